@@ -8,13 +8,13 @@ import pytest
 
 from support.command import undertone
 from undertone_aggregator.base.open_files import RESERVE
-from undertone_aggregator.base.room import CONNECTION_BYTES, room
-from undertone_operate.examine.capacity import ELSEWHERE, HOMES, MANY, ONE, Speed, measure, need
+from undertone_aggregator.base.room import CONNECTION_BYTES, by_files, by_memory
+from undertone_operate.examine.capacity import FILES, HOMES, MANY, MEMORY, ONE, Speed, measure, need
 
 REPO = Path(__file__).parents[2]
 SPEED = Speed(report=10e-6, login=0.5e-3, slot_bytes=1000.0)
 GB = 1 << 30
-HERE = room(None, 20_256, 16 * GB)
+HERE = {FILES: by_files(20_256), MEMORY: by_memory(16 * GB)}
 
 
 def test_a_server_of_20_000_homes() -> None:
@@ -35,10 +35,29 @@ def test_a_server_of_20_000_homes() -> None:
 
 @pytest.mark.parametrize(
     ("homes", "slot_seconds", "way"),
-    [(20_000, 1800, ONE), (20_001, 1800, ELSEWHERE), (10**6, 1800, ELSEWHERE), (10**8, 1800, MANY), (10**6, 1, MANY)],
+    [
+        (20_000, 1800, ONE),
+        (20_001, 1800, FILES),
+        (10**6, 1800, f"{FILES}, {MEMORY}"),
+        (10**8, 1800, MANY),
+        (10**6, 1, MANY),
+    ],
 )
 def test_the_way_follows_from_room_and_processor(homes: int, slot_seconds: int, way: str) -> None:
     assert need(homes, slot_seconds, SPEED, HERE).way == way
+
+
+def test_what_is_short_is_said_with_the_way_to_more() -> None:
+    files = need(100_000, 1800, SPEED, HERE).advice
+    assert "the limit of 20256 open files suffices for 20000 devices: LimitNOFILE=100256 in the systemd unit" in files
+    assert "ulimit -Hn 100256 as root" in files
+    assert "memory" not in files
+    both = need(10**6, 1800, SPEED, HERE).advice
+    assert "LimitNOFILE=1000256" in both
+    assert "the memory of 16384 MB suffices for 699050 devices: a machine with more memory" in both
+    raised = {**HERE, FILES: by_files(1 << 20)}
+    assert need(100_000, 1800, SPEED, raised).way == ONE
+    assert need(10**6, 1800, SPEED, raised).way == MEMORY
 
 
 def test_the_stored_table_is_what_the_measured_speeds_give() -> None:

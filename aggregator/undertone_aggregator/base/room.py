@@ -47,21 +47,30 @@ def room(chosen: int | None, files: int, memory: int | None = None) -> Room:
     ``chosen``: the setting ``connections``, which replaces the number that follows from the memory. A connection needs
     one open file, and ``RESERVE`` files are kept for everything else.
     """
-    memory = usable_memory() if memory is None else memory
-    by_files = Room(
+    other = (
+        by_memory(usable_memory() if memory is None else memory)
+        if chosen is None
+        else Room(chosen, f"connections = {chosen} in [broker]", "connections = {devices} in [broker]")
+    )
+    return min(by_files(files), other, key=lambda each: each.connections)
+
+
+def by_files(files: int) -> Room:
+    """Return the room that the limit of open files leaves."""
+    return Room(
         max(files - RESERVE, 1),
         f"the limit of {files} open files",
         "LimitNOFILE={files} in the systemd unit, or ulimit -Hn {files} as root before the start",
     )
-    if chosen is not None:
-        other = Room(chosen, f"connections = {chosen} in [broker]", "connections = {devices} in [broker]")
-    else:
-        other = Room(
-            max(memory // CONNECTION_BYTES, 1),
-            f"the memory of {memory >> 20} MB",
-            "a machine with more memory, or connections = {devices} in [broker]",
-        )
-    return min(by_files, other, key=lambda each: each.connections)
+
+
+def by_memory(memory: int) -> Room:
+    """Return the room that so many bytes of memory leave."""
+    return Room(
+        max(memory // CONNECTION_BYTES, 1),
+        f"the memory of {memory >> 20} MB",
+        "a machine with more memory, or connections = {devices} in [broker]",
+    )
 
 
 def usable_memory(groups: Path = _GROUPS, own: Path = _OWN_GROUP) -> int:

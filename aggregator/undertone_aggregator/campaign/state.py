@@ -15,7 +15,7 @@ from typing import Any
 from undertone_aggregator.base.endings import days_left, notice
 from undertone_aggregator.base.files import write_private
 from undertone_aggregator.base.plural import many
-from undertone_aggregator.base.room import Room
+from undertone_aggregator.base.room import CROWD, Room
 from undertone_aggregator.campaign.binding import PAUSED, RETIRED, RUNNING
 
 STARTING, CHOOSING, OVER, FAILED, STOPPING = "starting", "choosing", "over", "failed", "stopping"
@@ -155,8 +155,8 @@ class ServerState:
         return found + [problem for name in sorted(self.campaigns) for problem in self.own_problems(name).values()]
 
     def problems_of(self, name: str, now: float) -> list[str]:
-        """Return a sentence for each reason why reports of campaign ``name`` are not accepted."""
-        return [*self.common_problems(now).values(), *self.own_problems(name).values()]
+        """Return a sentence for each reason why reports of campaign ``name``, or of some devices, are not accepted."""
+        return [*self.common_problems(now).values(), *self.crowd().values(), *self.own_problems(name).values()]
 
     def common_problems(self, now: float) -> dict[str, str]:
         """Return a map: name of a problem of the whole server -> sentence."""
@@ -168,6 +168,16 @@ class ServerState:
         if self.free < LEAST_FREE_BYTES:
             found["disk"] = f"{self.free >> 20} MB are free where the stores are: reports cannot be kept"
         return found
+
+    def crowd(self) -> dict[str, str]:
+        """Return a sentence about devices that find no room, and what makes room, under the name of its alarm.
+
+        It is empty if there are none. The server takes in the reports of all others, so it counts as ready.
+        """
+        if self.room is None or not self.turned_away:
+            return {}
+        fix = self.room.fix_for(self.room.connections + self.turned_away)
+        return {CROWD: f"{self.room.crowd(self.turned_away)}: {fix}"}
 
     def own_problems(self, name: str) -> dict[str, str]:
         """Return a map: name of a problem of campaign ``name`` alone -> sentence."""

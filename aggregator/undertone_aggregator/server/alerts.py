@@ -71,9 +71,7 @@ def lasting_problems(state: ServerState, seen: Mapping[str, Iterable[str]], now:
     ``seen``: campaign -> the problems that its counters show (`undertone_aggregator.campaign.watch.Watch.lasting`).
     The level of a campaign's end is minus the days of its notice; of the other problems, 0.
     """
-    found: dict[Problem, int] = {("", name): 0 for name in state.common_problems(now)}
-    if state.turned_away:
-        found["", CROWD] = 0
+    found: dict[Problem, int] = {("", name): 0 for name in (*state.common_problems(now), *state.crowd())}
     for campaign, status in state.campaigns.items():
         found |= {(campaign, name): 0 for name in state.own_problems(campaign)}
         for name in seen.get(campaign, ()):

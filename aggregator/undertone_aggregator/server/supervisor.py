@@ -15,7 +15,6 @@ from dataclasses import replace
 from undertone_aggregator.base.lock import locked
 from undertone_aggregator.base.log import Journal
 from undertone_aggregator.base.open_files import FILES, none_left, ran_out
-from undertone_aggregator.base.room import CROWD
 from undertone_aggregator.base.systemd import Watchdog, notify
 from undertone_aggregator.campaign.binding import changes
 from undertone_aggregator.campaign.runner import Running, RunOptions, Slots
@@ -216,13 +215,13 @@ class Server:
 
     def _heed(self, state: ServerState) -> None:
         """Raise an alarm about devices that are turned away, once they have had time to come, and then each minute."""
-        now = time.monotonic()
-        if state.room is None or not state.turned_away:
+        now, found = time.monotonic(), state.crowd()
+        if not found:
             self._crowd_at = now + _CROWD_SECONDS
         elif now >= self._crowd_at:
             self._crowd_at = now + _CROWD_AGAIN_SECONDS
-            fix = state.room.fix_for(state.room.connections + state.turned_away)
-            self.journal.say_once(CROWD, f"alarm: {state.room.crowd(state.turned_away)}: {fix}")
+            for event, sentence in found.items():
+                self.journal.say_once(event, f"alarm: {sentence}")
 
     def _tell(self, state: ServerState, before: ServerState | None) -> None:
         """Log each campaign whose state has changed."""

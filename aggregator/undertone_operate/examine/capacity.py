@@ -10,13 +10,13 @@ import socket
 import ssl
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from undertone_aggregator.base.open_files import RESERVE
-from undertone_aggregator.base.room import CONNECTION_BYTES, Room
+from undertone_aggregator.base.open_files import RESERVE, raise_limit
+from undertone_aggregator.base.room import CONNECTION_BYTES, Room, by_files, by_memory, usable_memory
 from undertone_aggregator.campaign.collection import cells_of
 from undertone_aggregator.counts.epochs import Epoch
 from undertone_aggregator.design import square_wave
@@ -58,13 +58,11 @@ _YEARS = 3
 # Share of a core up to which one process has room for storms and for choosing θ.
 _COMFORTABLE = 0.5
 _DAY = 86400
-# The ways to go, with what they are.
-ONE, ELSEWHERE, MANY = "one process", "more room", "several"
-WAYS = {
-    ONE: "one process with SQLite, on this machine",
-    ELSEWHERE: "one process with SQLite, where files and memory suffice; or brokers, which hold the connections",
-    MANY: "brokers, with workers and PostgreSQL on several machines, or with landed reports and Spark",
-}
+# The ways to go.
+ONE, FILES, MEMORY, MANY = "one process", "too few files", "too little memory", "several"
+_ONE = "one process with SQLite, on this machine"
+_BROKERS = "or brokers, which hold the connections"
+_MANY = "brokers, with workers and PostgreSQL on several machines, or with landed reports and Spark"
 
 
 @dataclass(frozen=True)
@@ -82,7 +80,8 @@ class Need:
 
     ``core``: the share of one core that the reports take. ``back_seconds``: until all devices have logged in again
     after a restart: the period in which they come back (`undertone_device.mqtt.knocks`), or the processor time that
-    their logins take, if that is more. ``way``: a key of `WAYS`.
+    their logins take, if that is more. ``way``: the way to go, or what this machine has too little of. ``advice``: a
+    sentence about it.
     """
 
     homes: int
@@ -94,10 +93,16 @@ class Need:
     back_seconds: float
     network_bits_per_second: float
     way: str
+    advice: str
 
 
-def need(homes: int, slot_seconds: int, speed: Speed, here: Room) -> Need:
-    """Compute what a server needs for homes that all stay connected and report in each slot."""
+def here() -> dict[str, Room]:
+    """Return the room of this machine by its files and by its memory, under the name of what is short where it ends."""
+    return {FILES: by_files(raise_limit()), MEMORY: by_memory(usable_memory())}
+
+
+def need(homes: int, slot_seconds: int, speed: Speed, rooms: Mapping[str, Room]) -> Need:
+    """Compute what a server needs for homes that all stay connected and report in each slot. ``rooms``: see `here`."""
     reports = homes / slot_seconds
     core = reports * speed.report
     bits = 8 * homes * (_REPORT_WIRE_BYTES / slot_seconds + _DAY_WIRE_BYTES / _DAY)
@@ -110,14 +115,18 @@ def need(homes: int, slot_seconds: int, speed: Speed, here: Room) -> Need:
         core,
         max(PERIOD / 1000, homes * speed.login),
         bits,
-        _way(homes, core, here),
+        *_way(homes, core, rooms),
     )
 
 
-def _way(homes: int, core: float, here: Room) -> str:
+def _way(homes: int, core: float, rooms: Mapping[str, Room]) -> tuple[str, str]:
     if core > _COMFORTABLE:
-        return MANY
-    return ONE if homes <= here.connections else ELSEWHERE
+        return MANY, _MANY
+    short = {name: room for name, room in rooms.items() if homes > room.connections}
+    if not short:
+        return ONE, _ONE
+    fixes = [f"{room.why} suffices for {room.connections} devices: {room.fix_for(homes)}" for room in short.values()]
+    return ", ".join(short), "; ".join((*fixes, _BROKERS))
 
 
 def trial_campaign() -> Campaign:

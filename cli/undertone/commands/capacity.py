@@ -30,9 +30,7 @@ def capacity(
     Reports and logins are timed on this machine, with TLS and passwords; the rest is computed.
     """
     from undertone_aggregator.base.durations import seconds_of
-    from undertone_aggregator.base.open_files import raise_limit
-    from undertone_aggregator.base.room import room
-    from undertone_operate.examine.capacity import HOMES, WAYS, measure, need
+    from undertone_operate.examine.capacity import HOMES, here, measure, need
 
     seconds = seconds_of("--slot", slot)
     if not 1 <= seconds <= 86400:
@@ -40,10 +38,11 @@ def capacity(
     chosen = homes or list(HOMES)
     if bad := [number for number in chosen if not 1 <= number <= 10**9]:
         raise Invalid(f"--homes is {bad[0]}, expected 1 to 1000000000")
-    speed, here = measure(), room(None, raise_limit())
-    needs = [need(number, seconds, speed, here) for number in chosen]
+    speed, rooms = measure(), here()
+    least = min(rooms.values(), key=lambda each: each.connections)
+    needs = [need(number, seconds, speed, rooms) for number in chosen]
     if as_json:
-        print(json.dumps({"here": asdict(here), "speed": asdict(speed), "needs": list(map(asdict, needs))}, indent=2))
+        print(json.dumps({"here": asdict(least), "speed": asdict(speed), "needs": list(map(asdict, needs))}, indent=2))
         return
     from rich.console import Console
     from rich.table import Table
@@ -51,8 +50,8 @@ def capacity(
     table = Table("homes", *(f"{each.homes:,}" for each in needs), box=None, pad_edge=False)
     rows: dict[str, Callable[[Need], str]] = {
         "reports a second": lambda each: f"{each.reports_per_second:.3g}",
-        "memory": lambda each: f"{each.memory_bytes / (1 << 30):.2g} GB",
-        "disk after three years": lambda each: f"{each.disk_bytes / (1 << 30):.2g} GB",
+        "memory": lambda each: f"{each.memory_bytes / 1e9:.3g} GB",
+        "disk after three years": lambda each: f"{each.disk_bytes / 1e9:.3g} GB",
         "open files": lambda each: f"{each.files:,}",
         "reports, of a core": lambda each: f"{100 * each.core:.2g} %",
         "until all are back": lambda each: f"{each.back_seconds:,.0f} s",
@@ -63,11 +62,11 @@ def capacity(
         table.add_row(name, *map(shown, needs))
     console = Console(highlight=False)
     console.print(table)
-    for way in dict.fromkeys(each.way for each in needs):
-        console.print(f"{way}: {WAYS[way]}", soft_wrap=True)
+    for way, advice in dict.fromkeys((each.way, each.advice) for each in needs):
+        console.print(f"{way}: {advice}", soft_wrap=True)
     console.print(
         f"measured here: {1e6 * speed.report:.3g} µs of processor time a report and {1e3 * speed.login:.3g} ms a login,"
-        f" with TLS and a password; {speed.slot_bytes:.0f} bytes of store a slot; room for {here.connections:,} devices"
-        f" at once ({here.why})",
+        f" with TLS and a password; {speed.slot_bytes:.0f} bytes of store a slot; room for"
+        f" {least.connections:,} devices at once ({least.why})",
         soft_wrap=True,
     )

@@ -1,9 +1,11 @@
 """Benchmark: what a connection costs with TLS and a password, at the server's own endpoint and at mosquitto.
 
 Both are set up by the commands that an operator types (`undertone init`, with and without ``--broker``), with the same
-number of devices. All devices log in and stay connected, without a report. The number of logins is one core's: the
-logins divided by the processor time that the server used for them beyond what it uses idle, so that the client's work
-on the same machine does not count. Memory is the growth of the server's resident set, divided by the connections.
+number of devices, the same kind of key (P-256) and the same password hash (PBKDF2, 101 rounds). They run at the same
+time, and devices log in to each in turn and stay connected, without a report, so that other work on the machine affects
+both alike. The number of logins is one core's: the logins of a round divided by the processor time that the server used
+for them beyond what it uses idle, so that the client's work on the same machine does not count. Memory is the growth of
+the server's resident set, divided by the connections. Both numbers are medians of the rounds.
 """
 
 import asyncio
@@ -14,6 +16,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from statistics import median
 
 from undertone_aggregator.base.open_files import allow_connections
 from undertone_operate.fleet.read_devices import ProvisionedDevice, read_provisioned
@@ -30,18 +33,26 @@ _OWN, _MOSQUITTO = "endpoint", "mosquitto"
 # At most 1.2 times mosquitto's memory, and at least .9 of its logins.
 _MEMORY, _LOGINS = 1 / 1.2, 0.9
 _ABREAST = 100
-# For so long the server is watched without a login: what it does then is no part of one.
+_ROUNDS = 5
+# For so long the servers are watched without a login: what they do then is no part of one.
 _IDLE_SECONDS = 5.0
 _PATIENCE_SECONDS = 300.0
 _KEEPALIVE = 600
 
 
 def run(options: StudyOptions) -> list[Measured]:
-    """Measure 300 or 5,000 connections. Raises Invalid without mosquitto, without /proc, or with too few open files."""
+    """Measure 500 or 5,000 connections. Raises Invalid without mosquitto, without /proc, or with too few open files."""
     check_proc()
-    connections = 300 if options.quick else 5000
-    allow_connections(connections)
-    (memory, logins), (their_memory, their_logins) = (_measure(way, connections) for way in (_OWN, _MOSQUITTO))
+    connections = 500 if options.quick else 5000
+    allow_connections(2 * (connections + _ABREAST))
+    with tempfile.TemporaryDirectory() as name, ExitStack() as opened, asyncio.Runner() as runner:
+        sides = [_Side(Path(name) / way, way, connections + _ABREAST, opened, runner) for way in (_OWN, _MOSQUITTO)]
+        for _ in range(_ROUNDS):
+            for side in sides:
+                side.log_in(connections // _ROUNDS)
+        (memory, logins), (their_memory, their_logins) = (side.medians() for side in sides)
+        for side in sides:
+            side.close()
     what = f"{connections:,} connections with TLS"
     return [
         duration(what, memory, "KB a connection", _MOSQUITTO, their_memory, _MEMORY),
@@ -49,33 +60,47 @@ def run(options: StudyOptions) -> list[Measured]:
     ]
 
 
-def _measure(way: str, connections: int) -> tuple[float, float]:
-    """Return the memory of a connection in KB, and the number of logins that take one second of processor time."""
-    with tempfile.TemporaryDirectory() as name, ExitStack() as opened:
-        home, port = Path(name) / "home", free_port()
+class _Side:
+    """A server with its devices, of which a few have logged in: they make it load what it needs, once for all."""
+
+    def __init__(self, home: Path, way: str, devices: int, opened: ExitStack, runner: asyncio.Runner) -> None:
+        port = free_port()
         where = ["--host", "localhost", "--tls", "--port", str(port), "--websocket-port", "0"]
         if way == _MOSQUITTO:
             where = ["--broker", f"mqtts://localhost:{port}"]
         undertone("init", str(home), *where, "--health", f"127.0.0.1:{free_port()}")
         plan = ("--sensor", "load", "--unit", "Wh", "--bound", "1000", "--epsilon", "1")
         undertone("campaign", "create", str(home), "load", *plan)
-        undertone("devices", "add", str(connections), "--home", str(home))
+        undertone("devices", "add", str(devices), "--home", str(home))
         command = [sys.executable, "-m", "undertone", "serve", str(home)]
         if way == _MOSQUITTO:
             command = [find_mosquitto(), "-c", str(home / "broker/mosquitto.conf")]
-        pid = opened.enter_context(running(command, port)).pid
-        devices = read_provisioned(home / "fleets/load")
-        context = ssl.create_default_context(cafile=str(home / "tls/ca.crt"))
-        with asyncio.Runner() as runner:
-            logins = Logins(port, context)
-            # The first ones make the server load what it needs, once for all.
-            runner.run(logins.log_in(devices[:_ABREAST]))
-            idle = _used(pid, lambda: time.sleep(_IDLE_SECONDS))[0] / _IDLE_SECONDS
-            memory, number = resident(pid), connections - _ABREAST
-            used, wall = _used(pid, lambda: runner.run(logins.log_in(devices[_ABREAST:])))
-            result = (resident(pid) - memory) / number, number / (used - idle * wall)
-            runner.run(logins.close())
-        return result
+        self._pid = opened.enter_context(running(command, port)).pid
+        self._devices = read_provisioned(home / "fleets/load")
+        self._logins = Logins(port, ssl.create_default_context(cafile=str(home / "tls/ca.crt")))
+        self._runner = runner
+        # KB of memory for a connection and logins that take one second of processor time, of each round.
+        self._rounds: list[tuple[float, float]] = []
+        runner.run(self._logins.log_in(self._devices[:_ABREAST]))
+        self._next = _ABREAST
+        self._idle = _used(self._pid, lambda: time.sleep(_IDLE_SECONDS))[0] / _IDLE_SECONDS
+
+    def log_in(self, count: int) -> None:
+        """Log the next devices in, and measure."""
+        devices = self._devices[self._next : self._next + count]
+        self._next += count
+        memory = resident(self._pid)
+        used, wall = _used(self._pid, lambda: self._runner.run(self._logins.log_in(devices)))
+        self._rounds.append(((resident(self._pid) - memory) / count, count / (used - self._idle * wall)))
+
+    def medians(self) -> tuple[float, float]:
+        """Return the medians of the rounds."""
+        memory, logins = zip(*self._rounds, strict=True)
+        return median(memory), median(logins)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._runner.run(self._logins.close())
 
 
 def _used(pid: int, work: Callable[[], object]) -> tuple[float, float]:

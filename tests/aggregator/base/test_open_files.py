@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from support.command import undertone
 from support.direct import Device, raw, write_home
 from support.many import PLAN
 from support.waiting import wait_for
@@ -26,6 +27,9 @@ from undertone_aggregator.web.site import HomeSite
 from undertone_device.mqtt.packets import ProtocolError
 from undertone_operate.examine.doctor import examine
 from undertone_operate.examine.doctor_broker import Finding
+from undertone_simulator.processes import Processes
+from undertone_simulator.readings.populations import population
+from undertone_simulator.wire.fleet_process import FleetJob
 
 
 @contextmanager
@@ -135,6 +139,7 @@ def test_devices_that_find_no_room_are_counted_in_log_page_metrics_and_doctor(
             metrics = answered.read().decode()
         site = HomeSite(home)
         wait_for(lambda: "power" in site.names(), 60)
+        assert any(each.startswith("5 devices cannot connect") for each in site.state("power")["problems"])
         wait_for(lambda: any(each["event"] == CROWD for each in site.state("power")["alarms"]), 120)
         site.close()
         for device in devices:
@@ -150,6 +155,78 @@ def test_devices_that_find_no_room_are_counted_in_log_page_metrics_and_doctor(
     assert "undertone_endpoint_room 40.0" in metrics
     assert "undertone_endpoint_turned_away 5.0" in metrics
     assert f"undertone_open_files_limit {limits[1]}.0" in metrics
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("devices", "soft", "hard"),
+    [
+        (60, 64, 1024),
+        (60, 64, RESERVE + 40),
+        pytest.param(2000, 1024, 4096, marks=pytest.mark.slow),
+        pytest.param(2000, 1024, 1024, marks=pytest.mark.slow),
+    ],
+)
+def test_a_fleet_comes_in_or_it_is_said_within_a_minute_how_many_cannot_and_why(
+    tmp_path: Path, free_port: Callable[[], int], devices: int, soft: int, hard: int
+) -> None:
+    """Real devices over TLS, and a server made by the commands of an operator; a soft limit alone keeps nobody out."""
+    folder, health = tmp_path / "home", f"127.0.0.1:{free_port()}"
+    where = ("--host", "localhost", "--tls", "--port", free_port(), "--websocket-port", 0, "--health", health)
+    plan = ("--sensor", "load", "--unit", "Wh", "--bound", 10_000, "--epsilon", 1)
+    for words in (
+        ("init", folder, *where),
+        ("campaign", "create", folder, "power", *plan),
+        ("devices", "add", devices, "--home", folder),
+    ):
+        done = undertone(*words)
+        assert done.returncode == 0, done.stderr
+    home, fits = Home(folder), min(devices, hard - RESERVE)
+    population("households", 1).readings(devices, 1).save(tmp_path / "readings.npz")
+    job = FleetJob(
+        str(folder / "fleets/power"),
+        devices,
+        str(tmp_path / "readings.npz"),
+        str(tmp_path / "fleet.ledger"),
+        slots=1000,
+        ramp_up=devices / 250,
+    )
+
+    def metric(name: str) -> float:
+        with urllib.request.urlopen(f"http://{health}/metrics", timeout=60) as answered:
+            lines = answered.read().decode().splitlines()
+        return float(next(line.split()[1] for line in lines if line.startswith(f"{name} ")))
+
+    with serving(folder, (soft, hard)) as log, Processes(tmp_path) as processes:
+        wait_for(lambda: room_of_server(home) == room(None, hard))
+        processes.start_fleet(job)
+        if devices == fits:
+            processes.wait_until_connected(devices, 600)
+            assert finding_of(home).result == "ok"
+            assert metric("undertone_endpoint_turned_away") == 0
+            assert not alarms(log, CROWD)
+            assert not alarms(log, FILES)
+            return
+        wait_for(lambda: metric("undertone_endpoint_turned_away") > 0, 600)
+        wait_for(lambda: bool(alarms(log, CROWD)), 60)
+        # Devices that were turned away try again after one to two minutes, and stay counted meanwhile.
+        away = devices - fits
+        wait_for(lambda: metric("undertone_endpoint_turned_away") == away, 600)
+        said = f"{away} devices cannot connect, because {fits} are connected and there is no room for more"
+        said += f" (the limit of {hard} open files)"
+        fix = f"LimitNOFILE={devices + RESERVE}"
+        wait_for(lambda: any(said in each["message"] and fix in each["message"] for each in alarms(log, CROWD)), 120)
+        finding = finding_of(home)
+        assert (finding.result, finding.sentence) == ("failure", said)
+        assert fix in finding.fix
+        site = HomeSite(home)
+        wait_for(lambda: "power" in site.names())
+        # The page says it at once, while the log's alarms reach it with the end of a slot.
+        (problem,) = site.state("power")["problems"]
+        assert problem.startswith(said)
+        assert fix in problem
+        site.close()
+        assert not alarms(log, FILES)
 
 
 def test_a_soft_limit_is_raised_as_far_as_the_system_permits(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from support import server
 from support.command import undertone
 from support.many import PLAN
 from support.stores import simulated_store
+from undertone_aggregator.base.room import by_files
 from undertone_aggregator.campaign.binding import PAUSED, RETIRED, RUNNING
 from undertone_aggregator.campaign.runner import spent_until
 from undertone_aggregator.campaign.state import (
@@ -76,6 +77,16 @@ def test_a_campaign_has_its_own_problems_and_the_servers() -> None:
     (sentence,) = replace(two, reachable=False).problems_of("power", NOW)
     assert "broker" in sentence
     assert WELL.problems_of("gas", NOW) == []
+
+
+def test_devices_without_room_are_told_to_the_page_and_the_server_stays_ready() -> None:
+    crowded = replace(WELL, room=by_files(1024), turned_away=1232)
+    (sentence,) = crowded.problems_of("power", NOW)
+    assert sentence.startswith("1232 devices cannot connect, because 768 are connected")
+    assert "the limit of 1024 open files" in sentence
+    assert "LimitNOFILE=2256" in sentence
+    assert crowded.problems(NOW) == []
+    assert replace(crowded, turned_away=0).problems_of("power", NOW) == []
 
 
 @pytest.mark.parametrize("state", [RUNNING, CHOOSING, PAUSED, RETIRED, OVER])

@@ -15,6 +15,7 @@ from support.command import undertone
 from support.direct import write_home
 from support.many import PLAN, Running
 from support.waiting import wait_for
+from undertone_aggregator.base.room import by_files
 from undertone_aggregator.campaign.binding import RETIRED
 from undertone_aggregator.campaign.state import FAILED, OVER, RUNNING, CampaignState, ServerState
 from undertone_aggregator.server.alert_sender import read_addresses
@@ -118,7 +119,7 @@ def test_it_finds_the_problems_of_the_server_and_of_its_campaigns() -> None:
     campaigns["retired"] = CampaignState(RETIRED, ready=True, due=0, end=365 * DAY, signed=False)
     campaigns["full"] = CampaignState(RUNNING, "no space", due=0, full=True)
     seen = {"silent": {"silent", "disk"}, "fine": {"disk"}}
-    state = ServerState(0.0, 0.0, False, 1 << 30, campaigns, turned_away=3)
+    state = ServerState(0.0, 0.0, False, 1 << 30, campaigns, by_files(1024), turned_away=3)
     common = {("", "broker"): 0, ("", "disk"): 0, ("", "crowd"): 0}
     own = {("unsigned", "unsigned"): 0, ("failed", "failed"): 0, ("over", "ended"): 0, ("silent", "silent"): 0}
     own |= {("full", "full"): 0}

@@ -11,6 +11,7 @@ from undertone_aggregator.mqtt.endpoint.gate import Gate
 from undertone_aggregator.mqtt.endpoint.limits import Limits
 from undertone_aggregator.mqtt.endpoint.queue import Queue
 from undertone_aggregator.mqtt.endpoint.reader import ReaderSession
+from undertone_aggregator.mqtt.endpoint.shares import network_of
 from undertone_aggregator.mqtt.endpoint.stream import Stream
 from undertone_aggregator.mqtt.packets import (
     Connect,
@@ -72,7 +73,8 @@ class Connection:
 
     ``user`` is the device's or reader's name, "" until it has authenticated. ``waiting`` counts the reports without
     PUBACK. ``subscriptions``: the topics that a device has subscribed to. ``session``: that of a reader, None for a
-    device. ``client_id``: the client identifier, unique among connections. ``websocket``: True for MQTT over WebSocket.
+    device. ``client_id``: the client identifier, unique among connections. ``network``: see `network_of`.
+    ``websocket``: True for MQTT over WebSocket.
     """
 
     __slots__ = (
@@ -91,8 +93,8 @@ class Connection:
         "_stuck",
         "_tokens",
         "_topic",
-        "address",
         "client_id",
+        "network",
         "session",
         "stalled",
         "subscriptions",
@@ -121,7 +123,7 @@ class Connection:
         # bytes.
         self._report_head = b""
         self._report_length = 0
-        self.address = address
+        self.network = network_of(address)
         self.websocket = stream.websocket
         self.session: ReaderSession | None = None
         self.client_id = ""

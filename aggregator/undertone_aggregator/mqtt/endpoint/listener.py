@@ -39,6 +39,8 @@ class Listener:
             return None
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
+        # A device logs in rarely, and always with a full handshake: it has no use for the tickets of a session.
+        context.num_tickets = 0
         try:
             context.load_cert_chain(str(self.certificate), None if self.key is None else str(self.key))
         except (OSError, ssl.SSLError) as wrong:

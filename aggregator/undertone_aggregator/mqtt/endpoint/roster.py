@@ -11,7 +11,7 @@ from undertone_aggregator.mqtt.endpoint.connection import Bucket, Connection
 from undertone_aggregator.mqtt.endpoint.gate import Gate
 from undertone_aggregator.mqtt.endpoint.limits import Limits, packets_per_second
 from undertone_aggregator.mqtt.endpoint.queue import Queue
-from undertone_aggregator.mqtt.endpoint.shares import Shares, network_of
+from undertone_aggregator.mqtt.endpoint.shares import Shares
 from undertone_aggregator.mqtt.filters import campaign_of, series_of
 from undertone_shared.off_board.issue import aggregate_topic
 from undertone_shared.topics import report_topic
@@ -96,7 +96,7 @@ class Roster:
         """
         self.open.add(connection)
         self.websockets += connection.websocket
-        network = network_of(connection.address)
+        network = connection.network
         self.strangers.add(network, connection)
         if self.strangers.count(network) > self.limits.strangers_of_address:
             self.strangers.oldest(network).abort("strangers")
@@ -225,7 +225,7 @@ class Roster:
     # --- Internal methods.
 
     def _known(self, connection: Connection) -> None:
-        self.strangers.remove(network_of(connection.address), connection)
+        self.strangers.remove(connection.network, connection)
 
     def _tell(self) -> None:
         """Log the counts of refused, throttled and unknown reports if they have changed."""
