@@ -30,7 +30,7 @@ def capacity(
     Reports and logins are timed on this machine, with TLS and passwords; the rest is computed.
     """
     from undertone_aggregator.base.durations import seconds_of
-    from undertone_operate.examine.capacity import HOMES, here, measure, need
+    from undertone_operate.examine.capacity import HOMES, MANY, ONE, here, measure, need
 
     seconds = seconds_of("--slot", slot)
     if not 1 <= seconds <= 86400:
@@ -62,7 +62,11 @@ def capacity(
         table.add_row(name, *map(shown, needs))
     console = Console(highlight=False)
     console.print(table)
-    for way, advice in dict.fromkeys((each.way, each.advice) for each in needs):
+    # The advice about a limit is for a number of homes; that about a way is the same for all.
+    said = {
+        each.advice: each.way if each.way in (ONE, MANY) else f"{each.way} for {each.homes:,} homes" for each in needs
+    }
+    for advice, way in said.items():
         console.print(f"{way}: {advice}", soft_wrap=True)
     console.print(
         f"measured here: {1e6 * speed.report:.3g} µs of processor time a report and {1e3 * speed.login:.3g} ms a login,"

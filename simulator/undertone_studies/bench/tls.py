@@ -1,9 +1,11 @@
 """Benchmark: what a connection costs with TLS and a password, at the server's own endpoint and at mosquitto.
 
-Both are set up by the commands that an operator types (`undertone init`, with and without ``--broker``), with the same
+A third server, the own endpoint without TLS, shows how much of the memory is TLS's.
+
+All are set up by the commands that an operator types (`undertone init`, with and without ``--broker``), with the same
 number of devices, the same kind of key (P-256) and the same password hash (PBKDF2, 101 rounds). They run at the same
 time, and devices log in to each in turn and stay connected, without a report, so that other work on the machine affects
-both alike. The number of logins is one core's: the logins of a round divided by the processor time that the server used
+all alike. The number of logins is one core's: the logins of a round divided by the processor time that the server used
 for them beyond what it uses idle, so that the client's work on the same machine does not count. Memory is the growth of
 the server's resident set, divided by the connections. Both numbers are medians of the rounds.
 """
@@ -29,7 +31,7 @@ from undertone_studies.row import Measured, duration, rate
 
 TITLE = "Logins and memory with TLS and passwords, beside mosquitto"
 
-_OWN, _MOSQUITTO = "endpoint", "mosquitto"
+_OWN, _MOSQUITTO, _PLAIN = "endpoint", "mosquitto", "endpoint without TLS"
 # At most 1.2 times mosquitto's memory, and at least .9 of its logins.
 _MEMORY, _LOGINS = 1 / 1.2, 0.9
 _ABREAST = 100
@@ -44,19 +46,22 @@ def run(options: StudyOptions) -> list[Measured]:
     """Measure 500 or 5,000 connections. Raises Invalid without mosquitto, without /proc, or with too few open files."""
     check_proc()
     connections = 500 if options.quick else 5000
-    allow_connections(2 * (connections + _ABREAST))
+    allow_connections(3 * (connections + _ABREAST))
     with tempfile.TemporaryDirectory() as name, ExitStack() as opened, asyncio.Runner() as runner:
-        sides = [_Side(Path(name) / way, way, connections + _ABREAST, opened, runner) for way in (_OWN, _MOSQUITTO)]
+        sides = [
+            _Side(Path(name) / way, way, connections + _ABREAST, opened, runner) for way in (_OWN, _MOSQUITTO, _PLAIN)
+        ]
         for _ in range(_ROUNDS):
             for side in sides:
                 side.log_in(connections // _ROUNDS)
-        (memory, logins), (their_memory, their_logins) = (side.medians() for side in sides)
+        (memory, logins), (their_memory, their_logins), (plain, _) = (side.medians() for side in sides)
         for side in sides:
             side.close()
     what = f"{connections:,} connections with TLS"
     return [
         duration(what, memory, "KB a connection", _MOSQUITTO, their_memory, _MEMORY),
         rate(what, logins, "logins a second of a core", _MOSQUITTO, their_logins, _LOGINS),
+        Measured(f"{connections:,} connections without TLS", plain, "KB a connection"),
     ]
 
 
@@ -65,7 +70,9 @@ class _Side:
 
     def __init__(self, home: Path, way: str, devices: int, opened: ExitStack, runner: asyncio.Runner) -> None:
         port = free_port()
-        where = ["--host", "localhost", "--tls", "--port", str(port), "--websocket-port", "0"]
+        where = ["--port", str(port), "--websocket-port", "0"]
+        if way == _OWN:
+            where += ["--host", "localhost", "--tls"]
         if way == _MOSQUITTO:
             where = ["--broker", f"mqtts://localhost:{port}"]
         undertone("init", str(home), *where, "--health", f"127.0.0.1:{free_port()}")
@@ -77,7 +84,8 @@ class _Side:
             command = [find_mosquitto(), "-c", str(home / "broker/mosquitto.conf")]
         self._pid = opened.enter_context(running(command, port)).pid
         self._devices = read_provisioned(home / "fleets/load")
-        self._logins = Logins(port, ssl.create_default_context(cafile=str(home / "tls/ca.crt")))
+        context = None if way == _PLAIN else ssl.create_default_context(cafile=str(home / "tls/ca.crt"))
+        self._logins = Logins(port, context)
         self._runner = runner
         # KB of memory for a connection and logins that take one second of processor time, of each round.
         self._rounds: list[tuple[float, float]] = []
@@ -113,7 +121,7 @@ def _used(pid: int, work: Callable[[], object]) -> tuple[float, float]:
 class Logins:
     """Devices that log in, some abreast, and stay."""
 
-    def __init__(self, port: int, context: ssl.SSLContext) -> None:
+    def __init__(self, port: int, context: ssl.SSLContext | None) -> None:
         self._port = port
         self._context = context
         self._connections: list[DeviceConnection] = []
