@@ -345,6 +345,19 @@ def test_tls_and_its_reload(tmp_path: Path, passwords: Path) -> None:
         device.close()
 
 
+def test_no_ticket_is_made_for_a_session_that_nobody_resumes(tmp_path: Path, passwords: Path) -> None:
+    context = ssl.create_default_context(cafile=str(TLS / "ca.pem"))
+    with open_endpoint(passwords, listener=tls_listener(tmp_path)) as endpoint:
+        device = Device(endpoint.port, "load-1", context=context)
+        # A ticket would have come before the answer to the login.
+        device.wait("connected")
+        assert isinstance(device.socket, ssl.SSLSocket)
+        assert device.socket.version() == "TLSv1.3"
+        assert device.socket.session is not None
+        assert not device.socket.session.has_ticket
+        device.close()
+
+
 def test_old_tls_is_refused(tmp_path: Path, passwords: Path) -> None:
     context = ssl.create_default_context(cafile=str(TLS / "ca.pem"))
     with open_endpoint(passwords, listener=tls_listener(tmp_path)) as endpoint:
