@@ -33,7 +33,7 @@ TITLE = "Logins and memory with TLS and passwords, beside mosquitto"
 
 _OWN, _MOSQUITTO, _PLAIN = "endpoint", "mosquitto", "endpoint without TLS"
 # At most 1.2 times mosquitto's memory, and at least .9 of its logins.
-_MEMORY, _LOGINS = 1 / 1.2, 0.9
+MEMORY, LOGINS = 1 / 1.2, 0.9
 _ABREAST = 100
 _ROUNDS = 5
 # For so long the servers are watched without a login: what they do then is no part of one.
@@ -59,8 +59,8 @@ def run(options: StudyOptions) -> list[Measured]:
             side.close()
     what = f"{connections:,} connections with TLS"
     return [
-        duration(what, memory, "KB a connection", _MOSQUITTO, their_memory, _MEMORY),
-        rate(what, logins, "logins a second of a core", _MOSQUITTO, their_logins, _LOGINS),
+        duration(what, memory, "KB a connection", _MOSQUITTO, their_memory, MEMORY),
+        rate(what, logins, "logins a second of a core", _MOSQUITTO, their_logins, LOGINS),
         Measured(f"{connections:,} connections without TLS", plain, "KB a connection"),
     ]
 
