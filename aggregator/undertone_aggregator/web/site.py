@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 from undertone_aggregator.campaign.binding import RETIRED
 from undertone_aggregator.campaign.results import open_public
-from undertone_aggregator.campaign.state import FAILED, read_state, state_of
+from undertone_aggregator.campaign.state import FAILED, ServerState, read_state, state_of
 from undertone_aggregator.estimate.public import PublicResults
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.server.lifecycle import Action
@@ -18,6 +18,9 @@ from undertone_shared.errors import Invalid
 
 T = TypeVar("T")
 Mark = tuple[int, ...]
+
+# Seconds after which the page reads the operator's words for households again.
+_WORDS_SECONDS = 10.0
 
 
 class Site(Protocol):
@@ -127,7 +130,8 @@ class HomeSite(StoreSite):
     """Site over all campaigns of a server's folder, also later ones.
 
     ``actions``: what users may do to them. ``words``: campaign -> (who asks, what for), as households read them; each
-    may be empty.
+    may be empty. The server's state is read only when its file has changed, and the words every `_WORDS_SECONDS`: both
+    are needed for each campaign of each page, and reading them costs more than the campaign's numbers.
     """
 
     def __init__(
@@ -139,6 +143,10 @@ class HomeSite(StoreSite):
         super().__init__({}, actions)
         self._home, self._words = home, words
         self._adding = threading.Lock()
+        # The state that the server wrote last, with the inode, time and size of its file.
+        self._served: tuple[tuple[int, ...], ServerState | None] = ((), None)
+        # Campaign -> (monotonic time at which its words were read, the words).
+        self._read_words: dict[str, tuple[float, tuple[str, str]]] = {}
 
     def read(self, name: str, what: Callable[[PublicResults], T]) -> T:
         try:
@@ -150,14 +158,14 @@ class HomeSite(StoreSite):
             raise Invalid(f"campaign {name} has failed: {reason}") from None
 
     def state(self, name: str) -> dict[str, Any]:
-        now, served = time.time(), read_state(self._home.state)
+        now, served = time.time(), self._server_state()
         answer = self.read(name, lambda results: {"life": results.life, **results.status})
         state = state_of(served, name, answer.pop("life"), now)
         facts = {"state": state.state, "reason": state.reason or state.note(now), "newest_report": state.newest}
         alive = served is not None and served.alive(now)
         facts |= {"reachable": served.reachable if served is not None and alive else None}
         facts["full"] = state.full or (alive and served is not None and "disk" in served.common_problems(now))
-        facts |= dict(zip(("asks", "purpose"), self._words(name), strict=True))
+        facts |= dict(zip(("asks", "purpose"), self._words_of(name), strict=True))
         if state.state == RETIRED:
             # Nobody has to look at a campaign that is over for good.
             return {**answer, **facts, "alarms": [], "problems": []}
@@ -165,7 +173,7 @@ class HomeSite(StoreSite):
 
     def mark(self, name: str) -> Mark:
         """Return a value that changes when the campaign's store or the server's state of the campaign changes."""
-        now, served = time.time(), read_state(self._home.state)
+        now, served = time.time(), self._server_state()
         # If the server is dead, the time since its last state grows; the mark must not change with it.
         heard = None if served is None or not served.alive(now) else (served.reachable, served.problems_of(name, now))
         state = state_of(served, name, None, now)
@@ -185,5 +193,23 @@ class HomeSite(StoreSite):
 
     def _failure(self, name: str) -> str | None:
         """Return the reason why a campaign has failed, from the server's state; None if it has not."""
-        state = state_of(read_state(self._home.state), name, None, time.time())
+        state = state_of(self._server_state(), name, None, time.time())
         return state.reason if state.state == FAILED else None
+
+    def _server_state(self) -> ServerState | None:
+        """Return the state that the server wrote last; None if there is none, or if it cannot be read."""
+        try:
+            found = self._home.state.stat()
+        except OSError:
+            return None
+        version = (found.st_ino, found.st_mtime_ns, found.st_size)
+        if version != self._served[0]:
+            self._served = version, read_state(self._home.state)
+        return self._served[1]
+
+    def _words_of(self, name: str) -> tuple[str, str]:
+        now = time.monotonic()
+        kept = self._read_words.get(name)
+        if kept is None or now - kept[0] > _WORDS_SECONDS:
+            kept = self._read_words[name] = now, self._words(name)
+        return kept[1]
