@@ -12,6 +12,7 @@ from undertone_aggregator.campaign.home_assistant import removal
 from undertone_aggregator.campaign.issuing import Issuing
 from undertone_aggregator.campaign.settling import Settling
 from undertone_aggregator.campaign.status import Status
+from undertone_aggregator.campaign.strays import Strays
 from undertone_aggregator.campaign.watch import CLOCK_SECONDS
 from undertone_aggregator.ingest.lag import Lag
 from undertone_aggregator.settings.config import Config
@@ -20,7 +21,10 @@ from undertone_shared.topics import config_topic
 
 
 class Coordinator:
-    """Coordinator of a campaign. Call ``tick`` a few times per slot. ``seed``, ``clock``, ``sign``: see `Issuing`."""
+    """Coordinator of a campaign. Call ``tick`` a few times per slot. ``seed``, ``clock``, ``sign``: see `Issuing`.
+
+    ``strays``: counts strays also for the campaign's state; None if nobody else counts them.
+    """
 
     def __init__(
         self,
@@ -31,11 +35,12 @@ class Coordinator:
         journal: Journal,
         clock: Callable[[], float] | None = None,
         sign: Callable[[bytes], bytes] | None = None,
+        strays: Strays | None = None,
     ) -> None:
         self._context = CampaignContext(config, store, outlet, journal)
         self._lag = Lag(config.landing.plan(config.folder))
         models = FittedModels(store)
-        self.issuing = Issuing(self._context, seed, self._lag, models, clock, sign)
+        self.issuing = Issuing(self._context, seed, self._lag, models, clock, sign, strays or Strays(config.campaign))
         self._settling = Settling(self._context, self.issuing, self._lag, models)
         self._status = Status(self._context, self.issuing, self._settling)
         self._now = 0

@@ -41,13 +41,12 @@ class Issuing:
         models: FittedModels,
         clock: Callable[[], float] | None,
         sign: Callable[[bytes], bytes] | None,
+        strays: Strays,
     ) -> None:
         self._context, self._lag, self._models, self._sign = context, lag, models, sign
         config = context.config
         self._collection = collection_of(config.kind)
-        means = EpochMeans(
-            seed, self._read, clock, self._progress, self._warn, partial(Strays(context.plan).at, context.store)
-        )
+        means = EpochMeans(seed, self._read, clock, self._progress, self._warn, partial(strays.at, context.store))
         self._handover = HandoverFile(config.folder, context.plan.name)
         self.rounds = self._collection.epochs(config, means)
         self.timeline = Timeline(context.store.epochs())

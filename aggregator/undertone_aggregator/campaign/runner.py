@@ -251,7 +251,7 @@ class Running:
                     store.fence(lambda: leases.renew(lease))
                 out = Elected(outlet, election)
                 sign = self._sign(store)
-                self.coordinator = Coordinator(self.config, seed, store, out, self.journal, clock, sign)
+                self.coordinator = Coordinator(self.config, seed, store, out, self.journal, clock, sign, self._strays)
         return self.coordinator
 
     def _sign(self, store: CampaignEntries) -> Callable[[bytes], bytes] | None:
