@@ -23,9 +23,10 @@ from undertone_aggregator.threshold import Threshold
 from undertone_aggregator.threshold.channel import Window
 from undertone_shared.mechanism import WindowMechanism
 
-# The newest level is the median over this many of the newest cycles, so that a single odd day moves nothing.
+# The present level of the readings is the median over this many of the newest cycles, so that a single odd day does not
+# change it.
 _NEWEST = 3
-# Weight of a report of readings that have moved since: the shape of their distribution may have changed, too.
+# Weight of an old report if readings have moved since: the shape of their distribution may have changed, too.
 _AGED = 0.25
 # A change of the level is rounded: as a factor to powers of 2^(1/8), as an amount to eighths of the range.
 _PARTS = 8.0
@@ -49,7 +50,9 @@ class Move:
         return np.diff(sums, prepend=0).reshape(counts.T.shape).T
 
     def theta(self, old: int, bound: int) -> int | None:
-        """Return the θ of old reports in terms of readings as they are now; None where there is none."""
+        """Return the θ of old reports, moved as readings have moved; None if readings moved by an amount, or if it is
+        not within the bound.
+        """
         theta = round(old * self.factor)
         return theta if 1 <= theta <= bound and not self.amount else None
 
@@ -95,7 +98,8 @@ class Ageing:
     def since(self, epoch: Epoch, cycle: int) -> Move:
         """Return how far readings have moved since the reports of ``epoch`` in the cycle of this number.
 
-        A move for which θ would not be stale is none. Others are rounded, so that few histograms are kept apart.
+        A move that would not make θ stale counts as no move. Other moves are rounded, so that many cycles have the same
+        move and their histograms can be added up.
         """
         then = self._states.get((epoch.campaign.fingerprint, cycle), Move())
         factor, share = self._now.factor / then.factor, (self._now.amount - then.amount) / self._width

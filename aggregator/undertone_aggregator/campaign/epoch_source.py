@@ -13,7 +13,7 @@ def _ignore(_: str) -> None:
 
 
 def _none(_: int) -> int:
-    """Return 0: the strays of a campaign without a store."""
+    """Return 0, the number of strays (`campaign.strays`) of a campaign without a store."""
     return 0
 
 
@@ -50,7 +50,9 @@ class EpochSource(Protocol):
         """Return the campaign's first epoch."""
 
     def planned(self, now: int) -> list[Epoch]:
-        """Return the epochs of a campaign that begins now, as far as they are known: their guarantees are its own."""
+        """Return the epochs of a campaign that begins now, as far as they are known. Their guarantees make up the
+        campaign's.
+        """
 
     def last_slot(self, timeline: Timeline) -> int:
         """Return the campaign's last slot by the plan and the epochs that were issued."""

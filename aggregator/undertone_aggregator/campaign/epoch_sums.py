@@ -1,7 +1,7 @@
-"""Sums of an epoch's reports, all groups together, by cycle and time of day: what decisions about θ need of them.
+"""Sums of an epoch's reports over all groups, by cycle and time of day: decisions about θ are made from these sums.
 
 A decision needs the reports of many weeks. Those of old slots never change, so their sums are computed once and stay in
-memory: each decision reads the newest slots only. They stay small: a cycle's sums take a few kilobytes.
+memory: each decision reads the newest slots only. The sums stay small: a cycle's sums take a few kilobytes.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -20,7 +20,7 @@ from undertone_shared import report
 # A function that reads the Partial of slots first <= slot <= last, for one kind of report.
 Reader = Callable[[int, int, int], Partial]
 
-# Reports are accepted for a while after their slot. A slot counts as final after this many times as long, because
+# Reports are accepted for a while after their slot. A slot counts as final after this many times that while, because
 # reports that were accepted may be committed later.
 _FINAL = 2
 

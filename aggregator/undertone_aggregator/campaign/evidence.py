@@ -44,9 +44,10 @@ class Evidence:
         return Ageing([epoch for _, epoch in remembered], Estimates.together([sums.means for sums in reports]))
 
     def cohort(self) -> dict[Epoch, list[CohortCounts]]:
-        """Return the cohort's histograms of each epoch that has some, oldest first, for the remembered epochs.
+        """Return the cohort's histograms of each remembered epoch that has some, the oldest epoch first.
 
-        An epoch has several where readings moved: each is as if its readings had been as they are now.
+        An epoch during which readings moved has several histograms. Each is moved as its readings have moved since, so
+        that it describes readings as they are now.
         """
         histograms = {}
         for number, epoch in self._remembered():
@@ -106,7 +107,9 @@ class Evidence:
 
     @cached_property
     def saw_all_days(self) -> bool:
-        """True if reports for the threshold are from at least half a day of workdays, and of days off if there are."""
+        """True if reports for the threshold are from at least half a day of workdays, and from half a day of days off
+        if the campaign has days off.
+        """
         days, cycle, slots = self.plan.days, self.plan.cycle, set[int]()
         for number, _ in self._remembered():
             slots |= self._reports(number, report.COHORT).totals.keys()
@@ -116,19 +119,23 @@ class Evidence:
         return 2 * min(int(off.sum()), int((~off).sum())) >= cycle
 
     def _parts(self, epoch: Epoch, reports: EpochSums) -> dict[Move, Counts]:
-        """Return the epoch's histograms [pieces, symbols], one for each piece of the cycle, by move since then."""
+        """Return a map: how far readings have moved since -> the epoch's histograms [pieces, symbols], one for each
+        piece of the cycle.
+        """
         weighed = {move: move.weighed(parts) for move, parts in self._by_move(epoch, reports).items()}
         return {move: parts for move, parts in weighed.items() if parts.any()}
 
     def _sums(self, epoch: Epoch, reports: EpochSums) -> dict[Move, Counts]:
-        """Return the sum of all histograms of one epoch, by move since then; no entry without a report."""
+        """Return a map: how far readings have moved since -> sum of the epoch's histograms; a sum without a report has
+        no entry.
+        """
         sums = {move: move.weighed(parts.sum(axis=0)) for move, parts in self._by_move(epoch, reports).items()}
         return {move: counts for move, counts in sums.items() if counts.sum()}
 
     def _by_move(self, epoch: Epoch, reports: EpochSums) -> dict[Move, Counts]:
         """Return the sum of the epoch's histograms [pieces, symbols] over the cycles since which readings moved alike.
 
-        The sums are by move since then.
+        The result is a map: how far readings have moved since -> sum.
         """
         together: dict[Move, list[Counts]] = {}
         for cycle, parts in reports.cycles.items():

@@ -1,8 +1,9 @@
 """Notices that a database was restored: the server's folder holds, outside the database, the newest settled slot.
 
 `undertone restore` knows that a store in the folder was restored, and has it publish no slot that the lost server may
-have published (`estimate.publication.withhold`). Nobody tells a server that its PostgreSQL database was restored. But
-then the database has settled less than the server has noted in its folder, where no backup of the database reaches.
+have published (`estimate.publication.withhold`). Nobody tells a server that its PostgreSQL database was restored. The
+server notices it by itself: the restored database has settled less than the server has noted in its folder, which is
+not part of a backup of the database.
 """
 
 from pathlib import Path

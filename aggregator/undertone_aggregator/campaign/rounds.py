@@ -190,7 +190,8 @@ class Rounds:
         reporting = max(round((most if rule is None else devices) * self.plan.report_share), 1)
         query = Query.named(self.plan.query, reporting, turns=self.plan.stride > 1)
         undesigned = self._choose(evidence, cohort, query, rule)
-        # Where the ranges stay, so does a table: a new one would hardly be better, and takes long to design.
+        # If the ranges stay the same, a table mechanism stays the same, too: a new table would hardly be better, and
+        # takes long to design.
         if rule is not None and traits_of(rule.mechanism).designed and self._stay(rule, undesigned.threshold):
             return None
         design = undesigned.design()
@@ -229,9 +230,10 @@ class Rounds:
         assert newest is not None
         campaign, plan, last = newest.campaign, self.plan, self.last_slot(timeline)
         if newest.phase == THRESHOLD_PHASE:
-            # The next round, or the report phase, has the later end.
+            # The epoch of the next round, or of the report phase, will have the plan's later end.
             return None
-        # Devices take no two epochs within a cycle, and one that is offline needs the newest until then.
+        # Devices do not take a second epoch within a cycle of the first. Until then the newest epoch stays broadcast,
+        # for devices that were offline.
         starts = now // plan.slot_seconds + plan.lead_slots
         early = now < campaign.epoch or starts < campaign.first_slot + plan.cycle
         if early or not self._fits(starts, last):

@@ -76,8 +76,8 @@ class Settling:
         # The newest timeline and its estimator, None before the first slot.
         self._estimating: tuple[Timeline, Estimator] | None = None
         self._return = _Return(context)
-        # Only a database needs the mark: a store in a file is restored with its folder, and the command that does it
-        # withholds the slots.
+        # Only a database needs the mark: a store in a file is restored with its folder by `undertone restore`, which
+        # withholds the slots itself.
         database = store_address(context.config.store_url).file is None
         self._mark = SettledMark(context.config.folder, context.plan.name) if database else None
         self._compared = False
@@ -160,7 +160,9 @@ class Settling:
             )
 
     def _estimates(self, first: int, last: int) -> tuple[Estimates, int]:
-        """Return (raw and filtered estimates of settled slots, the fewest reports among which one is hidden)."""
+        """Return (raw and filtered estimates of settled slots, the least number of reports among which a household's
+        report is hidden).
+        """
         if self._live is None:
             plan, issuing = self._context.plan, self._issuing
             chains = self._estimator().chains

@@ -43,10 +43,11 @@ class CampaignState:
     plan says when the campaign starts. ``signed``: the campaign's signing key
     exists; None if that is not known yet.
 
-    ``quiet``: seconds without a report that turns cause by design. ``spent``: the Unix second until which the devices
-    of a stream have spent their budget, None while they have some left. ``since``: the Unix second since which the
-    server takes in reports without a break. ``full``: the disk of the store is full. ``strays``: devices whose reports
-    are refused because they are for another version of the campaign, see `undertone_aggregator.campaign.strays`.
+    ``quiet``: seconds without a report that are normal, because devices take turns. ``spent``: the Unix second until
+    which the devices of a stream have spent their budget, None while they have some left. ``since``: the Unix second
+    since which the server takes in reports without a break. ``full``: the disk of the store is full. ``strays``:
+    devices whose reports are refused because they are for another version of the campaign, see
+    `undertone_aggregator.campaign.strays`.
     """
 
     state: str

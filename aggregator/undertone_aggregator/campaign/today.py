@@ -32,7 +32,7 @@ class Today:
     def message(self, settled: int, campaign: Campaign, estimator: Estimator) -> bytes | None:
         """Return the message of the day of the newest ``settled`` slot.
 
-        None without a number on both sides, and if the last one is less than a minute older.
+        None if one of the two days has no number, or if the last message is less than a minute older.
         """
         seconds = self._plan.slot_seconds
         if settled * seconds < self._asked + _EVERY_SECONDS:

@@ -49,7 +49,9 @@ class Against:
         return f"{self.before}s" if self.begin is None else f"{self.begin}{_SPAN}{self.end}"
 
     def differing(self, groups: Sequence[str]) -> list[str]:
-        """Return those of ``groups`` that are compared: not the one that is the other side. Raises Invalid for none."""
+        """Return those of ``groups`` that are compared: all but the group of the other side. Raises Invalid if none is
+        left.
+        """
         others = [group for group in groups if group != self.group]
         if not others:
             raise Invalid(f"against is {self}, expected another group than the one that is compared")

@@ -29,7 +29,8 @@ PART = 0.5
 # Two standard errors of the bias, each as a share of the bias: that of its average over the day, and that of how it
 # changes over the day. It changes, because clipping removes most at the times at which the mean of the readings rises.
 _SHARED, _SHAPE = 1.0, 1.2
-# The distribution function is computed at so many levels per step of the slew limit, and at least at so many in all.
+# Number of levels per step of the slew limit at which the distribution function is computed, and the least number of
+# all levels.
 _PER_STEP, _LEVELS = 4, 200
 # Rates of the exponential distributions, as multiples of the inverse of the range; negative ones rise with x.
 _RATES = np.concatenate([-np.geomspace(1e-3, 50.0, 40)[::-1], np.geomspace(1e-3, 400.0, 60)])

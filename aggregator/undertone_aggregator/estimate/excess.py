@@ -48,11 +48,11 @@ _ROUGH = 0.3
 _LEAST_ROUGH = 0.5
 # Readings of a slot are not those of the same time on another day: standard deviation of the excess, as a share of it.
 _DAYS = 0.35
-# A part of a factor so many standard deviations away is a step.
+# A part of a factor is a step if it is more than this many standard deviations from its expectation.
 _STEPPED = 4.0
 # Error of the excess after a step, as a share of the distance between the two explanations.
 _DOUBT = 1.0
-# A level that has changed by more than this factor is another level.
+# The level has made a step if it has changed by more than this factor, and by more than its noise explains.
 _CHANGED = 4 / 3
 # The log odds of the two explanations (larger readings, more active devices) are at most this: neither is certain.
 _SUREST = 2.2

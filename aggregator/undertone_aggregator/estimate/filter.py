@@ -34,9 +34,9 @@ _SHRINKS = 3
 _HIDDEN = 0.4
 # Largest number of slots times points in one run: 45 MB.
 _KEPT = 90_000
-# A step: a value is so many standard errors away from its prediction. The raw series is shown from there on, until so
-# many values (a share of the cycle, and at least some) were at most `_CALM` standard errors away: then the filter has
-# settled.
+# A value so many standard errors away from its prediction is a step. After a step the raw series is shown until the
+# filter has settled: until so many values (a share of the cycle, and at least some) were at most `_CALM` standard
+# errors away from their predictions.
 _STEPPED, _CALM = 4.0, 2.0
 _SETTLING, _LEAST_SETTLING = 1 / 12, 3
 # A scaled variance below this counts as zero.
@@ -133,7 +133,7 @@ def filtered(
     causal, causal_variance = mixed(causal_means, causal_variances, fitted)
     settling = _settling(calendar.cycle)
     after, _ = unsettled(odds, settling)
-    # What follows a step pulls at the smoothed values before it, too.
+    # The values after a step also pull the smoothed values before it away.
     first = np.flatnonzero(after & ~np.append(False, after[:-1]))
     around = after.copy()
     around[np.maximum(first[:, None] - np.arange(1, settling + 1), 0).ravel()] = True

@@ -67,7 +67,7 @@ class Goodness:
         merged = np.add.reduceat(np.asarray(counts, dtype=np.float64), self._starts, axis=1)
         impossible = merged[:, ~self._possible].any(axis=1)
         merged = merged[:, self._possible]
-        # Counts repeat from slot to slot.
+        # Many slots have equal counts, so the logarithms are computed once for each distinct count.
         columns = [np.unique(column, return_inverse=True) for column in (*merged.T, merged.sum(axis=1))]
         each = np.stack([_log_mixture(columns, alpha) for alpha in self._mixtures])
         likely = np.logaddexp.reduce(each, axis=0) - math.log(len(each))

@@ -150,7 +150,8 @@ class ReleasedCells:
 
     @property
     def smallest(self) -> int:
-        """The least number of a slot's reports that hide one from a reader of everything published; 0 without a slot.
+        """The least number of reports, over all slots, among which one report is hidden from a reader of everything
+        published; 0 without a slot.
 
         Slots of threshold rounds are left out.
         """

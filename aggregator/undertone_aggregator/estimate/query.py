@@ -149,7 +149,7 @@ class Results(OpenCampaign):
         span = against.span(low, high, self.campaign.slot_seconds, clock, self._slot)
         if span[0] < 0:
             raise Invalid(f"against is {against}, expected a time after 1970")
-        # Of a time that begins before the campaign, the slots before it have no number, and so no counterpart counts.
+        # Slots before the campaign's beginning have no number, so their counterparts are not counted.
         other = span if against.begin is None else self._existing(*span)
         sides = [self._slots(*each, hours, days, zone) for each in ((low, high), other)]
         rows = []

@@ -34,7 +34,8 @@ _MOVES = 2001
 UNLIKELY = 0.00135
 # Number of slots that are computed at a time, so that an array of [slots, shifts] has a few megabytes.
 _AT_ONCE = 256
-# Shares of the devices that are tried as those that have moved, each with every so many-th shift.
+# Shares of the devices that may have moved while the others stayed; and n, where each share is tried with every n-th
+# shift only.
 _SHARES, _COARSE = (1 / 2, 1 / 3, 1 / 4, 1 / 6, 1 / 8), 4
 # An explanation less likely than this is outside of an interval of 95 %.
 _LEAST_LIKELY = 0.05

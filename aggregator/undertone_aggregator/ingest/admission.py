@@ -57,7 +57,9 @@ TOLERANCE_SECONDS = 60
 
 
 class Admission(Tally):
-    """The rules of one campaign, with its memory. ``groups``: device -> group; None: all in ``all``."""
+    """The rules of one campaign, with its memory. ``groups``: device -> group; None: every device is in the group
+    ``all``.
+    """
 
     def __init__(
         self,

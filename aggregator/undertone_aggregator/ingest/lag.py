@@ -1,4 +1,4 @@
-"""Delay of Spark's counting, for a server whose files Spark counts: it settles slots and raises alarms by this."""
+"""How far Spark's counting is behind: a server whose files Spark counts settles and raises alarms by this delay."""
 
 import math
 import time

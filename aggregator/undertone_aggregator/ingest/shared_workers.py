@@ -71,7 +71,8 @@ def work_on_partitions(campaign: str, context: WorkerContext, stop: threading.Ev
                 else:
                     _take_part(name, context, store, stop, ready)
         except NoStore:
-            # A campaign that the database lacks is a typing error, unless no server has written to the database yet.
+            # If the database has no such campaign, somebody has mistyped its name, unless no server has written to the
+            # database yet.
             names = campaigns_in(context.url)
             if campaign and names and campaign not in names:
                 raise Invalid(f"campaign is {campaign!r}, expected one of {', '.join(names)}") from None

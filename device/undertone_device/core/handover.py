@@ -98,7 +98,7 @@ def take(
 def follow(client: "Any", campaign: str, trailer: "bytes | memoryview") -> bool:
     """Obey a hand-over that came with a campaign's message to a `Client`; return True if it must connect anew.
 
-    What is not obeyed is in the client's ``trouble``.
+    If the device does not obey it, the client's ``trouble`` says why.
     """
     reporter, platform = client.reporter, client.platform
     try:

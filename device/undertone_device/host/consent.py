@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from undertone_shared.policy import Policy
 
 DAY = 86400
-# Above this epsilon, a guess of one half about one number can become one of more than 88 %.
+# Above this epsilon, somebody who guesses one number right with probability 1/2 can come to do so with more than 88 %.
 LARGEST_FOR_PEOPLE = 2
 # Streams are counted in rho (zCDP); epsilon = rho + 2 sqrt(rho ln(1/delta)) is shown at delta = 2^-20.
 DELTA_BITS = 20
@@ -55,8 +55,8 @@ class Bounds:
     ``reading``, ``day``, ``life``: units of 2^-20 of epsilon for one number, for any 24 hours, and for the whole life;
     None if nothing bounds it. ``reading`` is None, too, if the policy allows no reports of single numbers. ``reports``:
     most reports that touch any 24 hours. ``strongest``: how many reports of single numbers at the full ``cap`` may be
-    drawn in the whole life; weaker ones are more, and tell no more together. ``delta``: True if ``day`` and ``life``
-    hold except with a chance of 2^-20, because streams are allowed.
+    drawn in the whole life; more reports may be drawn at a smaller epsilon, which together tell no more. ``delta``:
+    True if ``day`` and ``life`` hold except with a chance of 2^-20, because streams are allowed.
     """
 
     def __init__(self, policy: "Policy"):

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 FILE = "compare"
 _WEEK = 7 * 86400
-# The most slots that are kept; where slots are short, they are less than a week.
+# The largest number of slots that are kept: they cover a week, or less if slots are short.
 _MOST = 1000
-# Means are kept as whole thousandths of the unit; none is as far from 0 as this.
+# Means are kept as whole thousandths of the unit. A mean that is this far from 0, or farther, is ignored.
 THOUSAND = 1000
 _FAR = 10**15
 _EVENING_SECONDS = 5 * 3600
@@ -52,7 +52,7 @@ class Comparison:
         self._whole = False
         self.measure = ""
         self.seconds = 0
-        # It grows with each change, so that a display knows when to draw again.
+        # This number grows with each change, so that a display knows when to draw again.
         self.changes = 0
         self._read()
 
