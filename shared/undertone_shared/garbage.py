@@ -8,7 +8,7 @@ import gc
 
 
 def pause() -> int:
-    """Switch the threshold off; return the threshold that there was, -1 for none."""
+    """Switch the threshold off; return what it was before, -1 if there was none."""
     threshold = getattr(gc, "threshold", None)
     if threshold is None:
         # CPython has no such threshold.

@@ -17,8 +17,8 @@ _RETRY_SECONDS = 0.05
 def locked(path: Path, like: Path, seconds: float, refusal: str, *, shared: bool = False) -> Iterator[None]:
     """Hold a lock on the file ``path``, exclusive or ``shared``; create a missing file for the owner of ``like``.
 
-    Waits up to ``seconds`` for other holders of the lock. Raises Invalid with the sentence ``refusal`` if they still
-    hold it then, and OSError.
+    Waits up to ``seconds`` for other holders of the lock. Raises Invalid with the sentence ``refusal`` if others still
+    hold the lock then, and OSError.
     """
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

@@ -30,8 +30,8 @@ WORKER_USERS = 64
 
 
 def broker_of(addresses: Sequence[Address], plan: IngestPlan) -> Address:
-    """Return the broker of a worker's shards, with the worker's user: shard s is at broker s mod the number of
-    brokers.
+    """Return the address of the broker that has a worker's shards, with the worker's user. Of n brokers, shard s is at
+    number s mod n.
     """
     return addresses[plan.share.worker % len(addresses)].of_worker(plan.slot)
 

@@ -21,7 +21,8 @@ from undertone_aggregator.threshold.result import WHITE_BOX, Threshold
 from undertone_aggregator.threshold.robust import choose_robustly, next_edges
 
 Method = Literal["robust", "ems", "sw-w"]
-# The white box: a bin below the first is empty, and so is everything from so many empty bins on.
+# Constants of the white box: a bin of less than the first becomes zero, and after a run of as many zero bins as the
+# second says all bins do.
 NEGLIGIBLE, RUN = 1e-4, 5
 
 

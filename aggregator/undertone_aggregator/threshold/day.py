@@ -9,7 +9,8 @@ the day's, and the pieces decide only at what time large readings occur.
 
 The day's own fit uses the reports for the threshold, and those reports of readings that are from all times of day. The
 pieces' fits use all reports, also those of a block of the day. So the mean over the pieces is scaled to the day's
-distribution only where there are no reports of readings: elsewhere it knows more than the day's fit does.
+distribution only where there are no reports of readings: elsewhere the mean over the pieces knows more than the day's
+fit does.
 """
 
 from collections.abc import Iterable, Sequence
@@ -236,12 +237,12 @@ def _draws(likelihoods: Likelihoods, prior: Prior, correlation: Vector) -> Vecto
     from scipy.linalg import cholesky, solve_triangular
 
     normal = np.random.default_rng(20211116).standard_normal((pieces * size, _DRAWS))
-    # LAPACK's order of the elements.
+    # Transposed twice, the elements are in the order in which LAPACK needs them.
     precision = np.kron(between.T, prior.precision.T).T
     for number, seen in enumerate(scores(away)[1]):
         part = slice(number * size, (number + 1) * size)
         precision[part, part] += seen
-    # numpy's has the same digits, and takes half as long again.
+    # numpy's Cholesky factor has the same digits, and takes half as long again.
     root = cholesky(precision, lower=True, overwrite_a=True, check_finite=False)
     spread = solve_triangular(root, normal, lower=True, trans=1, check_finite=False)
     drawn = prior.mean + away[:, None, :] + spread.reshape(pieces, size, _DRAWS).transpose(0, 2, 1)

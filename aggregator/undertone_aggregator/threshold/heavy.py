@@ -1,4 +1,6 @@
-"""A heavier tail than the fitted one, which reports may not exclude: the prior knows Weibull tails nearly only."""
+"""A heavier tail than the fitted one, which reports may not exclude: the prior contains hardly anything but Weibull
+tails.
+"""
 
 import math
 

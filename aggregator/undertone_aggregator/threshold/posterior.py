@@ -225,7 +225,7 @@ def _plausible(
 
 
 def resolved(after: Posterior) -> int | None:
-    """Return the value that the least share of readings exceeds of which the cohort's reports tell anything.
+    """Return the value above which only as many readings lie as the cohort's reports can just still show.
 
     With Σ n ε² of their information, that is `RESOLVED` standard errors of a share. Return None if it is too large for
     a tail to be visible.

@@ -48,7 +48,7 @@ _PAGE = """<!doctype html>
 </body>
 </html>
 """
-# Not HTML: a guide has none, and what looks like it is text.
+# HTML within a guide is shown as text, because no guide contains any.
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
 
 
@@ -76,7 +76,7 @@ def guide(name: str) -> str | None:
         if token.type == "inline":
             token.children = _with_known_links(token.children or [])
     body = _MARKDOWN.renderer.render(tokens, _MARKDOWN.options, {})
-    # The corner of a table heads nothing. A wide table scrolls by itself, and by keyboard, too.
+    # An empty cell in the corner of a table is no heading. A wide table scrolls by itself, and by keyboard, too.
     body = body.replace("<th></th>", "<td></td>")
     body = body.replace("<table>", '<div class="wide" tabindex="0"><table>').replace("</table>", "</table></div>")
     guides = ", ".join(f'<a href="{each}.md">{each.replace("-", " ")}</a>' for each in GUIDES)

@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 class Full(Exception):
-    """The largest number of listeners is reached: this one is refused, or has lost its place to another address."""
+    """The largest number of listeners is reached: this listener is refused, or another address got its place."""
 
 
 class OpenPage:

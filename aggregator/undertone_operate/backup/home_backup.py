@@ -50,7 +50,7 @@ _LEFT_OUT = (
     "*.before-*",
     # With its key, a copy of a store would show what devices reported last.
     "*.sqlite.key",
-    # It must know more than a restored database.
+    # This file must keep what it says after a database is restored, because it shows that the database is an older one.
     "*.settled",
     ".*",
 )
@@ -316,7 +316,7 @@ def _withhold(home: Home, now: int) -> list[str]:
         plan = config.campaign
         newest = now // plan.slot_seconds - plan.settle_slots - 1
         if _is_shared(config.store_url):
-            # The server compares it with the database.
+            # The server compares this note with what the database has settled.
             SettledMark(home.folder, name).note(newest)
             sentences.append(
                 f"{name}: if its database was restored, too, no number is published for the time from its last"

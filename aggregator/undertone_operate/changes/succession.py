@@ -128,7 +128,7 @@ def _plan(home: Home, old: str, new: str, options: Mapping[str, Any], end: int, 
 
 
 def _agreed(fleet: Path, words: Sequence[Words], campaign: Campaign) -> list[str]:
-    """Return the fingerprints of the policies by which households have agreed to the campaign, too. Raises Invalid."""
+    """Return the fingerprints of policies whose households have agreed to the new campaign, too. Raises Invalid."""
     found = {
         policy.agreed for policy, _ in policies_in(fleet) if is_inside(policy, words) and _allows(policy, campaign)
     }

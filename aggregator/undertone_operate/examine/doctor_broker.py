@@ -86,8 +86,8 @@ def _days_left(secure: ssl.SSLSocket) -> float | None:
 
 
 def _absence(configs: list[Config]) -> Iterator[Finding]:
-    """Check how long devices store reports while a direct endpoint is away: of the campaigns with too short a time
-    each, of the others the one with the shortest.
+    """Check for how long devices store reports while the server's own endpoint is away. There is a finding for each
+    campaign whose time is too short; of the others, only for the campaign with the shortest time.
     """
     hours = {
         config.campaign.name: OUTBOX * config.campaign.slot_seconds * config.campaign.stride / 3600

@@ -67,7 +67,8 @@ def renew_server(folder: Path, hosts: Sequence[str]) -> tuple[list[str], int]:
     authority, place = folder / "tls/ca.crt", folder / "broker/server.crt"
     names = list(dict.fromkeys(hosts)) or _names(place)
     certificate, key = server_certificate(authority, names)
-    # The key comes first: a server that reads the two in between refuses them as no pair, and keeps the old ones.
+    # The key is written first. A server that reads both files before the certificate is written refuses them, because
+    # they do not belong together, and keeps the old ones.
     write_private(place.with_suffix(".key"), key)
     write_private(place, certificate)
     end = x509.load_pem_x509_certificate(certificate.encode()).not_valid_after_utc

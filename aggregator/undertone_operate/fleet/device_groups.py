@@ -1,4 +1,4 @@
-"""The file of groups that a new campaign gets, so that groups need nothing made by hand."""
+"""The file of groups that a new campaign gets, so that an operator need not make it by hand."""
 
 from undertone_aggregator.base.owner import give_to_owner
 from undertone_aggregator.server.folder import FLEETS, Home

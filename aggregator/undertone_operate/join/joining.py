@@ -247,7 +247,8 @@ class Joining:
         # A phone's browser needs a password and the WebSocket, so it refuses an offer without them.
         fields["credentials"] = "certificate" if certificates else "password"
         fields["websocket"] = websocket_address(config.broker, target.host)
-        # Codes that were made together have one entry: a home has few, but nothing bounds their number.
+        # Codes that were made together share one entry. A server's folder has few entries, but nothing bounds their
+        # number.
         if len(self._offers) >= _MOST_OFFERS:
             self._offers.clear()
         self._offers[key] = now, fields

@@ -81,7 +81,7 @@ def serve_join(home: Home, journal: Journal, ready: Callable[[str], None] = lamb
 def join_pages(broker: BrokerOptions, journal: Journal) -> JoinPages:
     """Return the phone's app; without an address or a way to log in for phones, a page that explains what a code is.
 
-    A link then uses no code up that a phone cannot use.
+    Without that page, a link would use up a code on a phone that cannot take part.
     """
     try:
         if not broker.source.broker and broker.ca_file is not None:

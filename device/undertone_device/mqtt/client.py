@@ -175,7 +175,8 @@ class Client:
         return self._ask_clock(self.platform.set_clock)
 
     def _ask_clock(self, set_clock: "Callable[[], None]") -> bool:
-        # Apart from `_clock_is_set`, which runs in every round: on boards a large frame is garbage at each call.
+        # This is not part of `_clock_is_set`, which runs in every round: on boards a large frame is garbage at each
+        # call.
         if self._since(self._waits_since) < self._wait:
             return self._clock_set_at is not None
         try:

@@ -9,7 +9,8 @@ import hashlib
 # Milliseconds between two knocks while nobody answers, within which all devices are back when the server is. 100,000
 # devices then make 1,667 knocks a second, which one process of the server can answer.
 PERIOD = 60000
-# Milliseconds that a device waits at least, so that two devices of one name do not throw each other out all the time.
+# Least milliseconds that a device waits, so that two devices with the same name do not close each other's connection
+# all the time.
 _LEAST = 1000
 _DOUBLINGS = 2
 

@@ -174,7 +174,7 @@ class WebSocket:
             try:
                 origin, host = request.headers.get("Origin"), request.headers.get("Host", "")
             except LookupError:
-                # One of them is there twice.
+                # One of these headers is in the request twice.
                 origin = host = ""
             if origin is not None and not same_site(origin, host):
                 sentence = f"A website at {origin} may not use a browser's certificate.\n"
