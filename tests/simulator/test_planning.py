@@ -19,7 +19,7 @@ from undertone_simulator.fast.vectorised import histogram
 from undertone_simulator.planning.fleet_plan import Predictor, plan_fleet
 from undertone_simulator.planning.known import KnownPopulation
 from undertone_simulator.planning.prediction import Prediction, noise
-from undertone_simulator.planning.window_plan import plan_window, predict
+from undertone_simulator.planning.window_plan import plan_window, predict_day
 from undertone_simulator.readings.day_slots import DaySlots
 from undertone_simulator.readings.populations import population
 from undertone_simulator.readings.readings import Readings
@@ -312,8 +312,8 @@ def test_a_missing_reading_does_not_count_in_the_slots_of_a_day():
 def test_a_plan_without_a_mechanism_has_the_variance_of_the_table_for_the_readings():
     source = population("households", 1)
     slots = DaySlots.of(source, source.bound, 1, 2, 512)
-    by_table = predict(slots, 5_000, 1, Fraction(4))
-    by_hybrid = predict(slots, 5_000, 1, Fraction(4), lambda epsilon, theta: hybrid(epsilon, most_levels(theta)))
+    by_table = predict_day(slots, 5_000, 1, Fraction(4))
+    by_hybrid = predict_day(slots, 5_000, 1, Fraction(4), lambda epsilon, theta: hybrid(epsilon, most_levels(theta)))
     assert by_table.theta == by_hybrid.theta
     readings = Population(slots.density.mean(axis=0), slots.edges)
     gained = gain(population_table("4", by_table.theta, readings), "4", by_table.theta, readings)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from support.refusal import refused
-from undertone_simulator.planning.window_plan import plan_window, predict
+from undertone_simulator.planning.window_plan import plan_window, predict_day
 from undertone_simulator.readings.day_slots import DaySlots
 from undertone_simulator.readings.populations import population
 from undertone_studies.experiments.day import atoms, coarse, simulate
@@ -34,7 +34,7 @@ def test_predicted_errors_are_the_simulated_ones(cut, span, stride, epsilon, dev
     # The error over 2,496 slots is known to 1/√4992 = 1.4 % where it is all noise: 5 % is 3.5 of it, a false alarm of
     # .0005 a cell, for this seed never.
     slots = cut[span]
-    predicted = predict(slots, devices, stride, Fraction(epsilon), coarse)
+    predicted = predict_day(slots, devices, stride, Fraction(epsilon), coarse)
     simulated = simulate(slots, predicted, devices, stride, epsilon, 2_496, 3)
     assert simulated == pytest.approx(predicted.error, rel=0.05)
 

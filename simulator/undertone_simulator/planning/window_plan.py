@@ -105,7 +105,7 @@ class Predicted(Prediction):
     bottom: int = 0
 
 
-def predict(slots: DaySlots, devices: float, stride: int, epsilon: Fraction, make: Make | None = None) -> Predicted:
+def predict_day(slots: DaySlots, devices: float, stride: int, epsilon: Fraction, make: Make | None = None) -> Predicted:
     """Return the errors of turns with this stride (1: every device in every slot), at the best range.
 
     ``make``: the mechanism; by default the table for the readings, or the Hybrid if it has less variance.
@@ -203,7 +203,7 @@ def plan_window(
 ) -> WindowPlan:
     """Compare the ways of collecting at ε for any window of this length, with raw and filtered errors.
 
-    ``make``: the mechanism, as for `predict`. Raises Invalid.
+    ``make``: the mechanism, as for `predict_day`. Raises Invalid.
     """
     check_integer("devices", devices, 1, 10**9)
     budget = Budget.parse(epsilon)
@@ -260,7 +260,7 @@ def _way(name: str, slots: DaySlots, predicted: Predicted, seconds: int, reports
 
 def _turns(slots: DaySlots, devices: int, budget: Budget, window: int, seconds: int, make: Make | None) -> Way:
     stride = -(-window // (seconds * slots.span)) + 1
-    predicted = predict(slots, devices, stride, budget.epsilon, make)
+    predicted = predict_day(slots, devices, stride, budget.epsilon, make)
     name = f"turns of {lasting(seconds * slots.span, short=True)}"
     guarantee = f"{budget.text} for any {lasting(window)}, by the device alone"
     return _way(name, slots, predicted, seconds, slots.per_day / stride, guarantee=guarantee)
@@ -291,7 +291,7 @@ def _stream(slots: DaySlots, devices: int, budget: Budget, window: int, seconds:
 
 
 def _event(slots: DaySlots, devices: int, budget: Budget, window: int, seconds: int, make: Make | None) -> Way:
-    predicted = predict(slots, devices, 1, budget.epsilon, make)
+    predicted = predict_day(slots, devices, 1, budget.epsilon, make)
     together = shown(budget.epsilon * (window // seconds + 1))
     guarantee = f"{budget.text} a reading, {together} for any {lasting(window)}"
     return _way("every slot, ε each", slots, predicted, seconds, float(slots.per_day), guarantee=guarantee, same=False)

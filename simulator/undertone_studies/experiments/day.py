@@ -11,7 +11,7 @@ from undertone_aggregator.design import hybrid, most_levels
 from undertone_aggregator.design.levels import level_law, level_positions, weight_rows
 from undertone_aggregator.design.mechanisms import Mechanism
 from undertone_shared.mechanism import Hybrid, WindowMechanism
-from undertone_simulator.planning.window_plan import Predicted, Way, plan_window, predict
+from undertone_simulator.planning.window_plan import Predicted, Way, plan_window, predict_day
 from undertone_simulator.readings.day_slots import DaySlots
 from undertone_simulator.readings.loaders import load
 from undertone_simulator.readings.populations import population
@@ -90,7 +90,7 @@ def _simulated(source: ReadingSource, way: Way, devices: int, epsilon: str, opti
     if not (way.name.startswith("turns") or way.name.endswith("ε each")):
         return ""
     slots = atoms(DaySlots.of(source, _BOUND, span))
-    predicted = predict(slots, devices, stride, Fraction(epsilon), coarse)
+    predicted = predict_day(slots, devices, stride, Fraction(epsilon), coarse)
     count = SLOTS // 24 if options.quick else SLOTS
     error = simulate(slots, predicted, devices, stride, epsilon, count, options.seed)
     # Plan and simulation here use a population reduced to 100 quantiles per slot (`atoms`), which differs slightly from
