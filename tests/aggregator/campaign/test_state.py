@@ -244,6 +244,40 @@ def test_list_show_doctor_and_page_say_that_a_campaign_fails_and_why(home: Home)
         site.close()
 
 
+def test_the_page_reads_state_and_words_once_however_many_look(
+    home: Home, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Path(home.config("power").store_url.removeprefix("sqlite:"))
+    store.parent.mkdir(exist_ok=True)
+    shutil.copy(simulated_store(tmp_path_factory), store)
+    with contextlib.closing(sqlite3.connect(store)) as database, database:
+        database.execute("UPDATE campaigns SET name = 'power'")
+    read: list[str] = []
+
+    def words(name: str) -> tuple[str, str]:
+        read.append(name)
+        return "", ""
+
+    def counted(path: Path) -> ServerState | None:
+        read.append("state")
+        return read_state(path)
+
+    monkeypatch.setattr("undertone_aggregator.web.site.read_state", counted)
+    site = HomeSite(home, words=words)
+    try:
+        for again in (1, 2):
+            now = time.time()
+            ServerState(now, now, True, 1 << 40, {"power": POWER}).write(home.state)
+            for _ in range(3):
+                assert site.names() == ["power"]
+                assert site.state("power")["state"] == RUNNING
+                site.mark("power")
+            assert read.count("state") == again, "read again only after a write"
+        assert read.count("power") == 1
+    finally:
+        site.close()
+
+
 def test_the_page_says_the_state_and_whether_reports_arrive(
     home: Home, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
