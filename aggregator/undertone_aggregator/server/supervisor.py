@@ -36,8 +36,8 @@ _RETRY_SECONDS = 30.0
 _HANG_SECONDS = 600.0
 # Interval in seconds at which the state's file is written; it is also written at each change.
 _WRITE_SECONDS = 5.0
-# Seconds from the first device that is turned away to the alarm, which has the number of all, and until it may have
-# another number.
+# Seconds from the first device that is turned away to the alarm, which says how many were; and least seconds from one
+# such alarm to the next, which may say another number.
 _CROWD_SECONDS = 10.0
 _CROWD_AGAIN_SECONDS = 60.0
 # Seconds that a new server waits for the previous one to end.
@@ -214,7 +214,9 @@ class Server:
         self._state = state
 
     def _heed(self, state: ServerState) -> None:
-        """Raise an alarm about devices that are turned away, once they have had time to come, and then each minute."""
+        """Raise an alarm about devices that are turned away: the first once all of them have had the time to try, then
+        one each minute.
+        """
         now, found = time.monotonic(), state.crowd()
         if not found:
             self._crowd_at = now + _CROWD_SECONDS

@@ -58,7 +58,7 @@ _YEARS = 3
 # Share of a core up to which one process has room for storms and for choosing θ.
 _COMFORTABLE = 0.5
 _DAY = 86400
-# The ways to go.
+# Names of the ways to run a server of a size.
 ONE, FILES, MEMORY, MANY = "one process", "too few files", "too little memory", "several"
 _ONE = "one process with SQLite, on this machine"
 _BROKERS = "or brokers, which hold the connections"
