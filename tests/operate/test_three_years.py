@@ -3,11 +3,11 @@
 The line before a block says on which day it runs: ``<!-- day N -->``, with ``: a new machine`` or ``: the disk dies; a
 new machine`` after it. Real: every command in a shell, `undertone serve` as its unit would start it, stores on disk,
 MQTT over TLS through sockets to the server's own endpoint; the devices' shipped client, reporter, policy and files; all
-plans and policies as the page makes them. Simulated: the time, which stands still while devices and server exchange
-messages, and then goes on; the readings; the devices' flash, which is memory. Devices live each slot of the first days,
-and some slots around each later block; between these they are switched off. `systemctl`, `sudo` and `pip` are scripts
-here. OpenSSL has its own clock, so that it checks who signed the server's certificate and for which name, and the test
-checks its dates.
+plans and policies as the page makes them. Simulated: the time, which goes on when the server says that it has done what
+was due, and never passes the end of a slot that devices live in; the readings; the devices' flash, which is memory.
+Devices live each slot of the first days, and some slots around each later block; between these they are switched off.
+`systemctl`, `sudo` and `pip` are scripts here. OpenSSL has its own clock, so that it checks who signed the server's
+certificate and for which name, and the test checks its dates.
 """
 
 import contextlib
@@ -24,6 +24,8 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -35,6 +37,7 @@ from support.fast_clock import FastClock
 from support.micropython import REPO
 from support.ports import free_port
 from support.waiting import wait_for
+from undertone_aggregator.campaign.status import STATUS_SECONDS
 from undertone_aggregator.store.store import open_store
 from undertone_device.core import handover
 from undertone_device.mqtt.client import Client, Platform
@@ -60,8 +63,6 @@ START = 1_800_057_600
 FIRST_SLOTS = 3 * 48 + 8
 AROUND = 2
 PATIENCE_SECONDS = 300
-# The server looks once a second for changes of the clock and of its files. After so many real seconds it has seen them.
-LOOK_SECONDS = 3.0
 DIES = "the disk dies; a new machine"
 # OpenSSL's flag X509_V_FLAG_NO_CHECK_TIME.
 NO_CHECK_TIME = 0x200000
@@ -146,6 +147,7 @@ class Life:
         self.said = ""
         self.alerts: list[bytes] = []
         self.words: dict[str, str] = {}
+        self.health = free_port()
         self._programs()
 
     @property
@@ -269,25 +271,24 @@ class Life:
     # The time.
 
     def until(self, done: Callable[[Client], bool]) -> None:
-        """Let all devices exchange messages, a second at a time, until ``done`` holds for each."""
+        """Let all devices exchange messages until ``done`` holds for each.
+
+        Each time a second passes, but for the last second of the slot, which does not end.
+        """
         deadline = time.monotonic() + PATIENCE_SECONDS
         waiting = list(self.devices.values())
+        slot = int(self.clock.now()) // SLOT
         while waiting:
             for client in waiting:
                 client.step(0)
             waiting = [client for client in waiting if not done(client)]
             states = [(client.reporter.device, client.trouble, client.reporter.paused) for client in waiting[:5]]
             assert time.monotonic() < deadline, (len(waiting), states, self._log())
-            self.clock.set(self.clock.now() + 1)
+            self.clock.set(max(self.clock.now(), min(self.clock.now() + 1, (slot + 1) * SLOT - 1)))
             time.sleep(0.005)
 
-    def settle(self, real: float = 0.0) -> None:
-        """Wait until each device has heard its campaign, if that has not ended, and no report is under way.
-
-        ``real``: real seconds for which they go on in any case.
-        """
-        enough = time.monotonic() + real
-        self.until(lambda client: time.monotonic() >= enough)
+    def settle(self) -> None:
+        """Wait until each device has heard its campaign, if that has not ended, and no report is under way."""
         self.until(
             lambda client: (
                 (bool(client.transport.heard) or self.ended.issuperset(client.config.campaigns))
@@ -297,11 +298,44 @@ class Life:
         for ledger in self.ledgers.values():
             ledger.flush()
 
+    def looked(self) -> None:
+        """Wait until the server has seen its files as they are now, by the time of its own passes.
+
+        A pass looks at the files and then measures its time. So the pass after one that was measured later than now has
+        seen the files.
+        """
+        for _ in range(2):
+            self.clock.set(self.clock.now() + 1)
+            wait_for(lambda: self._passed() >= self.clock.now(), PATIENCE_SECONDS, "a pass of the server")
+
+    def _passed(self) -> float:
+        """The second of the newest pass. A server with problems says it, too."""
+        try:
+            answer = urllib.request.urlopen(f"http://127.0.0.1:{self.health}/readyz", timeout=PATIENCE_SECONDS)
+        except urllib.error.HTTPError as problems:
+            answer = problems
+        with answer:
+            return float(json.load(answer)["time"])
+
+    def caught_up(self) -> None:
+        """Wait until each campaign has done what is due in this slot: a slot's status comes after it."""
+        begin = int(self.clock.now()) // SLOT * SLOT
+        # No status comes sooner after that of the last slot.
+        self.clock.set(max(self.clock.now(), begin + STATUS_SECONDS))
+        for store in sorted(self.home.glob("stores/*.sqlite")):
+            wait_for(lambda store=store: self._done(store) >= begin, PATIENCE_SECONDS, f"the status of {store.stem}")
+
+    @staticmethod
+    def _done(path: Path) -> int:
+        with open_store(path, campaign=path.stem, read_only=True) as store:
+            return int(json.loads(store.meta("status").get("status", '{"time": 0}'))["time"])
+
     def slots(self, number: int) -> None:
         """Live so many slots."""
         for _ in range(number):
             self.clock.set((int(self.clock.now()) // SLOT + 1) * SLOT + 10)
             self.settle()
+            self.caught_up()
 
     def until_day(self, day: int) -> None:
         """Live until that day: each of the first slots, and later some slots before it."""
@@ -312,7 +346,8 @@ class Life:
             self.clock.set(end - AROUND * SLOT)
             for name in list(self.devices):
                 self.boot(name)
-            self.settle(LOOK_SECONDS)
+            self.caught_up()
+            self.settle()
         while self.clock.now() < end:
             self.slots(1)
 
@@ -385,7 +420,7 @@ def life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Life]:
         lived.words = FEWER | {
             "--host meters.example.org": f"--host localhost --tls --port {free_port()} --websocket-port 0"
             # The audit is for the accounts at the end alone.
-            f" --health 127.0.0.1:{free_port()} --audit",
+            f" --health 127.0.0.1:{lived.health} --audit",
             "--page 127.0.0.1:8080": f"--page 127.0.0.1:{free_port()}",
             "--join-port 8444": f"--join-port {free_port()}",
             "jsons://hooks.example.org": f"json://127.0.0.1:{port}",
@@ -422,8 +457,9 @@ def test_the_operators_page_is_followed_through_three_years(life: Life) -> None:
         if (life.machine / "server.pid").exists():
             for name in re.findall(r"devices revoke load-00(\d+)", block.text):
                 life.remove(f"load-{name}")
+            life.looked()
             life.install()
-            life.settle(LOOK_SECONDS)
+            life.settle()
             if block.event == DIES:
                 for ledger in life.ledgers.values():
                     ledger.fault(BROKER_STARTED)
