@@ -114,6 +114,30 @@ def test_an_option_of_create_is_named_when_it_is_wrong(home: Home) -> None:
     assert home.names() == ["power"]
 
 
+def test_a_create_that_is_refused_leaves_nothing(home: Home) -> None:
+    before = sorted(home.folder.rglob("*"))
+    create(home, "--set", "blocks=99", code=2)
+    assert sorted(home.folder.rglob("*")) == before
+
+
+def test_a_campaign_that_is_not_there_is_named_with_those_that_are(home: Home) -> None:
+    create(home)
+    for words in ("diff", "apply"):
+        refused = undertone("campaign", words, str(home.folder), "zz", str(home.file("power")))
+        assert refused.returncode == 2
+        assert refused.stderr == f"error: the campaign is zz, expected one of {home.folder}: power\n"
+
+
+@pytest.mark.parametrize("verb", ["retire", "pause"])
+def test_what_has_not_begun_is_deleted_and_not_retired(home: Home, verb: str) -> None:
+    create(home)
+    before = sorted(home.folder.rglob("*"))
+    refused = undertone("campaign", verb, str(home.folder), "power")
+    assert refused.returncode == 2
+    assert f"has not begun, expected one that has: undertone campaign delete {home.folder} power" in refused.stderr
+    assert {path for path in home.folder.rglob("*") if path.is_file()} <= set(before), "no store was made"
+
+
 def test_every_file_that_a_plan_names_is_read_before_it_is_written(home: Home) -> None:
     groups = home.folder / "groups.csv"
     assert "groups.csv" in create(home, "--set", "groups=groups.csv", code=2)

@@ -1,4 +1,5 @@
 import json
+import re
 
 import numpy as np
 import pytest
@@ -89,6 +90,12 @@ groups = "g.csv"
     same = "data.npz has 50 series of readings for 300 devices: the other devices are taken to measure the same"
     assert facts["notes"] == [same]
     assert len(facts["slots"]) == 2
+    (said,) = re.findall(
+        r"^([\d,]+) device-slots are to be simulated; --slots and --devices make them fewer$", result.stderr, re.M
+    )
+    # The round, the slots until its θ is in force, and two of reports.
+    slots, odd = divmod(int(said.replace(",", "")), 300)
+    assert (odd, 8 + 2 < slots < 8 + 2 + 8) == (0, True)
     assert {row["group"] for row in facts["groups"]} == {"north", "other"}
     # Options beside a campaign: the report slots replace the file's, anything else would be ignored.
     assert len(json.loads(simulate(*words, small=FEW).stdout)["slots"]) == 3

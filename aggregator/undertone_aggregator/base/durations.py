@@ -1,5 +1,6 @@
 """Durations and moments as people write them in options and plans: 90s, 15m, 24h, 7d, 2w; 2026-03-01T18:00."""
 
+import time
 from datetime import datetime, tzinfo
 
 from undertone_shared.errors import Invalid
@@ -36,3 +37,8 @@ def moment_of(name: str, text: str, zone: tzinfo) -> datetime:
     except ValueError:
         raise Invalid(f"{name} is {text!r}, expected a date and time such as 2026-03-01T18:00") from None
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=zone)
+
+
+def utc(second: float) -> str:
+    """Return a Unix second as a date and a time to the minute."""
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(second))

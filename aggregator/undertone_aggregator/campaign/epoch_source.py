@@ -43,8 +43,8 @@ class EpochSource(Protocol):
 
     fixed_end: str
 
-    def warnings(self) -> list[str]:
-        """Return sentences about a plan that will work, but not well."""
+    def warnings(self) -> dict[str, str]:
+        """Return a map: kind -> sentence about a plan that will work, but not well."""
 
     def first(self, now: int) -> Epoch:
         """Return the campaign's first epoch."""

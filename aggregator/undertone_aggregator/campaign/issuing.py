@@ -55,8 +55,8 @@ class Issuing:
         # When the choice of θ last made progress, by the monotonic clock.
         self.advanced = time.monotonic()
         self._logged_at = -math.inf
-        for sentence in self.rounds.warnings():
-            self._warn(sentence)
+        for kind, sentence in self.rounds.warnings().items():
+            context.journal.say("warning", f"warning: {sentence}", kind=kind)
         if len(self.timeline):
             context.journal.say(
                 "resumed", f"resuming campaign {context.plan.name} with {many(len(self.timeline), 'epoch')}"

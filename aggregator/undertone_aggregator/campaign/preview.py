@@ -56,7 +56,7 @@ def preview(config: Config, now: int) -> list[str]:
     timeline = Timeline(epochs.planned(now))
     cost = guarantee_of(timeline, config.budget)
     end = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(timeline.epochs[-1].campaign.end))
-    warnings = [f"warning: {sentence}" for sentence in epochs.warnings()]
+    warnings = [f"warning: {sentence}" for sentence in epochs.warnings().values()]
     said = [_longer_rest(config.campaign, timeline.epochs[-1].campaign), papers_sentence(config.campaign)]
     return [f"privacy: {cost.sentence}", f"its last slot ends at {end}", *filter(None, said), *warnings]
 

@@ -116,15 +116,15 @@ class Rounds:
         self._means = means
         self._kept = SettledSums()
 
-    def warnings(self) -> list[str]:
-        """Return sentences about a plan that will work, but not well."""
+    def warnings(self) -> dict[str, str]:
+        """Return a map: kind -> sentence about a plan that will work, but not well."""
         short = [slots for slots in self.plan.rounds if slots % self.plan.cycle]
         if not short:
-            return []
-        return [
-            f"threshold rounds of {', '.join(map(str, short))} slots do not last whole cycles of {self.plan.cycle} "
-            "slots: each round sees other times of day"
-        ]
+            return {}
+        return {
+            "cycles": f"threshold rounds of {', '.join(map(str, short))} slots do not last whole cycles of"
+            f" {self.plan.cycle} slots: each round sees other times of day"
+        }
 
     def first(self, now: int) -> Epoch:
         """Return the campaign's first threshold epoch, which starts as planned, or as soon as the lead allows."""

@@ -3,6 +3,7 @@
 import json
 import math
 
+from undertone_aggregator.base.durations import utc
 from undertone_aggregator.campaign.collection import estimator_of, guarantee_of
 from undertone_aggregator.campaign.context import CampaignContext, FittedModels
 from undertone_aggregator.campaign.home_assistant import discovery
@@ -15,7 +16,7 @@ from undertone_aggregator.counts.epochs import Epoch, Timeline
 from undertone_aggregator.design.published import Published
 from undertone_aggregator.estimate.estimates import MODEL, Estimate, Estimates, Series, Z
 from undertone_aggregator.estimate.estimator import Estimator
-from undertone_aggregator.estimate.misfit import ALARMING
+from undertone_aggregator.estimate.misfit import ALARMING, RARELY
 from undertone_aggregator.estimate.publication import publication_of, settle
 from undertone_aggregator.estimate.series_filter import LiveFilter, SeriesFilter
 from undertone_aggregator.estimate.world import world_learns
@@ -225,15 +226,9 @@ class Settling:
                 journal.say("slot", sentence, slot=estimate.slot, reports=estimate.reports)
         for estimate in estimates:
             if estimate.misfit is not None and estimate.misfit >= ALARMING:
-                journal.say("misfit", _suspicion(estimate), slot=estimate.slot, misfit=estimate.misfit)
-
-
-def _suspicion(estimate: Estimate) -> str:
-    """Return a line about a slot whose histogram honest devices would not send."""
-    return (
-        f"warning: some reports of slot {estimate.slot} are not from honest devices, which would send such reports"
-        f" with a probability of at most 10^-{estimate.misfit:.0f}"
-    )
+                begins = utc(estimate.slot * self._context.plan.slot_seconds)
+                sentence = f"warning: some reports for the slot of {begins} are not from honest devices: {RARELY}"
+                journal.say("misfit", sentence, slot=estimate.slot, misfit=estimate.misfit)
 
 
 def _described(estimate: Estimate, unit: str) -> str:

@@ -6,12 +6,12 @@ old state concludes that the server is dead or hangs.
 
 import contextlib
 import json
-import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from undertone_aggregator.base.durations import utc
 from undertone_aggregator.base.endings import days_left, notice
 from undertone_aggregator.base.files import write_private
 from undertone_aggregator.base.plural import many
@@ -92,14 +92,14 @@ class CampaignState:
         starts = self.starts(now)
         if starts is None:
             return ""
-        return f"its first slot begins at {time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime(starts))}"
+        return f"its first slot begins at {utc(starts)}"
 
     def note(self, now: float) -> str:
         """Return a sentence about what is in order and worth knowing, "" for none: a beginning that is ahead, a budget
         that is spent, an end that is near.
         """
         if self.state in _OPEN and self.spent is not None and now < self.spent:
-            when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(self.spent))
+            when = utc(self.spent)
             return f"the devices have spent their budget: no report is due before {when}"
         return self.beginning(now) or self.ending(now)
 
@@ -107,7 +107,7 @@ class CampaignState:
         """Return a sentence about the campaign's end if `notice` announces it, else ""."""
         if self.end is None or self.notice(now) is None:
             return ""
-        when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(self.end))
+        when = utc(self.end)
         return (
             f"it ends at {when}, in {days_left(self.end, now)} days: undertone campaign extend gives it a later end,"
             " undertone campaign succeed starts the next one"

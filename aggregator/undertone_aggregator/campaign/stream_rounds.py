@@ -75,12 +75,13 @@ class StreamRounds:
         self.rule = stream_rule(plan, stream)
         self._means = means
 
-    def warnings(self) -> list[str]:
-        """Return sentences about parts of the plan that will work, but not well."""
+    def warnings(self) -> dict[str, str]:
+        """Return a map: kind -> sentence about a part of the plan that will work, but not well."""
         window = self.rule.renewal or self.plan.report_slots
         if self.rule.reports >= window:
-            return []
-        return [f"a window of {window} slots has a budget of {self.rule.reports} reports: devices stop before its end"]
+            return {}
+        budget = f"a budget of {self.rule.reports} reports"
+        return {"budget": f"a window of {window} slots has {budget}: devices stop before its end"}
 
     def first(self, now: int) -> Epoch:
         """Return the campaign's first epoch, which starts as planned, or as soon as the lead time allows."""

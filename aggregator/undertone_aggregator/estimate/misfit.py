@@ -21,6 +21,8 @@ from undertone_aggregator.design.population import Population
 
 # A misfit of this or more raises an alarm: at most one in a million slots of honest devices reaches it.
 ALARMING = 6.0
+# The end of a sentence about such a slot.
+RARELY = "honest devices send such reports in at most one slot of a million"
 # The share of fake reports for which the manipulation bound is stated.
 FAKE_SHARE = 0.01
 # The largest misfit, which also stands for a symbol that no honest device can send.

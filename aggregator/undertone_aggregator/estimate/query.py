@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from undertone_aggregator.base.durations import utc
 from undertone_aggregator.counts.compact import Compact, Tables
 from undertone_aggregator.counts.histograms import Histograms
 from undertone_aggregator.counts.partial import EVERYBODY, Partial
@@ -18,7 +19,7 @@ from undertone_aggregator.estimate.difference import MeanDifference, Side
 from undertone_aggregator.estimate.distribution import Quantile, Run, check_shares, runs_of
 from undertone_aggregator.estimate.estimates import ABSENT, Estimate, Estimates, RangeEstimate, Row, with_absent
 from undertone_aggregator.estimate.losses import SlotLosses, SlotRefusals, reports_by_slot
-from undertone_aggregator.estimate.misfit import ALARMING
+from undertone_aggregator.estimate.misfit import ALARMING, RARELY
 from undertone_aggregator.estimate.opened import OpenCampaign
 from undertone_aggregator.estimate.publication import publication_of
 from undertone_aggregator.estimate.ranges import drowned
@@ -394,10 +395,10 @@ class Results(OpenCampaign):
         odd = table.take(np.nan_to_num(table.misfit) >= ALARMING)
         if len(odd):
             worst = odd[int(odd.misfit.argmax())]
+            begins = utc(worst.slot * self.campaign.slot_seconds)
             sentences.append(
-                f"some reports behind {len(odd)} of {len(table)} estimates are not from honest devices, which would"
-                f" send reports like those of slot {worst.slot}, group {worst.group}, with a probability of at most"
-                f" 10^-{worst.misfit:.0f}"
+                f"some reports behind {len(odd)} of {len(table)} estimates are not from honest devices, most clearly"
+                f" those of {begins}, group {worst.group}: {RARELY}"
             )
         noise = drowned(raw.take(raw.group == EVERYBODY), self.campaign.offset)
         return sentences + ([noise] if noise is not None else [])

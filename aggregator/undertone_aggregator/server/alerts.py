@@ -4,12 +4,12 @@ A message consists of the sentences below, of campaigns' names and of times. The
 name devices or files and is therefore not sent.
 """
 
-import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from undertone_aggregator.base.durations import utc
 from undertone_aggregator.base.room import CROWD
 from undertone_aggregator.campaign.binding import RETIRED
 from undertone_aggregator.campaign.state import OVER, STRAYS, ServerState
@@ -133,7 +133,7 @@ class Alerts:
         begun, over, events = self._due(ticks)
         if ticks < self._next or not (begun or over or events):
             return None
-        lines = [f"Problem: {_said(each)} (since {_utc(self._now[each].time)})" for each in begun]
+        lines = [f"Problem: {_said(each)} (since {utc(self._now[each].time)})" for each in begun]
         lines += [f"Alarm: {_said(each)} ({self._events[each]} times)" for each in events]
         lines += [f"Over: {_said(each)}" for each in over]
         still = [each for each in self._now if each in self.sent and each not in begun]
@@ -173,7 +173,3 @@ def _said(problem: Problem) -> str:
     campaign, event = problem
     sentence = LASTING.get(event) or MOMENTARY.get(event) or _OTHER.format(event=event)
     return f"[{campaign}] {sentence}" if campaign else sentence
-
-
-def _utc(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))

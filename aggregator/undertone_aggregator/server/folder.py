@@ -158,7 +158,9 @@ class Home:
             raise Invalid(f"campaign.name in {path} is {named!r}, expected {name!r}, as the file is called")
         store, where = dict(shared.get("store", {})), _where(shared)
         if where.file is not None:
-            _make(self.folder / where.file)
+            if plan is None:
+                # A plan that is only examined must leave nothing.
+                _make(self.folder / where.file)
             store["path"] = str(where.file / f"{name}.sqlite")
         config = config_of({**shared, **own, "store": store}, self.folder)
         # A plan that is only previewed has no file yet.

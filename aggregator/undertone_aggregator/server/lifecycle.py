@@ -39,10 +39,13 @@ def change_state(home: Home, name: str, state: str, user: str | None = None, *, 
             f"campaign {successor} succeeds {name} and has not begun: devices that have not received the hand-over"
             f" would stay behind; retire {name} when {successor} runs, or with --although-waiting"
         )
+    if not _has_begun(config):
+        raise Invalid(
+            f"campaign {name} has not begun, expected one that has: undertone campaign delete {home.folder} {name}"
+            " removes it"
+        )
     with open_store(config.store_url, campaign=name) as store, store.transaction():
-        before = store.meta().get(STATE)
-        if before is None:
-            raise Invalid(f"campaign {name} has not begun: remove {home.file(name)} instead")
+        before = store.meta()[STATE]
         if before == RETIRED and state != RETIRED:
             raise Invalid(f"campaign {name} is retired, which is for good: make a new one")
         store.set_meta({STATE: state})

@@ -137,8 +137,12 @@ def copy_before(path: Path) -> Path:
 
 
 def revision_in(path: Path) -> str | None:
-    """Return the revision of the tables in a store's file; None if it has none. Raises Invalid for another file."""
-    with contextlib.closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
+    """Return the revision of the tables in a store's file; None if it has none. Raises Invalid for another file.
+
+    Leaves nothing beside the file: without a log, nobody writes to it, and SQLite needs no log to read it.
+    """
+    how = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "mode=ro&immutable=1"
+    with contextlib.closing(sqlite3.connect(f"{path.resolve().as_uri()}?{how}", uri=True)) as database:
         try:
             (application,) = database.execute("PRAGMA application_id").fetchone()
             names = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}

@@ -5,6 +5,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from undertone_aggregator.base.durations import utc
 from undertone_aggregator.campaign.binding import (
     Change,
     Refusals,
@@ -30,11 +31,15 @@ LENGTH = "report_slots"
 
 @dataclass(frozen=True)
 class Proposal:
-    """What a changed plan does: its changes, the devices whose policies refuse it, and sentences about it."""
+    """What a changed plan does: its changes, the devices whose policies refuse it, and sentences about it.
+
+    ``expected``: about an end that policies refuse, the ends that all of them allow; else "".
+    """
 
     changes: list[Change]
     refusals: Refusals = field(default_factory=Refusals)
     notes: list[str] = field(default_factory=list)
+    expected: str = ""
 
     @property
     def sentences(self) -> list[str]:
@@ -47,18 +52,18 @@ def examine(home: Home, name: str, text: str) -> Proposal:
 
     Raises Invalid, also for a campaign that has not begun, and for an end that cannot be; OSError, StoreError.
     """
-    config, now = home.config(name, text), int(time.time())
+    config, now = home.config(home.only(name), text), int(time.time())
     check_files(config)
     meta, timeline = begun(config)
     changed = changes(meta, config.campaign, config.stream)
     if not changed:
         return Proposal(changed)
-    notes = [f"warning: {sentence}" for sentence in epochs_of(config).warnings()]
+    notes = [f"warning: {sentence}" for sentence in epochs_of(config).warnings().values()]
     length = next((change for change in changed if change.name == LENGTH), None)
     if length is None or not len(timeline):
         return Proposal(changed, refusals_of(config, timeline, now), notes)
     end = _new_end(home, config, timeline, length.after - length.before, now)
-    return Proposal(changed, refusals_of(config, timeline, now, end.check), [end.sentence(), *notes])
+    return Proposal(changed, refusals_of(config, timeline, now, end.check), [end.sentence(), *notes], end.expected())
 
 
 def begun(config: Config) -> tuple[Mapping[str, str], Timeline]:
@@ -89,7 +94,10 @@ def _apply(home: Home, name: str, text: str, *, although_refused: bool) -> list[
         version = version_of(store.meta())
         if proposal.changes:
             if proposal.refusals.refusing and not although_refused:
-                raise Invalid(f"{proposal.refusals}: nothing was changed; --although-refused applies the change anyway")
+                raise Invalid(
+                    f"{proposal.expected}{proposal.refusals}: nothing was changed; --although-refused applies the"
+                    " change anyway"
+                )
             version = apply_plan(store, config.campaign, config.stream)
     # The plan is written even if nothing would change, because an interrupted command may have changed the store alone.
     home.write_plan(name, with_option(text, "campaign", "version", version))
@@ -123,16 +131,28 @@ class _End:
             allowed = allowed_reports(policy)
             raise Refused("lifetime", f"the campaigns may take {turns} reports, allowed are {allowed}")
 
+    def expected(self) -> str:
+        """Return which ends all policies allow, as the beginning of a sentence; "" if they allow this one."""
+        latest = self._latest()
+        if latest >= self.new:
+            return ""
+        allowed = f"at most {utc(latest)}" if latest > self.old else f"no later end than {utc(self.old)}"
+        return f"the new end is {utc(self.new)}, expected {allowed}, which the policies of all devices allow: "
+
     def sentence(self) -> str:
         """Return a sentence about the end, and about the latest that all policies allow if that is earlier."""
+        end, latest = f"it ends at {utc(self.new)} instead of {utc(self.old)}", self._latest()
+        return f"{end}; the policies of all devices allow an end up to {utc(latest)}" if latest < self.new else end
+
+    def _latest(self) -> int:
+        """Return the latest end that all policies allow, or this one if they allow it."""
         allowed = self.new
         for policy, _ in policies_in(self.home.fleet(self.plan.name)):
             allowed = min(allowed, self.begins + policy.duration_seconds)
             if policy.lifetime:
                 slots = max(allowed_reports(policy) - self.before, 0) * self.plan.stride
                 allowed = min(allowed, (self.first + slots) * self.plan.slot_seconds)
-        end = f"it ends at {utc(self.new)} instead of {utc(self.old)}"
-        return f"{end}; the policies of all devices allow an end up to {utc(allowed)}" if allowed < self.new else end
+        return allowed
 
 
 def _new_end(home: Home, config: Config, timeline: Timeline, more: int, now: int) -> _End:
@@ -167,8 +187,3 @@ def _new_end(home: Home, config: Config, timeline: Timeline, more: int, now: int
             " campaign succeed starts the next campaign"
         )
     return _End(home, plan, old, end, begins, timeline.epochs[0].campaign.first_slot, before)
-
-
-def utc(second: int) -> str:
-    """Return a Unix second as a date and a time to the minute."""
-    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(second))

@@ -1,5 +1,6 @@
 """A campaign's later end: its plan gets more report slots, and the server issues its newest epoch with the new end."""
 
+from undertone_aggregator.base.durations import utc
 from undertone_aggregator.campaign.binding import RETIRED, STATE
 from undertone_aggregator.campaign.preview import epochs_of
 from undertone_aggregator.server.folder import Home
@@ -32,9 +33,9 @@ def extend(
     end = epochs_of(config).last_slot(timeline) + 1
     more = (until // slot - end) if until is not None else (by or 0) // slot
     if more < 1:
-        given = f"by {by} s" if until is None else f"until {until}"
+        given = utc(end * slot + (by or 0) if until is None else until)
         raise Invalid(
-            f"the campaign is to be extended {given}, expected at least one slot of {slot} s after {end * slot}"
+            f"the new end is {given}, expected at least a slot of {slot} s after {utc(end * slot)}, when {name} ends"
         )
     text = home.file(name).read_text(encoding="utf-8")
     text = with_option(text, "campaign", LENGTH, config.campaign.report_slots + more)

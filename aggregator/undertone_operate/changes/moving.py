@@ -130,6 +130,7 @@ def _move_device(home: Home, campaign: str, device: str, to: str, group: str) ->
                 f" device to {to} and revoke this one"
             )
         new.check_group(group)
+        about_group = new.about_group(group)
         # The new inventory comes first, so that no crash leaves a device that no campaign knows.
         new_store.set_devices([Device(device, group, ACTIVE, now)])
         (new.folder / "devices" / device).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -146,6 +147,7 @@ def _move_device(home: Home, campaign: str, device: str, to: str, group: str) ->
         new.regroup(device, group)
     return [
         f"{device} moves from {campaign} to {to}, group {group}, at its next contact with this server",
+        *([about_group] if about_group else []),
         "the device may report to both campaigns; its privacy budget and its spending stay the same",
     ]
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import tomlkit
 
+from undertone_aggregator.base.durations import utc
 from undertone_aggregator.base.files import write_private
 from undertone_aggregator.campaign.binding import RETIRED, STATE, known_refusals
 from undertone_aggregator.campaign.handover import read_handover, write_handover
@@ -24,7 +25,6 @@ from undertone_aggregator.server.history import note
 from undertone_aggregator.settings.config import CampaignPlan, Config
 from undertone_aggregator.store.inventory import MOVED
 from undertone_aggregator.store.store import open_store
-from undertone_operate.changes.changing import utc
 from undertone_operate.fleet.agreements import Words, agreements, is_inside
 from undertone_operate.fleet.device_files import turns_in_a_life
 from undertone_operate.fleet.devices import FleetFiles

@@ -64,7 +64,7 @@ def examine(folder: Path, *, alert_test: bool = False) -> Iterator[Finding]:
     home = Home(folder)
     yield from _files(home)
     try:
-        server, disk, _ = home.server, home.disk, home.join
+        server, disk, _, _ = home.server, home.disk, home.join, home.broker_options
     except (Invalid, OSError) as wrong:
         yield Finding("server", FAILURE, str(wrong), f"edit {folder / SERVER}")
         return
@@ -81,8 +81,8 @@ def examine(folder: Path, *, alert_test: bool = False) -> Iterator[Finding]:
     yield from _ports(server)
     yield from _join(home)
     yield from _alerts(home, server, alert_test)
+    yield from _devices_port(home)
     for config in configs[:1]:
-        yield from _devices_port(home, config)
         yield from _room(home, config)
         yield from _websocket(config)
         yield from _certificates(config)
@@ -219,9 +219,9 @@ def _ports(server: ServerOptions) -> Iterator[Finding]:
                 yield Finding("ports", FAILURE, f"{name}: {address} cannot be used: {wrong}", fix)
 
 
-def _devices_port(home: Home, config: Config) -> Iterator[Finding]:
+def _devices_port(home: Home) -> Iterator[Finding]:
     """Yield a finding about the port to which devices connect: free, used by this server, or taken."""
-    settings = config.broker
+    settings = home.broker_options
     if settings.source.broker:
         return
     port = settings.port or (PLAIN_PORT if settings.certificate is None else TLS_PORT)
@@ -250,7 +250,8 @@ def _alerts(home: Home, server: ServerOptions, test: bool) -> Iterator[Finding]:
         yield Finding("alerts", FAILURE, str(wrong), f"edit {home.folder / server.alerts}")
         return
     if not test:
-        yield Finding("alerts", OK, f"alerts go to {len(addresses)} addresses; --alert-test sends a message")
+        places = many(len(addresses), "address", "addresses")
+        yield Finding("alerts", OK, f"alerts go to {places}; --alert-test sends a message")
     for address in addresses if test else ():
         if address.send(TEST):
             yield Finding("alerts", OK, f"{address.name} took the test message")

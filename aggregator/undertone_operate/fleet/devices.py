@@ -159,6 +159,14 @@ class FleetFiles:
         if groups is not None:
             append_groups(self.config.path(groups), group, [])
 
+    def about_group(self, group: str) -> str:
+        """Return a line that says that a group is new and which others there are; "" for a group with devices."""
+        known = sorted({device.group for device in self.devices().values()} - {EVERYBODY})
+        if group == EVERYBODY or group in known:
+            return ""
+        others = f"the others are {', '.join(known)}" if known else "the campaign has no other"
+        return f"{group} is a new group; {others}"
+
     def regroup(self, name: str, group: str) -> None:
         """Put a device into another group; its earlier reports stay in the sums of the old one. Raises Invalid."""
         self.check_group(group)

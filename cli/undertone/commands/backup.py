@@ -64,7 +64,8 @@ def restore(
     from undertone_operate.backup.sealed import is_sealed
 
     if not file.is_file():
-        raise Invalid(f"the backup is {str(file)!r}, expected a file that undertone backup has made")
+        what = "a folder" if file.is_dir() else "not there"
+        raise Invalid(f"the backup {file} is {what}, expected a file that undertone backup has made")
     passphrase = _passphrase(passphrase_file)
     if is_sealed(file) != (passphrase is not None):
         if passphrase is None:

@@ -190,7 +190,7 @@ class _Display:
             self._progress.update(self._task, description=_short(message))
             if not self._console.is_terminal and "±" in message:
                 self._console.print(f"  {message}")
-        elif event.get("event") != "deliveries" and "do not last whole cycles" not in message:
+        elif event.get("event") != "deliveries" and event.get("kind") != "cycles":
             # The warning that rounds have no whole cycles does not apply to the demo, whose short rounds cover whole
             # days by playing every fourth half-hour.
             self._console.print(f"  server: {message}")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from undertone.options import with_options
+from undertone_aggregator.base.plural import many
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
@@ -94,11 +95,15 @@ def add(
             outbox = outbox_for(fleet.config.campaign, seconds_of("absence", absence))
         if successors:
             policy = for_successors(fleet.config, target, successors)
+        about_group = fleet.about_group(group)
         names = fleet.add(count, group, target, policy, int(time.time()), outbox)
     if as_json:
         print(json.dumps({"devices": names, "group": group}))
         return
-    print(f"{len(names)} devices in {fleet.folder / 'devices'}: {names[0]} to {names[-1]}, group {group}")
+    which = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
+    print(f"{many(len(names), 'device')} in {fleet.folder / 'devices'}: {which}, group {group}")
+    if about_group:
+        print(about_group)
     print(life_sentence(json.loads(policy)))
     if absence is not None and outbox is not None:
         print(
@@ -174,9 +179,13 @@ def move(
     if to is None and group is None:
         raise Invalid("the change is missing, expected --to CAMPAIGN or --group GROUP")
     if to is None:
+        about_group = ""
         for fleet in choice.each(name):
+            about_group = about_group or fleet.about_group(group or "all")
             fleet.regroup(name, group or "all")
         print(f"{name} is in group {group} from now on; what it reported stays in the sums of its old group")
+        if about_group:
+            print(about_group)
         return
     home = Home(choice.home)
     print("\n".join(move_device(home, home.newest(choice.campaign, name), name, to, group or "all")))

@@ -37,7 +37,7 @@ def simulate(
 
     check_picture(png)
     started = time.perf_counter()
-    with _Progress() as progress:
+    with _Progress(announce=options.plan is not None) as progress:
         simulated = engine.simulate(options, progress.show)
     seconds = time.perf_counter() - started
     if store is not None:
@@ -176,25 +176,36 @@ def _show(simulated: "Simulated", slots: "list[Compared]") -> None:
     console.print(facts["guarantee"])
 
 
+# Seconds between two lines about progress.
+_SAY_SECONDS = 10.0
+
+
 class _Progress:
-    """Progress on standard error: a bar on a terminal, a line every ten seconds elsewhere."""
+    """Progress on standard error: how much there is to do, then a bar on a terminal, and a line now and then elsewhere.
 
-    def __init__(self) -> None:
+    The line comes at most every `_SAY_SECONDS`.
+    """
+
+    def __init__(self, *, announce: bool) -> None:
+        """``announce``: say before the start how much there is to do, as for a campaign that lasts a year."""
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+        self._announce = announce
         self._console = Console(stderr=True, highlight=False)
         self._progress = Progress(
             TextColumn("simulating"),
             BarColumn(bar_width=30),
-            TextColumn("{task.completed:,} reports"),
+            TextColumn("{task.completed:,} of {task.total:,} device-slots"),
             TimeElapsedColumn(),
+            TextColumn("left:"),
+            TimeRemainingColumn(),
             console=self._console,
             transient=True,
             disable=not self._console.is_terminal,
         )
-        self._task = self._progress.add_task("simulating", total=None)
-        self._said = time.monotonic()
+        self._task = self._progress.add_task("simulating", total=0)
+        self._began = self._said = time.monotonic()
 
     def __enter__(self) -> "_Progress":
         self._progress.start()
@@ -204,8 +215,12 @@ class _Progress:
         self._progress.stop()
 
     def show(self, done: int, planned: int) -> None:
-        """Show how many device-slots are done, of those planned so far."""
+        """Show how many device-slots are done, of those planned."""
         self._progress.update(self._task, completed=done, total=planned)
-        if not self._console.is_terminal and time.monotonic() >= self._said + 10:
-            self._said = time.monotonic()
-            self._console.print(f"{done:,} of {planned:,} reports that are planned so far")
+        now = time.monotonic()
+        if not done and self._announce:
+            self._console.print(f"{planned:,} device-slots are to be simulated; --slots and --devices make them fewer")
+        elif done and not self._console.is_terminal and now >= self._said + _SAY_SECONDS:
+            self._said = now
+            left = (now - self._began) / done * (planned - done) / 60
+            self._console.print(f"{done:,} of {planned:,} device-slots are done, about {left:.0f} minutes are left")

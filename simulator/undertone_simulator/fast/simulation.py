@@ -127,6 +127,7 @@ class Simulation:
         self._progress = progress
         self._done = 0
         self._plays: list[Play] = []
+        self._planned = 0
         self._tally = SimulationTally()
         self._epochs: list[Epoch] = []
         cohort_seed = plan.cohort_seed or self._seeded.source(LARGEST_DEVICE)(SEED_BYTES)
@@ -140,6 +141,8 @@ class Simulation:
         now = begins(plan)
         timeline = self._issue(rounds.first(now))
         slot = timeline.epochs[0].campaign.first_slot
+        self._planned = self._fleet.count * (self._last(timeline) + 1 - slot)
+        self._progress(0, self._planned)
         due = rounds.due(timeline, now)
         while due is not None:
             self._play(timeline, range(slot, due // seconds))
@@ -176,7 +179,8 @@ class Simulation:
 
     def _play(self, timeline: Timeline, slots: range) -> None:
         """Simulate all reports of these slots, whose epochs are already issued."""
-        planned = self._done + self._fleet.count * len(slots)
+        # A campaign whose rounds last longer than planned ends later.
+        planned = max(self._planned, self._done + self._fleet.count * len(slots))
 
         def tick(done: int) -> None:
             self._done += done

@@ -3,6 +3,7 @@ import math
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from support.command import Done, undertone
 from support.refusal import refused
 from support.rows import alike
 from support.server import FIRST, campaign, two_epochs
+from undertone_aggregator.base.durations import utc
 from undertone_aggregator.campaign.results import open_public, open_results
 from undertone_aggregator.counts.epochs import Epoch, threshold_to_json
 from undertone_aggregator.counts.partial import Key
@@ -114,6 +116,18 @@ def test_results_say_everything(store: Path) -> None:
         columns = results.arrays(FIRST + 100)
         assert columns["estimate"].shape == (12,)
         assert np.isfinite(columns["standard_error"]).all()
+
+
+def test_a_warning_about_liars_has_a_time_and_words(store: Path) -> None:
+    with open_results(store) as results:
+        estimates = results.estimates()
+        slot = FIRST + 100
+        misfit = np.where(estimates.slot == slot, 37.0, np.nan)
+        *_, said = results.warnings(replace(estimates, misfit=misfit))
+        assert said == (
+            "some reports behind 1 of 16 estimates are not from honest devices, most clearly those of"
+            f" {utc(slot)}, group all: honest devices send such reports in at most one slot of a million"
+        )
 
 
 def test_ranges_and_quantiles(store: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.command import undertone
+from undertone_aggregator.base.durations import utc
 from undertone_aggregator.base.log import Journal
 from undertone_aggregator.campaign.binding import open_campaign, version_of
 from undertone_aggregator.campaign.coordinator import Coordinator
@@ -17,7 +18,6 @@ from undertone_aggregator.design.budget import Budget
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.server.history import history
 from undertone_aggregator.store.store import open_store
-from undertone_operate.changes.changing import utc
 from undertone_shared.policy import parse_policy
 
 # A binary campaign has no threshold rounds: its first epoch reports at once, here for 60 days of half-hours.
@@ -131,13 +131,18 @@ def test_what_policies_refuse_is_named_and_needs_the_operators_word(home: Home) 
         )
     said = extend(home, "--by", "30d", code=2)
     assert "2 of 2 known policies refuse it" in said
+    end = tick(home, int(time.time()))[-1].campaign.end
+    assert said.startswith(f"error: the new end is {utc(end + 30 * DAY)}, expected at most ")
     preview = extend(home, "--by", "30d", "--preview")
     assert "lifetime" in preview
     assert "the policies of all devices allow an end up to" in preview
     latest = preview.split("an end up to ")[1][:16].replace(" ", "T")
+    assert f"expected at most {latest.replace('T', ' ')} UTC, which the policies of all devices allow" in said
     assert home.config("light").campaign.report_slots == 2880
     extend(home, "--until", latest)
-    assert "2 of 2" in extend(home, "--by", "1d", code=2)
+    said = extend(home, "--by", "1d", code=2)
+    assert "2 of 2" in said
+    assert "expected no later end than" in said
     assert "2 of 2" in extend(home, "--by", "30d", "--although-refused")
     path = home.fleet("light") / "devices/light-001/policy.json"
     fields = json.loads(path.read_text(encoding="utf-8"))
@@ -148,8 +153,10 @@ def test_what_policies_refuse_is_named_and_needs_the_operators_word(home: Home) 
 def test_what_cannot_be_extended_is_named(home: Home) -> None:
     assert "--by or --until" in extend(home, code=2)
     assert "--by or --until" in extend(home, "--by", "1d", "--until", "2030-01-01", code=2)
-    assert "at least one slot" in extend(home, "--by", "10m", code=2)
-    assert "at least one slot" in extend(home, "--until", "2020-01-01", code=2)
+    ends = utc(tick(home, int(time.time()))[-1].campaign.end)
+    expected = f", expected at least a slot of 1800 s after {ends}, when light ends"
+    assert expected in extend(home, "--by", "10m", code=2)
+    assert f"the new end is 2020-01-01 00:00 UTC{expected}" in extend(home, "--until", "2020-01-01", code=2)
     plan = home.folder / "plan.toml"
     plan.write_text(home.file("light").read_text(encoding="utf-8").replace("2880", "2000"), encoding="utf-8")
     assert "not shortened" in run("campaign", "apply", home.folder, "light", plan, code=2)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.command import undertone
+from undertone_aggregator.base.durations import utc
 from undertone_aggregator.campaign.binding import changes, open_campaign
 from undertone_aggregator.campaign.handover import read_handover
 from undertone_aggregator.campaign.preview import epochs_of
@@ -15,7 +16,6 @@ from undertone_aggregator.server.folder import Home
 from undertone_aggregator.server.history import history
 from undertone_aggregator.store.inventory import refused_keys
 from undertone_aggregator.store.store import open_store
-from undertone_operate.changes.changing import utc
 from undertone_operate.changes.succession import succeed
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import report_topic

@@ -57,6 +57,13 @@ def broker_of(folder: Path, mosquitto_binary: str) -> Iterator[None]:
             child.terminate()
 
 
+def test_the_devices_port_is_examined_before_the_first_campaign(tmp_path: Path, free_port: Callable[[], int]) -> None:
+    folder, port = tmp_path / "home", free_port()
+    assert undertone("init", str(folder), "--port", str(port)).returncode == 0
+    ports = [finding.sentence for finding in examine(folder) if finding.check == "ports"]
+    assert f"devices: 127.0.0.1:{port} is free; no program listens there" in ports
+
+
 def test_what_init_writes_is_served_and_healthy_without_editing(tmp_path: Path, free_port: Callable[[], int]) -> None:
     folder, port = tmp_path / "home", free_port()
     made = undertone("init", str(folder), "--port", str(port))

@@ -41,6 +41,26 @@ def test_a_group_needs_no_file_made_by_hand(home: Path, done: Callable[..., str]
     assert read_groups(home / groups) == {"load-001": "north", "load-002": "south"}
 
 
+def test_a_new_group_is_said_beside_the_others(home: Path, done: Callable[..., str]) -> None:
+    """A misspelt name makes a group, which only this line shows."""
+    add = ("devices", "add", 1, "--home", home, "--group")
+    assert "a new group" not in done("devices", "add", 2, "--home", home)
+    assert "\nnorth is a new group; the campaign has no other\n" in done(*add, "north")
+    assert "a new group" not in done(*add, "north")
+    assert "\nnroth is a new group; the others are north\n" in done(*add, "nroth")
+    move = ("devices", "move", "load-001", "--home", home, "--group")
+    assert "\nsouth is a new group; the others are north, nroth\n" in done(*move, "south")
+    assert "a new group" not in done(*move, "north")
+    done("campaign", "create", home, "heat", *CAMPAIGN)
+    moved = done("devices", "move", "load-002", "--home", home, "--to", "heat", "--group", "east")
+    assert "\neast is a new group; the campaign has no other\n" in moved
+
+
+def test_one_device_is_said_in_the_singular(home: Path, done: Callable[..., str]) -> None:
+    said = done("devices", "add", 1, "--home", home)
+    assert said.startswith(f"1 device in {home}/fleets/load/devices: load-001, group all\n")
+
+
 def test_a_plan_that_names_a_file_of_groups_keeps_it(home: Path, tmp_path: Path, done: Callable[..., str]) -> None:
     (home / "mine.csv").write_text("device,group\n", encoding="utf-8")
     done("campaign", "create", home, "heat", *CAMPAIGN, "--set", "groups=mine.csv")
