@@ -90,9 +90,8 @@ groups = "g.csv"
     same = "data.npz has 50 series of readings for 300 devices: the other devices are taken to measure the same"
     assert facts["notes"] == [same]
     assert len(facts["slots"]) == 2
-    (said,) = re.findall(
-        r"^([\d,]+) device-slots are to be simulated; --slots and --devices make them fewer$", result.stderr, re.M
-    )
+    announced = r"([\d,]+) device-slots are to be simulated; --slots and --devices make them fewer\n"
+    (said,) = re.findall(announced, result.stderr)
     # The round, the slots until its θ is in force, and two of reports.
     slots, odd = divmod(int(said.replace(",", "")), 300)
     assert (odd, 8 + 2 < slots < 8 + 2 + 8) == (0, True)
