@@ -39,7 +39,7 @@ def change_state(home: Home, name: str, state: str, user: str | None = None, *, 
             f"campaign {successor} succeeds {name} and has not begun: devices that have not received the hand-over"
             f" would stay behind; retire {name} when {successor} runs, or with --although-waiting"
         )
-    if not _has_begun(config):
+    if not _is_in_store(config):
         raise Invalid(
             f"campaign {name} has not begun, expected one that has: undertone campaign delete {home.folder} {name}"
             " removes it"
@@ -51,6 +51,15 @@ def change_state(home: Home, name: str, state: str, user: str | None = None, *, 
         store.set_meta({STATE: state})
     note(home.folder, name, f"{state}, it was {before}", user)
     return f"campaign {name} is {state}, it was {before}"
+
+
+def _is_in_store(config: Config) -> bool:
+    """Return True if the campaign's server has made its store, without making one."""
+    try:
+        with open_store(config.store_url, campaign=config.campaign.name, read_only=True) as store:
+            return STATE in store.meta()
+    except NoStore:
+        return False
 
 
 def _has_begun(config: Config) -> bool:
