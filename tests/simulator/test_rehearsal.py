@@ -3,16 +3,14 @@
 import contextlib
 import signal
 import socket
-import subprocess
-import sys
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from support.command import undertone
+from support.started import started
 from support.waiting import wait_for
 from undertone_aggregator.campaign.state import read_state
 from undertone_aggregator.store.store import open_store
@@ -23,18 +21,6 @@ def done(*words: object) -> str:
     finished = undertone(*words)
     assert finished.returncode == 0, (words, finished.stdout, finished.stderr)
     return finished.stdout
-
-
-@contextmanager
-def started(log: Path, *words: object) -> Iterator[subprocess.Popen[bytes]]:
-    """A command in a process of its own, which gets SIGTERM at the end."""
-    with log.open("ab") as file:
-        process = subprocess.Popen([sys.executable, "-m", "undertone", *map(str, words)], stdout=file, stderr=file)
-    try:
-        yield process
-    finally:
-        process.terminate()
-        process.wait(60)
 
 
 def made(folder: Path, free_port: Callable[[], int], slot: int, cycle: int, *init: object) -> Path:

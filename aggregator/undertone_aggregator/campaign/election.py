@@ -11,6 +11,7 @@ from typing import Protocol
 
 from undertone_aggregator.base.background import Background
 from undertone_aggregator.ingest.shared_workers import RENEW_AFTER
+from undertone_aggregator.mqtt.link import always
 from undertone_aggregator.mqtt.source import Outgoing
 from undertone_aggregator.store.leases import COORDINATOR, Fenced, Lease, Leases
 from undertone_aggregator.store.store import StoreError, open_store
@@ -113,3 +114,82 @@ class Elected:
         """Publish a retained message; ``again``: also at every later connect."""
         if self.election.held():
             self.outlet.publish(topic, payload, again=again, permitted=self.election.held)
+
+
+class Held:
+    """An outlet that is connected while this server coordinates a campaign, for servers that share a store.
+
+    All servers log in to the broker as one user, who has one session there: with two connections, each would end the
+    other again and again. ``make``: makes the outlet, which is not started yet.
+    """
+
+    def __init__(self, make: Callable[[], Outgoing]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._holders: set[str] = set()
+        self._outlet: Outgoing | None = None
+
+    def hold(self, campaign: str) -> None:
+        """Connect for a campaign that this server coordinates from now on."""
+        with self._lock:
+            self._holders.add(campaign)
+            if self._outlet is None:
+                self._outlet = self._make()
+                self._outlet.start()
+
+    def release(self, campaign: str) -> None:
+        """Disconnect unless this server coordinates another campaign."""
+        with self._lock:
+            self._holders.discard(campaign)
+            if not self._holders:
+                self._end()
+
+    def _end(self) -> None:
+        outlet, self._outlet = self._outlet, None
+        if outlet is not None:
+            outlet.stop()
+
+    @property
+    def dropped(self) -> int | None:
+        outlet = self._outlet
+        return None if outlet is None else outlet.dropped
+
+    @property
+    def stored(self) -> int | None:
+        outlet = self._outlet
+        return None if outlet is None else outlet.stored
+
+    @property
+    def heard(self) -> dict[str, bytes]:
+        outlet = self._outlet
+        return {} if outlet is None else outlet.heard
+
+    @property
+    def connected(self) -> bool:
+        """True if no connection is needed that is not there."""
+        outlet = self._outlet
+        return outlet is None or outlet.connected
+
+    @property
+    def settled(self) -> bool:
+        outlet = self._outlet
+        return outlet is None or outlet.settled
+
+    def retained(self, topic: str, stop: threading.Event) -> bytes | None:
+        outlet = self._outlet
+        return None if outlet is None else outlet.retained(topic, stop)
+
+    def start(self) -> None:
+        """Wait for a campaign that this server coordinates."""
+
+    def publish(
+        self, topic: str, payload: bytes, *, again: bool = False, permitted: Callable[[], bool] = always
+    ) -> None:
+        outlet = self._outlet
+        if outlet is not None:
+            outlet.publish(topic, payload, again=again, permitted=permitted)
+
+    def stop(self) -> None:
+        """Disconnect."""
+        with self._lock:
+            self._end()

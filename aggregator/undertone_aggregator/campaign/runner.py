@@ -5,7 +5,7 @@ import math
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from undertone_aggregator.campaign.binding import (
     refusals_of,
 )
 from undertone_aggregator.campaign.collection import cells_of
-from undertone_aggregator.campaign.election import Candidate, Elected, Election, Unopposed
+from undertone_aggregator.campaign.election import Candidate, Elected, Election, Held, Unopposed
 from undertone_aggregator.campaign.preview import end_of
 from undertone_aggregator.campaign.state import CHOOSING, OVER, STARTING, CampaignState
 from undertone_aggregator.campaign.strays import Strays
@@ -187,11 +187,12 @@ class Running:
             note_kept(store, config.store.audit, config.landing.kept_days)
             if config.landing.folder is not None:
                 self.journal.say("warning", config.landing.warning())
-            self.check_broadcast(store, outlet, stop)
+            if not isinstance(outlet, Held):
+                self.check_broadcast(store, outlet, stop)
             self.note_groups(store)
             plan = self._take_over(store, clock, stop)
             # Close the election in any case: a lease of a server that has ended would keep others from being elected.
-            with contextlib.closing(self._election(store)) as election:
+            with contextlib.closing(self._election(store)) as election, self._released(outlet):
                 try:
                     self._start(plan, store, stop)
                     # Broadcast the campaign only once the brokers queue reports for our workers.
@@ -208,6 +209,15 @@ class Running:
                         if self.coordinator is not None:
                             self.coordinator.status(int(clock()))
                     store.fence(None)
+
+    @contextlib.contextmanager
+    def _released(self, outlet: Outgoing) -> Iterator[None]:
+        """Release the outlet at the end, if servers that share the store take turns with it."""
+        try:
+            yield
+        finally:
+            if isinstance(outlet, Held):
+                outlet.release(self.name)
 
     def _server_lock(self, store: Store) -> contextlib.AbstractContextManager[None]:
         """Lock the store as its only server.
@@ -231,17 +241,22 @@ class Running:
         return Candidate(store.url, self.name, config.server.lease_seconds, self._say)
 
     def _elected_coordinator(
-        self, election: Election, seed: bytes, store: Store, outlet: Outgoing
+        self, election: Election, seed: bytes, store: Store, outlet: Outgoing, stop: threading.Event
     ) -> "Coordinator | None":
         """Return the coordinator while this server is elected.
 
         Each term has a new one, because all state is in the store.
         """
         lease = election.lease()
+        if lease is None and isinstance(outlet, Held):
+            outlet.release(self.name)
         if lease != self._lease:
             self._lease, self.coordinator = lease, None
             store.fence(None)
             if lease is not None:
+                if isinstance(outlet, Held):
+                    outlet.hold(self.name)
+                    self.check_broadcast(store, outlet, stop)
                 # Import the numerical libraries only here, because that takes a while and the workers already take in
                 # reports.
                 from undertone_aggregator.campaign.coordinator import Coordinator
@@ -352,7 +367,7 @@ class Running:
                     asked = time.monotonic()
                     self._note(store)
                     self._try_to_write(store)
-                coordinator = self._elected_coordinator(election, seed, store, outlet)
+                coordinator = self._elected_coordinator(election, seed, store, outlet, stop)
                 if coordinator is None:
                     continue
                 if time.monotonic() > looked + _WATCH_SECONDS:

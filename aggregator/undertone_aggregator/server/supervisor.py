@@ -17,6 +17,7 @@ from undertone_aggregator.base.log import Journal
 from undertone_aggregator.base.open_files import FILES, none_left, ran_out
 from undertone_aggregator.base.systemd import Watchdog, notify
 from undertone_aggregator.campaign.binding import changes
+from undertone_aggregator.campaign.election import Held
 from undertone_aggregator.campaign.runner import Running, RunOptions, Slots
 from undertone_aggregator.campaign.state import FAILED, STARTING, STOPPING, CampaignState, ServerState
 from undertone_aggregator.mqtt.sessions import slots_of
@@ -326,7 +327,11 @@ def open_server(home: Home, stop: threading.Event, journal: Journal, options: Ru
         source = enter_source(opened, config, journal, stop)
         if source is None:
             raise Stopped
-        outlet = source.outlet(config.broker.prefix, lambda sentence: journal.say_once("outlet", sentence))
+
+        def made() -> Outgoing:
+            return source.outlet(config.broker.prefix, lambda sentence: journal.say_once("outlet", sentence))
+
+        outlet: Outgoing = Held(made) if config.shares else made()
         outlet.start()
         try:
             server = Server(home, source, outlet, journal, options)

@@ -167,7 +167,7 @@ def _show(result: "LoadResult", *, has_output: bool, theirs: bool) -> None:
         )
     if has_output:
         ledgers = " ".join(f"--ledger {path}" for path in result.ledgers)
-        store = "THE-AGGREGATORS-STORE" if theirs else result.ledgers[0].parent / "stores/load.sqlite"
+        store = "THE-SERVERS-STORE" if theirs else result.ledgers[0].parent / "stores/load.sqlite"
         console.print(f"check the accounts: undertone verify {ledgers} --store {store}", soft_wrap=True)
 
 

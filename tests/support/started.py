@@ -1,0 +1,19 @@
+"""A command in a process of its own."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def started(log: Path, *words: object) -> Iterator[subprocess.Popen[bytes]]:
+    """Run `undertone WORDS`, which gets SIGTERM at the end; its output goes to ``log``."""
+    with log.open("ab") as file:
+        process = subprocess.Popen([sys.executable, "-m", "undertone", *map(str, words)], stdout=file, stderr=file)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait(60)
