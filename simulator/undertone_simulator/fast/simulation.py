@@ -127,7 +127,6 @@ class Simulation:
         self._progress = progress
         self._done = 0
         self._plays: list[Play] = []
-        self._planned = 0
         self._tally = SimulationTally()
         self._epochs: list[Epoch] = []
         cohort_seed = plan.cohort_seed or self._seeded.source(LARGEST_DEVICE)(SEED_BYTES)
@@ -141,8 +140,7 @@ class Simulation:
         now = begins(plan)
         timeline = self._issue(rounds.first(now))
         slot = timeline.epochs[0].campaign.first_slot
-        self._planned = self._fleet.count * (self._last(timeline) + 1 - slot)
-        self._progress(0, self._planned)
+        self._progress(0, self._left(timeline, slot))
         due = rounds.due(timeline, now)
         while due is not None:
             self._play(timeline, range(slot, due // seconds))
@@ -177,10 +175,13 @@ class Simulation:
         assert timeline.last is not None
         return timeline.last.campaign.last_slot
 
+    def _left(self, timeline: Timeline, slot: int) -> int:
+        """Return the number of device-slots from ``slot`` to the campaign's end, as far as its end is known."""
+        return self._fleet.count * (self._last(timeline) + 1 - slot)
+
     def _play(self, timeline: Timeline, slots: range) -> None:
         """Simulate all reports of these slots, whose epochs are already issued."""
-        # A campaign whose rounds last longer than planned ends later.
-        planned = max(self._planned, self._done + self._fleet.count * len(slots))
+        planned = self._done + self._left(timeline, slots.start)
 
         def tick(done: int) -> None:
             self._done += done
