@@ -119,7 +119,7 @@ class Processes:
         return READY in self.words("fleet.log")
 
     def check(self) -> None:
-        """Raises Failed if a process has ended with an error, or if the server's campaign does not run."""
+        """Raise Failed if a process has ended with an error, or if the server's campaign does not run."""
         for child, name, log in (
             (self.aggregator, "the server", "aggregator.log"),
             (self.fleet, "the fleet", "fleet.log"),

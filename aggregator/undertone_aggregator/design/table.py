@@ -180,7 +180,7 @@ def _used(grid: _Grid, least: Vector, enough: float) -> _Grid:
 
     The likeliest of these cells are shifted off the even grid by `_SHIFTS`.
     """
-    # What is equal but for rounding is equal here.
+    # Numbers that differ only by rounding count as equal here.
     least = np.round(least, _DIGITS)
     used = [j for j in range(len(least)) if least[j] > enough]
     neighbours = [(j, j + 1) for j in used if j + 1 in used]

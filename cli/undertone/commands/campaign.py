@@ -237,7 +237,8 @@ def show(folder: Folder, name: Name, as_json: AsJson = False) -> None:
     print(home.file(name).read_text(encoding="utf-8").rstrip())
     newest = facts["newest_report"]
     facts["newest_report"] = "none yet" if newest is None else f"its slot ended at {_date(newest)}"
-    del facts["starts"]  # The reason says it.
+    # The reason, which is printed as well, says when the campaign starts.
+    del facts["starts"]
     for key, value in facts.items():
         if value not in ("", None):
             print(f"# {key.replace('_', ' ')}: {value}")

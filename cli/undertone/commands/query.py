@@ -157,7 +157,7 @@ def query(
             _write(writer.write(results, rows, kind), output)
 
 
-# Options that print something else than single slots: the options that do not go with them, and why.
+# Option that prints something else than single slots -> the options that do not go with it, and why.
 _SELECTS = ("between", "days", "by", "total", "against")
 _RUNS = "but for single slots: the noise of a run averages out without a filter"
 _ONE_MEAN = f"with {', '.join(f'--{name}' for name in _SELECTS)}, which give one mean"

@@ -26,8 +26,9 @@ _PING_BYTES = 2 * (2 + RECORD_BYTES + HEADERS_BYTES)
 class Traffic:
     """Traffic of one device in one day.
 
-    Its reports; their MQTT bytes with acknowledgements; the same with TLS and TCP/IP; packets in both directions; and,
-    while it stays connected, the bytes of the campaign's hourly copies, and those of pings with TLS and TCP/IP.
+    The fields are its reports; their MQTT bytes with acknowledgements; the same with TLS and TCP/IP; packets in both
+    directions; and, while it stays connected, the bytes of the campaign's hourly copies, and those of pings with TLS
+    and TCP/IP.
     """
 
     reports: int
