@@ -1,9 +1,8 @@
 """A fleet whose devices report at once, and an outlet that remembers, for tests of a campaign's rounds."""
 
 import random
+from bisect import bisect_right
 from itertools import accumulate
-
-import numpy as np
 
 from support import server
 from undertone_aggregator.counts.epochs import Timeline
@@ -46,7 +45,7 @@ def report_slot(store: Store, slot: int, chance: random.Random, scale: float) ->
             assert rule is not None
             kind, mechanism = report.REPORT, rule.mechanism.piecewise  # type: ignore[union-attr]
         if kind == report.COHORT:
-            level = int(np.searchsorted(mechanism.edges, reading, side="right")) - 1  # type: ignore[arg-type]
+            level = bisect_right(mechanism.edges, reading) - 1  # type: ignore[arg-type]
         else:
             assert rule is not None
             level = min(reading, rule.theta) * mechanism.levels // rule.theta  # type: ignore[union-attr]
