@@ -15,6 +15,7 @@ from undertone_studies.experiments.differences import (
     PAIRINGS,
     SMALL,
     WHOLE,
+    Collected,
     Pairing,
     compared,
     groups_of,
@@ -42,9 +43,10 @@ def test_each_difference_is_compared_with_its_own_truth() -> None:
     chosen = open_source(options, 200, 3)
     names = {name: (SMALL, LARGE)[i % 2] for i, name in enumerate(device_names("load", 200))}
     campaign = simulate_readings(options, chosen, groups=names)
-    days = list(compared(campaign, Pairing("all", WHOLE, 1, "all", WHOLE, 1)))
-    groups = list(compared(campaign, Pairing(SMALL, WHOLE, 1, LARGE, WHOLE, 0)))
-    whole = list(compared(campaign, Pairing(SMALL, WHOLE, 1, "all", WHOLE, 0)))
+    collected = Collected.of(campaign)
+    days = list(compared(collected, Pairing("all", WHOLE, 1, "all", WHOLE, 1)))
+    groups = list(compared(collected, Pairing(SMALL, WHOLE, 1, LARGE, WHOLE, 0)))
+    whole = list(compared(collected, Pairing(SMALL, WHOLE, 1, "all", WHOLE, 0)))
     assert 0 < len(days) < len(groups) == len(whole)
     level = campaign.truth(max(cell.slot for cell in campaign.truths))[1]
     for errors in (days, groups, whole):

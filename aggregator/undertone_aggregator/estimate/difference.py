@@ -8,7 +8,8 @@ the noise of all devices: Cov(y_t of g, y_t of all) = n_g/n Var(y_t of g). The n
 to slot, with covariances that are known exactly.
 
 *What truncation removes.* `fit`, `explained` and `shape` of `Removed` are errors of the choice of θ, which all groups
-and slots share: they are added up with their signs, see `_levelled`. `level` is an error of the same reports: it is a
+and slots share: they are added up with their signs, see `_levelled`. Between two groups at the same time, `explained`
+is smaller, see `_BETWEEN`. `level` is an error of the same reports: it is a
 sum of the noise of the cycle around the slot (`level_weights`), so it is added to the noise with its sign. `own` and
 `chance` are a slot's; these are independent for two groups, and of a group they are a part n_g/n of those of all
 devices. A group's homes with large readings stay in it, so a part of `chance` is the same in all slots.
@@ -34,6 +35,10 @@ _RAREST = 1e-4
 # The homes of a group with large readings are the same day after day: this share of the variance of `chance` does not
 # average out over slots. It was chosen on EDRP, so that the intervals of the study `differences` hold.
 _STAYING = 0.1
+# Two groups that differ at the same time have made no step: homes of one have larger readings and are active more
+# often, too. What is removed lies between the two explanations of `estimate.excess`; anywhere, as far as is known.
+# Standard deviation of a uniform distribution, as a share of its width.
+_BETWEEN = 1.0 / math.sqrt(12.0)
 MORE, LESS, UNCLEAR = "more", "less", "unclear"
 
 
@@ -236,7 +241,10 @@ def _removed_variance(one: Means, other: Means, cycle: int) -> float:
         np.concatenate([weight * getattr(side.removed, name) for side, weight in sides])
         for name in ("fit", "bias", "explained", "shape")
     )
-    variance = float(np.square(explained.sum())) + float(np.square(_levelled(fit, bias, choice).sum()))
+    doubt = float(explained.sum())
+    if one.series.group != other.series.group and np.array_equal(one.slot, other.slot):
+        doubt *= _BETWEEN
+    variance = doubt**2 + float(np.square(_levelled(fit, bias, choice).sum()))
     variance += shape_variance(shape, slot, cycle)
     for side, weight in sides:
         variance += weight**2 * float(side.removed.alone.sum())

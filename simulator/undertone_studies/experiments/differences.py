@@ -7,9 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 from undertone_aggregator.campaign.collection import estimator_of
+from undertone_aggregator.counts.compact import Tables
 from undertone_aggregator.counts.histograms import Histograms
-from undertone_aggregator.counts.partial import EVERYBODY, Partial
+from undertone_aggregator.counts.partial import EVERYBODY
 from undertone_aggregator.estimate.difference import Side
+from undertone_aggregator.estimate.estimator import Estimator
 from undertone_operate.fleet.device_names import device_names
 from undertone_shared.errors import Invalid
 from undertone_simulator.fast.options import SimulateOptions
@@ -34,7 +36,7 @@ PARAGRAPH = (
 )
 
 # After the threshold rounds of three days, two whole weeks, and a day to begin with.
-DAYS, REPEATS = 16, 10
+DAYS, REPEATS = 16, 40
 CELLS = (("events", 500), ("turns", 5_000), ("streams", 1_000))
 LARGE, SMALL, OTHERS = "large", "small", "other small"
 WEEK = 7
@@ -64,6 +66,26 @@ PAIRINGS = {
     "a day of small homes with all": Pairing(SMALL, WHOLE, 1, EVERYBODY, WHOLE, 0),
     "an evening of large homes with all": Pairing(LARGE, EVENING, 1, EVERYBODY, EVENING, 0),
 }
+
+class Collected(NamedTuple):
+    """A campaign with its estimator and the reports of each group."""
+
+    campaign: Simulated
+    estimator: Estimator
+    reports: dict[str, Tables]
+
+    @classmethod
+    def of(cls, campaign: Simulated) -> "Collected":
+        reports = dict(Histograms.of(campaign.partial).each_group())
+        return cls(campaign, estimator_of(campaign.timeline, {}), reports)
+
+    def side(self, group: str, slots: list[int]) -> Side:
+        """Return a side as `Results.difference` does: with the cycle before, which shows the level of the readings."""
+        low, high = min(slots) - self.estimator.memory, max(slots)
+        of = self.reports[group].items()
+        some = {origin: (there, (low <= there) & (there <= high), counts) for origin, (there, counts) in of}
+        return Side({o: (there[kept], counts[kept]) for o, (there, kept, counts) in some.items()}, group, slots)
+
 
 # Errors of a campaign's differences, by the pairing's name.
 Errors = dict[str, list[MeanError]]
@@ -109,7 +131,8 @@ def _errors(file: Path, task: Task, tick: Tick) -> Errors:
     options = SimulateOptions(devices=devices, slots=CYCLE * days, seed=seed, data=file, **WAYS[way])
     chosen = fleet_of(open_source(options, devices, seed), seed)
     campaign = simulate_readings(options, chosen, groups=groups_of(chosen, devices))
-    return {name: list(compared(campaign, pairing)) for name, pairing in PAIRINGS.items()}
+    collected = Collected.of(campaign)
+    return {name: list(compared(collected, pairing)) for name, pairing in PAIRINGS.items()}
 
 
 def groups_of(chosen: ChosenReadings, devices: int) -> dict[str, str]:
@@ -123,9 +146,9 @@ def groups_of(chosen: ChosenReadings, devices: int) -> dict[str, str]:
     return {name: LARGE if large[i % readings.households] else (SMALL, OTHERS)[i % 2] for i, name in names}
 
 
-def compared(campaign: Simulated, pairing: Pairing) -> Iterator[MeanError]:
+def compared(collected: Collected, pairing: Pairing) -> Iterator[MeanError]:
     """Yield the error of each difference of a pairing, day by day; weeks do not overlap."""
-    estimator = estimator_of(campaign.timeline, {})
+    campaign, estimator, _ = collected
     reports = [epoch.campaign for epoch in campaign.timeline.epochs if epoch.campaign.theta is not None]
     first = -(-min(each.first_slot for each in reports) // CYCLE)
     last = (max(key.slot for key in campaign.partial) + 1) // CYCLE
@@ -138,11 +161,7 @@ def compared(campaign: Simulated, pairing: Pairing) -> Iterator[MeanError]:
         ):
             days = range(begins, begins + pairing.days)
             slots = [CYCLE * each + half_hour for each in days for half_hour in hours]
-            # As `Results.difference` does: with the cycle before, which shows the level of the readings.
-            low, high = min(slots) - estimator.memory, max(slots)
-            partial = Partial({key: counts for key, counts in campaign.partial.items() if low <= key.slot <= high})
-            ((_, histograms),) = Histograms.of(partial).each_group([group])
-            sides.append(Side(histograms, group, slots))
+            sides.append(collected.side(group, slots))
             truths.append(np.mean([campaign.truth(slot, group) for slot in slots], axis=0))
         truncated, readings = (truths[0] - truths[1]).tolist()
         for row in estimator.differences(*sides):

@@ -84,11 +84,21 @@ def test_slots_on_both_sides_cancel() -> None:
 
 def test_what_the_choice_of_theta_errs_in_cancels() -> None:
     for part in ("fit", "explained", "shape"):
-        both = [side(group, [5], bias=9.0, **{part: 3.0}) for group in "ab"]
+        both = [side("a", [slot], bias=9.0, **{part: 3.0}) for slot in (5, 5 + CYCLE)]
         assert apart(*both).bias_se == NOTHING, part
         # Half as much on one side leaves a half.
-        less = side("b", [5], bias=9.0, **{part: 1.5})
+        less = side("a", [5 + CYCLE], bias=9.0, **{part: 1.5})
         assert apart(both[0], less).bias_se == pytest.approx(1.5), part
+
+
+def test_two_groups_at_the_same_time_are_between_the_explanations() -> None:
+    """Anywhere between them, which has a standard deviation of 1/√12 of their distance; a step in time has all of it."""
+    large, small = side("a", [5], bias=9.0, explained=6.0), side("b", [5], bias=3.0, explained=-2.0)
+    assert apart(large, small).bias_se == pytest.approx(8.0 / math.sqrt(12.0))
+    assert apart(large, side("all", [5], bias=6.0)).bias_se == pytest.approx(6.0 / math.sqrt(12.0))
+    week = 5 + 7 * CYCLE
+    for group in "ab":
+        assert apart(large, side(group, [week], bias=3.0, explained=-2.0)).bias_se == pytest.approx(8.0)
 
 
 def test_a_later_choice_of_theta_knows_the_reports_of_an_earlier_one() -> None:
