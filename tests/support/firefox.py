@@ -92,8 +92,8 @@ class Page:
         self.wait(f"document.body.innerText.includes({json.dumps(text)})")
 
     def picture(self) -> str:
-        """Return a picture of the tab, PNG in base64."""
-        return str(self._ask("browsingContext.captureScreenshot", context=self._tab)["data"])
+        """Return a picture of the whole page, PNG in base64."""
+        return str(self._ask("browsingContext.captureScreenshot", context=self._tab, origin="document")["data"])
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -18,6 +19,29 @@ from undertone_aggregator.web.site import Site
 
 # A change of the answer that has the summaries of all campaigns.
 Change = Callable[[dict[str, Any]], dict[str, Any]]
+Summary = dict[str, Any]
+
+
+def served(state: str, **fields: Any) -> Callable[[Summary], Summary]:
+    """A change of a campaign's summary: a server runs it, and this is its state."""
+
+    def change(summary: Summary) -> Summary:
+        devices = {"all": {"reporting": 380, "silent": 20, "lost": 3, "conflicting": 0}}
+        until = summary["settled"] * summary["slot_seconds"] + summary["slot_seconds"]
+        facts = {"state": state, "reason": "", "newest_report": until, "reachable": True, "problems": [], "alarms": []}
+        facts |= {"devices": devices, "devices_until": until, "settle_slots": 2}
+        facts |= {"asks": "Municipal works of Aldersford", "purpose": "To plan the grid of the new quarter."}
+        return summary | {"server": {**facts, **fields}}
+
+    return change
+
+
+def full(summary: Summary) -> Summary:
+    said = (
+        f"the disk of campaign {summary['name']} is full: no space left on device; free space, and it goes on by itself"
+    )
+    alarm = {"time": time.time() - 7200, "event": "disk", "sentence": said}
+    return served("running", problems=[said], alarms=[alarm], full=True)(summary)
 
 
 class _Changed:

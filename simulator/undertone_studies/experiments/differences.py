@@ -36,7 +36,7 @@ PARAGRAPH = (
 )
 
 # After the threshold rounds of three days, two whole weeks, and a day to begin with.
-DAYS, REPEATS = 16, 40
+DAYS, REPEATS = 16, 10
 CELLS = (("events", 500), ("turns", 5_000), ("streams", 1_000))
 LARGE, SMALL, OTHERS = "large", "small", "other small"
 WEEK = 7
@@ -66,6 +66,7 @@ PAIRINGS = {
     "a day of small homes with all": Pairing(SMALL, WHOLE, 1, EVERYBODY, WHOLE, 0),
     "an evening of large homes with all": Pairing(LARGE, EVENING, 1, EVERYBODY, EVENING, 0),
 }
+
 
 class Collected(NamedTuple):
     """A campaign with its estimator and the reports of each group."""

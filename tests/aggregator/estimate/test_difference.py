@@ -92,7 +92,7 @@ def test_what_the_choice_of_theta_errs_in_cancels() -> None:
 
 
 def test_two_groups_at_the_same_time_are_between_the_explanations() -> None:
-    """Anywhere between them, which has a standard deviation of 1/√12 of their distance; a step in time has all of it."""
+    """Anywhere between: a standard deviation of 1/√12 of the distance; a step in time has all of it."""
     large, small = side("a", [5], bias=9.0, explained=6.0), side("b", [5], bias=3.0, explained=-2.0)
     assert apart(large, small).bias_se == pytest.approx(8.0 / math.sqrt(12.0))
     assert apart(large, side("all", [5], bias=6.0)).bias_se == pytest.approx(6.0 / math.sqrt(12.0))

@@ -21,7 +21,7 @@ from support.command import undertone
 from support.grouped import grouped
 from support.micropython import REPO
 from support.page import pages, until
-from support.page_states import Change, served_states
+from support.page_states import Change, Summary, full, served, served_states
 from undertone_aggregator.web.guides import GUIDES
 from undertone_aggregator.web.site import StoreSite, named
 
@@ -36,21 +36,6 @@ WINDOWS = (
     pytest.param("firefox-dark-phone", marks=pytest.mark.slow),
 )
 GROUPS = ("north", "east", "south", "west", "centre", "harbour")
-Summary = dict[str, Any]
-
-
-def served(state: str, **fields: Any) -> Callable[[Summary], Summary]:
-    """A change of a campaign's summary: a server runs it, and this is its state."""
-
-    def change(summary: Summary) -> Summary:
-        devices = {"all": {"reporting": 380, "silent": 20, "lost": 3, "conflicting": 0}}
-        until = summary["settled"] * summary["slot_seconds"] + summary["slot_seconds"]
-        facts = {"state": state, "reason": "", "newest_report": until, "reachable": True, "problems": [], "alarms": []}
-        facts |= {"devices": devices, "devices_until": until, "settle_slots": 2}
-        facts |= {"asks": "Municipal works of Aldersford", "purpose": "To plan the grid of the new quarter."}
-        return summary | {"server": {**facts, **fields}}
-
-    return change
 
 
 def failed(summary: Summary) -> Summary:
@@ -65,12 +50,6 @@ def failed(summary: Summary) -> Summary:
         {"time": now - 900 * n, "event": event, "sentence": said} for n, (event, said) in enumerate(events.items())
     ]
     return served("failed", reason=why, problems=[f"campaign load is failed ({why})"], alarms=alarms)(summary)
-
-
-def full(summary: Summary) -> Summary:
-    said = "the disk of campaign load is full: no space left on device; free space, and it goes on by itself"
-    alarm = {"time": time.time() - 7200, "event": "disk", "sentence": said}
-    return served("running", problems=[said], alarms=[alarm], full=True)(summary)
 
 
 def silent(summary: Summary) -> Summary:

@@ -31,30 +31,40 @@ export function aboutIt(campaign) {
     link("leaving, losing, erasing", "guides/privacy.md#leaving-losing-erasing"),
     ".",
   );
-  const own = element("dd");
-  own.append(
-    "Not on this page: it has no number of a single home, and does not say which homes are in a mean. Whoever runs the" +
-      " server gets reports with noise, and sees which device sent them and when. Whether your home takes part now, and what it" +
-      " has sent, your own device says; the phone's app and Home Assistant also show your number beside the mean of all. ",
+  const seen = element("dd");
+  seen.append(
+    "Reports with noise, and which device sent them and when. It never gets a reading itself, so this page has none. ",
     link("Who sees what", "guides/privacy.md#who-sees-what"),
     ".",
   );
   return [
-    element("dt", "Who asks"),
+    element("dt", "Who runs it and asks"),
     element(
       "dd",
       asks ||
         "Nobody is named here. For the operator: [join] operator in server.toml is shown here and to whoever is asked.",
     ),
     ...(purpose ? [element("dt", "What for"), element("dd", purpose)] : []),
-    element("dt", "How long"),
+    element("dt", "When it ends"),
     element(
       "dd",
       `${campaign.last_slot_ends * 1000 > Date.now() ? "Since" : "It is over: from"} ${date(campaign.begins, campaign.time_zone)}, ${ends(campaign)}.`,
     ),
     element("dt", "How a home leaves"),
     leaving,
-    element("dt", "Your own home"),
-    own,
+    element("dt", "Is my home in the sum now?"),
+    element(
+      "dd",
+      "Only your own device knows: this page does not say which homes are in a mean. Look there for the last report and its time:" +
+        " in the phone's app, in Home Assistant at Last report, on a gateway with undertone device status.",
+    ),
+    element("dt", "Do I use more than the others?"),
+    element(
+      "dd",
+      "Only your own device knows, because your reading stays there. It compares it with the mean of this page: the phone's app" +
+        " under You and the others, Home Assistant at Your home and All homes, last 7 days.",
+    ),
+    element("dt", "What does the server see of my home?"),
+    seen,
   ];
 }

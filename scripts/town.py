@@ -1,0 +1,93 @@
+"""Serve the page over a town's campaigns of three weeks, to look at it and to ask questions of it.
+
+.venv/bin/python scripts/town.py         # needs scripts/vendor.py; says its address; Ctrl-C ends it
+
+The campaigns are simulated: load has groups, charging is a stream, the homes of heating take turns, and the disk of
+water is full. What a running server would say of itself is put into their summaries.
+"""
+
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
+
+import contextlib
+
+from support.page_states import Summary, full, served, served_states
+from undertone_aggregator.web.site import StoreSite, named
+from undertone_operate.fleet.device_names import device_names
+
+DAY = 48
+WEEKS = 3
+DEVICES = 400
+GROUPS = ("north", "east", "south", "west")
+# Campaign -> (what its file says, number of devices); its devices are named by its sensor.
+CAMPAIGNS = {
+    "load": (f'epsilon = "2"\nrounds = [{DAY}, {DAY}, {DAY}]\ngroups = "groups.csv"', 3 * DEVICES),
+    "charging": (f'epsilon = "4"\ncollect = "stream"\n[stream]\ntheta = 2000\nreports = {7 * WEEKS * DAY}', DEVICES),
+    "heating": (f'epsilon = "2"\nrounds = [{DAY}, {DAY}, {DAY}]\nwindow = "24h"', 5 * DEVICES),
+    "water": (f'epsilon = "2"\nrounds = [{DAY}, {DAY}, {DAY}]', DEVICES),
+}
+PLAN = """[campaign]
+name = "{name}"
+sensor = "{name}"
+unit = "Wh"
+bound = 10000
+start = {start}
+report_slots = {slots}
+{more}
+"""
+
+
+def simulate(folder: Path, name: str) -> Path:
+    """Make a campaign's store, whose newest slot ended just now; return the store."""
+    more, devices = CAMPAIGNS[name]
+    store, plan = folder / f"{name}.sqlite", folder / f"{name}.toml"
+    slots = 7 * WEEKS * DAY
+    learning = 0 if "stream" in more else 3 * DAY
+    half_hour = 86400 // DAY
+    start = (int(time.time()) // half_hour - slots - learning) * half_hour
+    plan.write_text(PLAN.format(name=name, start=start, slots=slots, more=more), encoding="utf-8")
+    words = ["simulate", "--plan", plan, "--devices", devices, "--store", store]
+    subprocess.run([sys.executable, "-m", "undertone", *map(str, words)], check=True, stdout=subprocess.DEVNULL)
+    return store
+
+
+def as_served(summary: Summary) -> Summary:
+    """Return a campaign's summary as if a server ran it, which it does for another half a year."""
+    devices = CAMPAIGNS[summary["name"]][1]
+    silent = devices // 50
+    counts = {"reporting": devices - silent, "silent": silent, "lost": 0, "conflicting": 0}
+    state = full if summary["name"] == "water" else served("running")
+    changed = state(summary | {"last_slot_ends": summary["last_slot_ends"] + 183 * 86400})
+    return changed | {"server": changed["server"] | {"devices": {"all": counts}}}
+
+
+def answer(campaigns: dict[str, Any]) -> dict[str, Any]:
+    """Return the summaries of all campaigns, each as a server would give it."""
+    return {"campaigns": [as_served(one) for one in campaigns["campaigns"]]}
+
+
+def main() -> int:
+    """Simulate the campaigns and serve them until Ctrl-C."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        names = device_names("load", CAMPAIGNS["load"][1])
+        rows = [f"{device},{GROUPS[n % len(GROUPS)]}" for n, device in enumerate(names)]
+        (folder / "groups.csv").write_text("\n".join(["device,group", *rows, ""]), encoding="utf-8")
+        site = StoreSite(named([str(simulate(folder, campaign)) for campaign in CAMPAIGNS]))
+        with served_states({"town": (site, answer)}) as address:
+            print(f"{address}town/", flush=True)
+            with contextlib.suppress(KeyboardInterrupt):
+                threading.Event().wait()
+        site.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
