@@ -22,6 +22,7 @@ from statistics import median
 
 from undertone_aggregator.base.open_files import allow_connections
 from undertone_operate.fleet.read_devices import ProvisionedDevice, read_provisioned
+from undertone_shared.errors import Invalid
 from undertone_simulator.mosquitto import find_mosquitto, free_port
 from undertone_simulator.wire.connection import DeviceConnection
 from undertone_studies.own_server import running, undertone
@@ -129,7 +130,17 @@ class Logins:
         self._done = asyncio.Event()
 
     async def log_in(self, devices: list[ProvisionedDevice]) -> None:
-        """Log these devices in; return when the server has accepted all of them."""
+        """Log these devices in; return when the server has accepted all of them. Raises Invalid if it ends one."""
+        try:
+            await self._all_in(devices)
+        except OSError as wrong:
+            why = str(wrong) or type(wrong).__name__
+            raise Invalid(
+                f"a device could not log in ({why}): the server waits 10 s for each, so measure on a machine"
+                " with less other work"
+            ) from None
+
+    async def _all_in(self, devices: list[ProvisionedDevice]) -> None:
         for first in range(0, len(devices), _ABREAST):
             abreast = devices[first : first + _ABREAST]
             self._left = len(abreast)
