@@ -1,7 +1,9 @@
 """A fleet on the files of a server's folder: the revoked stay away, all follow a move, and it says its accounts."""
 
+import contextlib
 import signal
 import socket
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 from support.command import undertone
 from support.started import started
 from support.waiting import wait_for
+from undertone_aggregator.campaign.state import CampaignState, read_state
 from undertone_aggregator.store.store import open_store
 from undertone_operate.fleet.read_devices import read_provisioned
 
@@ -79,3 +82,59 @@ def test_a_fleet_passes_over_the_revoked_follows_a_move_and_says_its_accounts_wh
     assert f"--ledger {out / 'fleet.ledger'}" in words.replace("\n", "")
     with open_store(home / "stores/power.sqlite", read_only=True) as store:
         assert {device for device, *_ in store.audit()} == {f"power-00{number}" for number in (1, 2, 4, 5, 6)}
+
+
+@pytest.mark.slow
+@pytest.mark.services
+def test_real_devices_come_back_after_a_restore_from_a_backup_that_is_older_than_an_extension(
+    tmp_path: Path, free_port: Callable[[], int]
+) -> None:
+    """A slot lasts three seconds, and a cycle nearly two minutes, in which everybody says what has happened."""
+    page = f"127.0.0.1:{free_port()}"
+    home, new, out = made(tmp_path / "home", free_port, 3, 36, "--page", page), tmp_path / "new", tmp_path / "out"
+    said, log = tmp_path / "fleet.log", tmp_path / "new.log"
+    fleet_words = ("fleet", "--fleet", home / "fleets/power", "--clients", 6, "--slots", 5000, "--output", out)
+
+    def reports(number: int) -> bool:
+        """Whether devices report in the epoch of this number."""
+        with open_store(home / "stores/power.sqlite", read_only=True) as store:
+            epochs, newest = store.epochs(), store.newest_slot()
+        return len(epochs) > number and (newest or 0) >= epochs[number].campaign.first_slot
+
+    def strays() -> int:
+        served = read_state(new / "state.json")
+        return 0 if served is None or "power" not in served.campaigns else served.campaigns["power"].strays
+
+    def of_page() -> str:
+        """What the page has of the campaign; "" while the page's process starts."""
+        with contextlib.suppress(OSError), urllib.request.urlopen(f"http://{page}/api/v1/campaigns/power") as answer:
+            return str(answer.read(), "utf-8")
+        return ""
+
+    with started(said, *fleet_words) as fleet:
+        with started(tmp_path / "home.log", "serve", home) as server:
+            wait_for(lambda: counted(home) > 0, 600)
+            wait_for(lambda: reports(1), 600, "the first epoch with θ")
+            done("backup", home, tmp_path / "home.tar")
+            done("campaign", "extend", home, "power", "--by", "108s")
+            wait_for(lambda: reports(2), 600, "the epoch with the later end")
+            server.kill()
+        done("restore", tmp_path / "home.tar", new)
+        before = counted(new)
+        with started(log, "serve", new):
+            wait_for(of_page, 600, "the page")
+            wait_for(lambda: strays() == 6, 600, "refused devices")
+            sentence = CampaignState("running", strays=6).straying().partition(",")[0]
+            found = undertone("doctor", new)
+            assert (found.returncode, sentence in found.stdout.replace("\n", " ")) == (1, True), found.stdout
+            assert sentence in of_page()
+            wait_for(lambda: sentence in log.read_text(encoding="utf-8"), what="the alarm in the log")
+            wait_for(lambda: strays() == 0, 600, "devices of an epoch of this server")
+            wait_for(lambda: counted(new) >= before + 6 * 12, 600, "reports of twelve slots")
+            fleet.send_signal(signal.SIGTERM)
+            assert fleet.wait(60) == 0, said.read_text(encoding="utf-8")
+    with open_store(new / "stores/power.sqlite", read_only=True) as store:
+        assert {device for device, *_, outcome in store.audit() if outcome == "counted"} == {
+            f"power-00{n}" for n in range(1, 7)
+        }
+        assert store.outcomes()["other_campaign"] > 0, "they were refused until then"
