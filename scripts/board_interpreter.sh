@@ -65,7 +65,7 @@ PYTHON
 # The stand-ins for a board's modules, which are in flash on a board, and the program that runs main.py.
 cat >frozen/files.py <<PYTHON
 module("ssl.py", opt=3)
-for name in ("drive", "machine", "network", "ntptime", "port_names"):
+for name in ("drive", "machine", "network", "ntptime", "port_names", "small"):
     module(name + ".py", base_path="$repo/tests/device/board/stand_in", opt=0)
 PYTHON
 cat >frozen/frozen.py <<PYTHON

@@ -147,12 +147,14 @@ def runs(form: str, scratch: Path, heap: int, *, tls: bool, inside: bool, signed
         certificate = "localhost" if tls else None
         with PrivateBroker(find_mosquitto() or "mosquitto", folder, free_port(), certificate) as broker:
             site = BoardSite(broker, folder, run, lib, 1, tls=tls, **(SIGNED if signed else {}))
-            # What stands in for the board's own modules is frozen into the interpreter.
+            # What imitates a board is frozen into the interpreter: its code takes none of the heap that is measured.
             program = folder / "program/start.py"
             program.parent.mkdir()
             program.write_text("import drive\n", encoding="utf-8")
             try:
-                done = site.start(heap, "2", image=image, program=program, timeout=_PATIENCE_SECONDS)
+                done = site.start(
+                    heap, "2", image=image, program=program, small="import small", timeout=_PATIENCE_SECONDS
+                )
             except subprocess.TimeoutExpired:
                 # The campaign does not fit, so the board waits for a smaller one.
                 return False

@@ -8,8 +8,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    # (Y - X, Y + X, 2Z, 2dT) of a point in extended coordinates, xy = T/Z: the form that an addition uses.
-    Cached = tuple[int, int, int, int]
+    # Y - X, Y + X, 2Z and 2dT of a point in extended coordinates, xy = T/Z: the form that an addition uses.
+    Cached = bytes
     Point = tuple[int, int, int, int]
 
 P = (1 << 255) - 19
@@ -47,17 +47,7 @@ def verify(key: bytes, message: bytes, signature: bytes, alive: "Callable[[], ob
 
 def _combine(s: int, k: int, point: "Point", alive: "Callable[[], object] | None") -> "Point":
     """Return [s]B + [k]point, processing two bits of both scalars at a time (Straus)."""
-    base = _cached((_BASE_X, _BASE_Y, 1, _BASE_X * _BASE_Y % P))
-    other = _cached(point)
-    table: list[Cached | None] = [None] * 16
-    row: Point = (0, 1, 1, 0)
-    for i in range(4):
-        sum = row
-        for j in range(4):
-            if i or j:
-                table[4 * i + j] = _cached(sum)
-            sum = _add(sum, other)
-        row = _add(row, base)
+    table = _table(point)
     x, y, z, t = 0, 1, 1, 0
     for shift in range(252, -1, -2):
         for last in (False, True):
@@ -80,18 +70,34 @@ def _combine(s: int, k: int, point: "Point", alive: "Callable[[], object] | None
     return x, y, z, t
 
 
+def _table(point: "Point") -> "list[Cached | None]":
+    """Return [i]B + [j]point at 4 i + j, for i and j of 0 to 3; None for the identity."""
+    base = _cached((_BASE_X, _BASE_Y, 1, _BASE_X * _BASE_Y % P))
+    other = _cached(point)
+    table: list[Cached | None] = [None] * 16
+    row: Point = (0, 1, 1, 0)
+    for i in range(4):
+        sum = row
+        for j in range(4):
+            if i or j:
+                table[4 * i + j] = _cached(sum)
+            sum = _add(sum, other)
+        row = _add(row, base)
+    return table
+
+
 def _cached(point: "Point") -> "Cached":
+    # A board's integer keeps the room of the products that it came from: as bytes, the table takes half the memory.
     x, y, z, t = point
-    return y - x, y + x, 2 * z, 2 * _D * t % P
+    return b"".join([(n % P).to_bytes(32, "little") for n in (y - x, y + x, 2 * z, 2 * _D * t)])
 
 
 def _add(point: "Point", cached: "Cached") -> "Point":
     x, y, z, t = point
-    minus, plus, twice, product = cached
-    a = (y - x) * minus % P
-    b = (y + x) * plus % P
-    c = t * product % P
-    d = z * twice % P
+    a = (y - x) * int.from_bytes(cached[:32], "little") % P
+    b = (y + x) * int.from_bytes(cached[32:64], "little") % P
+    c = t * int.from_bytes(cached[96:], "little") % P
+    d = z * int.from_bytes(cached[64:96], "little") % P
     e = b - a
     f = d - c
     g = d + c

@@ -119,11 +119,15 @@ class BoardSite:
         *mode: str,
         image: Path | None = None,
         program: Path = BOARD / "drive.py",
+        small: str | Path = BOARD / "small.py",
         timeout: float = 240,
     ) -> CompletedProcess[str]:
-        """Run the board to its end on a heap of so many bytes; an ``image`` in flash comes on top of them."""
+        """Run the board to its end on a heap of so many bytes; an ``image`` in flash comes on top of them.
+
+        ``small``: what gives ``program`` the C stack of a board.
+        """
         return self._run(
-            BOARD / "small.py",
+            small,
             str(program),
             str(STACK),
             "-" if image is None else str(image),

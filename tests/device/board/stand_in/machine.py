@@ -8,7 +8,6 @@ import sys
 import time
 
 import network
-import port_names
 
 DEEPSLEEP_RESET = 4
 PWRON_RESET = 1
@@ -153,6 +152,10 @@ def _module(names, offered):
 def become(port):
     """(machine, network) of this port, which importers get from now on."""
     global longest_sleep
+    # What imitates a board should take little of its memory: the names are unloaded again.
+    import port_names
+
+    del sys.modules["port_names"]
     has = PORTS[port]
     if "DEEPSLEEP_RESET" not in port_names.MACHINE[port]:
         del globals()["DEEPSLEEP_RESET"]
