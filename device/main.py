@@ -184,8 +184,10 @@ def make_client(config, alive, read, asleep=None, acknowledged=None):
     platform.alive = alive
     client = assembly.make_client(config, policy, transport, platform, asleep)
     del assembly
-    for name in ("assembly", "tls_context"):
-        unload("undertone_device.setup." + name)
+    for name in ("undertone_device.setup.assembly", "undertone_device.setup.tls_context"):
+        unload(name)
+    # The policy has been read.
+    unload("undertone_shared.policy_fields")
     gc.collect()
     return client
 

@@ -19,6 +19,7 @@ package(
         "notation.py",
         "points.py",
         "policy.py",
+        "policy_fields.py",
         "report.py",
         "scalar.py",
         "schedule.py",

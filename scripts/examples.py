@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from undertone_device.setup import config
-from undertone_shared import policy
+from undertone_shared import policy_fields
+from undertone_shared.policy import parse_policy
 
 FOLDER = Path(__file__).parents[1] / "device" / "examples"
 # Fields that only an owner or an installer knows; every other field has a default.
@@ -34,11 +35,11 @@ INSTALLERS: dict[str, Any] = {
 
 def example_policy() -> dict[str, Any]:
     """Return every field of a policy in the parser's order. Raises Invalid if the parser refuses it."""
-    read = policy.parse_policy(json.dumps({"version": policy.VERSION, **OWNERS}).encode())
+    read = parse_policy(json.dumps({"version": policy_fields.VERSION, **OWNERS}).encode())
     # A field that follows from others has the value that follows.
     return {
         name: OWNERS[name] if name in OWNERS else getattr(read, name) if default is None else default
-        for name, default in policy.default_fields().items()
+        for name, default in policy_fields.default_fields().items()
     }
 
 

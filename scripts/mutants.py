@@ -65,6 +65,10 @@ _CERTIFICATE = (
     "tests/cli/test_certify.py",
 )
 TESTS: dict[str, tuple[str, ...]] = {
+    "shared/undertone_shared/policy_fields.py": (
+        f"{DEVICE}/test_policy_limits.py",
+        _both("campaign"),
+    ),
     "shared/undertone_shared/policy.py": (
         f"{DEVICE}/test_policy_limits.py",
         "tests/shared/test_policy_memory.py",

@@ -10,7 +10,7 @@ import pytest
 
 from support.micropython import REPO
 from undertone_device.setup import config
-from undertone_shared import policy
+from undertone_shared import policy_fields
 
 _spec = importlib.util.spec_from_file_location("examples", REPO / "scripts/examples.py")
 _examples = importlib.util.module_from_spec(_spec)
@@ -90,7 +90,7 @@ def test_the_examples_show_every_field_that_the_parsers_know(name):
     made = EXAMPLES[name]()
     assert (REPO / "device/examples" / name).read_text(encoding="utf-8") == text_of(made)
     if name == "policy.json":
-        assert list(made) == list(policy.default_fields())
+        assert list(made) == list(policy_fields.default_fields())
     else:
         assert list(made) == list(config._FIELDS)
         assert set(made["broker"]) == set(config._BROKER) - {"password"}

@@ -32,10 +32,8 @@ storage        the device could not store it
 
 import json
 
-from undertone_shared.campaign import LONGEST_UNIT, MEASURES, Campaign
-from undertone_shared.checks import check_cap, check_integer, check_object, check_text
+from undertone_shared.campaign import Campaign
 from undertone_shared.errors import Invalid, Refused
-from undertone_shared.topics import check_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,128 +42,41 @@ if TYPE_CHECKING:
 
     from undertone_shared.stream_policy import StreamPolicy
 
-VERSION = 1
 LARGEST = 4096
-_MOST_SIGNERS = 4
-_KEY_BYTES = 32
-_AGREED_DIGITS = 32
-_YEAR = 366 * 86400
-# Largest rest in seconds: the device's tick counter wraps around after 12.4 days.
-_LARGEST_REST_SECONDS = 6 * 86400
-
-_NEEDED = ("version", "sensor", "measures", "cap", "slot_seconds", "theta", "duration_seconds")
-
-
-def default_fields() -> "dict[str, Any]":
-    """Return the fields of a policy with their defaults; those in ``_NEEDED`` have none. Only parsing needs them."""
-    return {
-        "version": VERSION,
-        # The one sensor whose readings may be reported.
-        "sensor": None,
-        # The slot values that may be reported, a list of names of `undertone_shared.campaign.MEASURES`.
-        "measures": None,
-        # The readings' unit, "" for any.
-        "unit": "",
-        # (p, q): every mechanism's certificate is at most p/q, so one reading costs at most epsilon = ln(p/q).
-        "cap": None,
-        # The shortest slot, in seconds.
-        "slot_seconds": None,
-        # (least, most) theta.
-        "theta": None,
-        # The longest campaign, in seconds.
-        "duration_seconds": None,
-        # The Unix second by which every campaign must end, 0 for no end.
-        "until": 0,
-        # At most so many reports in any period of so many seconds, which limits the total of a day.
-        "period_seconds": 86400,
-        "reports_per_period": 48,
-        # Least time in seconds from one reported interval to the next, at most six days.
-        "rest_seconds": 0,
-        # The clock of rest and periods: the "ticks" of a counter that knows how long the board slept, or the "clock",
-        # which the network can set; None: "clock" with one_shot, else "ticks".
-        "rest_by": None,
-        # The total cost of all reports ever, in multiples of 2^-20 of epsilon, 0 for no limit; streams have their own.
-        "lifetime": 0,
-        # An epoch begins at least this many seconds after the one before it; 0 means one cycle of the campaign.
-        "epoch_seconds": 0,
-        # Number of boots in a day that may draw.
-        "boots_per_day": 4,
-        # Least time in seconds between writes to flash; shorter slots are reserved in blocks.
-        "write_seconds": 60,
-        # True if the device draws one report each time it wakes. Boards whose clock stops in sleep need that.
-        "one_shot": False,
-        # True: MQTT without TLS and without signers, for a demonstration on loopback.
-        "insecure": False,
-        # Public keys (Ed25519, 32 bytes in hexadecimal), at most 4, one of which must have signed a campaign.
-        "signers": (),
-        # How far in seconds ahead of the clock an epoch may start, so that an attacker cannot use up epoch numbers.
-        "lead_seconds": 86400,
-        # The limits of streams, see `undertone_shared.stream_policy`; False: no stream is allowed.
-        "stream": False,
-        # True: a signer may send the device to another address, and to another campaign that this policy allows.
-        "handover": False,
-        # The fingerprint of what the household agreed to, 32 hexadecimal digits, "" for none: a hand-over may name
-        # another campaign only for the same one.
-        "agreed": "",
-    }
 
 
 class Policy:
-    """Limits that the owner of one sensor sets; `default_fields` explains each. Raises Invalid for wrong ones."""
+    """Limits that the owner of one sensor sets. Raises Invalid for wrong ones; `policy_fields` explains each."""
 
+    sensor: str
+    measures: "tuple[str, ...]"
+    unit: str
+    cap: "tuple[int, int]"
+    slot_seconds: int
+    theta: "tuple[int, int]"
+    duration_seconds: int
+    until: int
+    period_seconds: int
+    reports_per_period: int
+    rest_seconds: int
+    rest_by: str
+    lifetime: int
+    epoch_seconds: int
+    boots_per_day: int
+    write_seconds: int
+    one_shot: bool
+    insecure: bool
+    signers: "tuple[bytes, ...]"
+    lead_seconds: int
     stream: "StreamPolicy | None"
+    handover: bool
+    agreed: str
 
     def __init__(self, fields: "dict[str, Any]"):
-        merged = default_fields()
-        merged.update(check_object("the policy", fields, tuple([n for n in merged if n in fields or n in _NEEDED])))
-        check_integer("version", merged["version"], VERSION, VERSION)
-        self.sensor = check_name("sensor", merged["sensor"])
-        measures = merged["measures"]
-        if not isinstance(measures, list) or not measures or [m for m in measures if m not in MEASURES]:
-            raise Invalid("measures is %r, expected a list of %s" % (measures, ", ".join(MEASURES)))
-        self.measures = tuple(measures)
-        self.unit = check_text("unit", merged["unit"], LONGEST_UNIT)
-        check_cap(merged["cap"])
-        self.cap = (merged["cap"][0], merged["cap"][1])
-        self.slot_seconds = check_integer("slot_seconds", merged["slot_seconds"], 1, 7 * 86400)
-        theta = merged["theta"]
-        if not isinstance(theta, list) or len(theta) != 2:
-            raise Invalid("theta is %r, expected a list of the least and the most" % (theta,))
-        least = check_integer("theta[0]", theta[0], 1, (1 << 30) - 1)
-        self.theta = (least, check_integer("theta[1]", theta[1], least, (1 << 30) - 1))
-        self.duration_seconds = check_integer("duration_seconds", merged["duration_seconds"], 1, 100 * _YEAR)
-        self.until = check_integer("until", merged["until"], 0, 0xFFFFFFFF)
-        self.period_seconds = check_integer("period_seconds", merged["period_seconds"], 1, _YEAR)
-        self.reports_per_period = check_integer("reports_per_period", merged["reports_per_period"], 1, 1 << 24)
-        self.rest_seconds = check_integer("rest_seconds", merged["rest_seconds"], 0, _LARGEST_REST_SECONDS)
-        self.lifetime = check_integer("lifetime", merged["lifetime"], 0, 1 << 62)
-        self.epoch_seconds = check_integer("epoch_seconds", merged["epoch_seconds"], 0, _YEAR)
-        self.boots_per_day = check_integer("boots_per_day", merged["boots_per_day"], 1, 1000)
-        self.write_seconds = check_integer("write_seconds", merged["write_seconds"], 1, 86400)
-        for name in ("one_shot", "insecure", "handover"):
-            if not isinstance(merged[name], bool):
-                raise Invalid("%s is %r, expected true or false" % (name, merged[name]))
-        self.one_shot: bool = merged["one_shot"]
-        self.insecure: bool = merged["insecure"]
-        self.signers = _signers(merged["signers"], self.insecure)
-        self.handover: bool = merged["handover"]
-        if self.handover and not self.signers:
-            raise Invalid("handover is true, expected signers")
-        self.agreed = check_text("agreed", merged["agreed"], _AGREED_DIGITS)
-        if self.agreed and (len(self.agreed) != _AGREED_DIGITS or self.agreed.strip("0123456789abcdef")):
-            raise Invalid("agreed is %r, expected %d hexadecimal digits" % (self.agreed, _AGREED_DIGITS))
-        self.lead_seconds = check_integer("lead_seconds", merged["lead_seconds"], 1, _YEAR)
-        self.rest_by = merged["rest_by"] or ("clock" if self.one_shot else "ticks")
-        if self.rest_by not in ("ticks", "clock"):
-            raise Invalid("rest_by is %r, expected ticks or clock" % (self.rest_by,))
-        if self.one_shot and self.rest_by == "ticks":
-            raise Invalid("rest_by is 'ticks', expected 'clock' with one_shot: no counter survives the sleep")
-        self.stream = None
-        if merged["stream"] is not False:
-            # The import is inside the method, so that a board without streams never loads the code of streams.
-            from undertone_shared.stream_policy import StreamPolicy
+        # The import is inside the method, so that a board can unload this code after the start.
+        from undertone_shared.policy_fields import set_fields
 
-            self.stream = StreamPolicy(merged["stream"])
+        set_fields(self, fields)
 
     def check_campaign(self, campaign: Campaign) -> None:
         """Check a campaign by itself. Raises Refused if it is more than the owner allows."""
@@ -252,19 +163,6 @@ class Policy:
                 raise Refused(
                     "epoch_too_soon", "epoch is %d, allowed from %d + %d" % (campaign.epoch, last_epoch, least)
                 )
-
-
-def _signers(keys: "Any", insecure: bool) -> "tuple[bytes, ...]":
-    try:
-        signers = tuple([bytes.fromhex(key) for key in keys])
-    except (TypeError, ValueError):
-        signers = (b"",)
-    if len(signers) > _MOST_SIGNERS or not (signers or insecure) or [key for key in signers if len(key) != _KEY_BYTES]:
-        raise Invalid(
-            "signers is %r, expected 1 to %d public keys of %d bytes in hexadecimal, or none with insecure"
-            % (keys, _MOST_SIGNERS, _KEY_BYTES)
-        )
-    return signers
 
 
 def parse_policy(data: bytes) -> Policy:

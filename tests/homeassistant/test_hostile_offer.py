@@ -22,7 +22,8 @@ from support.factory import policy_of
 from undertone_device.host.consent import fingerprint
 from undertone_device.host.words import read_words
 from undertone_shared.errors import Invalid
-from undertone_shared.policy import default_fields, parse_policy
+from undertone_shared.policy import parse_policy
+from undertone_shared.policy_fields import default_fields
 
 participation = importlib.import_module(f"{integration_parts.PACKAGE}.participation")
 links = importlib.import_module(f"{integration_parts.PACKAGE}.links")

@@ -28,7 +28,8 @@ from undertone_device.core.units import UNIT, epsilon_units
 from undertone_device.host.consent import fingerprint
 from undertone_operate.fleet.authority import device_certificate
 from undertone_shared.errors import Invalid
-from undertone_shared.policy import VERSION, parse_policy
+from undertone_shared.policy import parse_policy
+from undertone_shared.policy_fields import VERSION
 from undertone_shared.topics import shard
 
 DAY = 86400

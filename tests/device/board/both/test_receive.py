@@ -6,7 +6,7 @@ import os
 from undertone_device.board.receive import LARGEST, parse_files, wait
 from undertone_device.setup.config import read_config
 from undertone_shared.errors import Invalid
-from undertone_shared.policy import VERSION
+from undertone_shared.policy_fields import VERSION
 
 DEVICE = {
     "name": "meter-17",
