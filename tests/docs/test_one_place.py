@@ -31,7 +31,7 @@ FACTS = {
     r"dfu-util": "docs/boards.md",
     r"GPIO16 to RST": "docs/boards.md",
     r"DS3231": "docs/boards.md",
-    r"56 KB \| 64 KB": "docs/boards.md",
+    r"48 KB \| 52 KB": "docs/boards.md",
     r"100,000 erasures": "docs/firmware.md",
     r"\| 9,600 \|": "docs/firmware.md",
     r"three days after the last message": "docs/firmware.md",
