@@ -4,6 +4,7 @@ A meter's recorded SML file, whose register rises, comes over a pseudo-terminal.
 guide, and the port is that of the test.
 """
 
+import contextlib
 import json
 import os
 import shlex
@@ -44,6 +45,8 @@ class Meter:
         self._ends = pseudo_terminal()
         for end in self._ends:
             tty.setraw(end)
+        # What nobody reads is lost, as on a real line.
+        os.set_blocking(self._ends[0], False)
         self.port = os.ttyname(self._ends[1])
         self._unplugged = threading.Event()
         self._thread = threading.Thread(target=self._send, daemon=True)
@@ -52,7 +55,8 @@ class Meter:
     def _send(self):
         energy = 791393
         while not self._unplugged.wait(0.2):
-            os.write(self._ends[0], sml(energy))
+            with contextlib.suppress(BlockingIOError):
+                os.write(self._ends[0], sml(energy))
             energy += 3
 
     def unplug(self):
