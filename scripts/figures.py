@@ -5,9 +5,9 @@ python scripts/figures.py     updates every marked figure of the guides from doc
 A figure is a link to its study's table: ``the error is [15][day-1] %``. The page's last lines say which cell it is:
 ``[day-1]: results/day.csv "devices=1000; predicted error, %"``. The title holds conditions and then the wanted column.
 The figure is that column's cell in the first row that meets the conditions, rounded to as many digits as are shown.
-A condition is ``column=value``, or a comparison with ``<``, ``>``, ``<=``, ``>=``. ``max column`` and ``min column``
-are over all such rows (``column`` may be a pattern: ``ε = *``), ``count`` is how many there are, ``column[2]`` is the
-second number of ``1.2 / 3.4 (5)``.
+A condition is ``column=value``, or a comparison with ``<``, ``>``, ``<=``, ``>=``, which no empty cell meets.
+``max column``, ``min column`` and ``mean column`` are over all such rows (``column`` may be a pattern: ``ε = *``),
+``count`` is how many there are, ``column[2]`` is the second number of ``1.2 / 3.4 (5)``.
 
 A table under a line ``[Figures][theta-1] of the study:`` has a title ``table: condition; column; column``. Its heading
 has columns of the study: the named ones find the row, among the rows that meet the conditions; the others are cells.
@@ -20,6 +20,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from statistics import fmean
 
 REPO = Path(__file__).parents[1]
 RESULTS = REPO / "docs" / "results"
@@ -81,12 +82,13 @@ def _figure(study: str, where: str, shown: str) -> str:
     rows = _meeting(rows_of(study), conditions, f"{study} {where}")
     if wanted == "count":
         return _styled(len(rows), shown)
-    reduced = {"max": max, "min": min}.get(wanted.partition(" ")[0])
+    reductions: dict[str, Callable[[list[float]], float]] = {"max": max, "min": min, "mean": fmean}
+    reduced = reductions.get(wanted.partition(" ")[0])
     if reduced is None:
         return _styled(_number(rows[0], wanted), shown)
     name, opening, place = wanted.partition(" ")[2].partition("[")
     columns = fnmatch.filter(rows[0], name)
-    return _styled(reduced(_number(row, column + opening + place) for row in rows for column in columns), shown)
+    return _styled(reduced([_number(row, column + opening + place) for row in rows for column in columns]), shown)
 
 
 def _body(study: str, where: str, match: re.Match[str]) -> str:
@@ -128,7 +130,7 @@ def _meets(row: Row, condition: str) -> bool:
             if sign[0] == "=":
                 cell = row[column] if column in row else _number(row, column)
                 return str(cell) == value or (not isinstance(cell, str) and _same(cell, value))
-            return _COMPARISONS[sign[0]](_number(row, column), float(value))
+            return row.get(column) != "" and _COMPARISONS[sign[0]](_number(row, column), float(value))
     raise LookupError(f"{condition} names none of the columns {', '.join(row)}")
 
 

@@ -27,7 +27,7 @@ from undertone_aggregator.estimate.seasonal import Calendar
 from undertone_aggregator.estimate.series_filter import own_chance
 from undertone_aggregator.estimate.state_space import Noise
 from undertone_shared.stream import GAUSSIAN
-from undertone_simulator.fast.simulation import START
+from undertone_simulator.readings.begin import START
 from undertone_simulator.readings.populations import POPULATIONS
 from undertone_studies.cgm_populations import EDRP_FILE, EDRP_RANGE, london
 

@@ -36,7 +36,7 @@ from undertone_aggregator.store.store import Batch
 from undertone_aggregator.threshold import Threshold, WindowChannel, first_edges, mean_excess
 from undertone_shared.report import COHORT, REPORT
 from undertone_shared.scalar import Cohort, ReportRule
-from undertone_simulator.fast.simulation import START
+from undertone_simulator.readings.begin import START
 
 NAME = "large"
 SLOTS_OF_A_YEAR = 365 * 48

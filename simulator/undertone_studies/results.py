@@ -100,9 +100,9 @@ INTRODUCTIONS = {
     ),
 }
 SIZE = (
-    "**Is your fleet large enough?** The table shows the error of a half-hour's mean in per cent of the mean. If the "
-    "error is above 20, a single half-hour shows little. The means of hours and of days have smaller errors, and the "
-    "series that is smoothed over time has smaller errors, too. If somebody may see the readings anyway, [central "
+    "**Is your fleet large enough?** The table shows the error of a half-hour's mean in the filtered series, in per "
+    "cent of the mean. If the error is above 20, a single half-hour shows little. The means of days have smaller "
+    "errors. If somebody may see the readings anyway, [central "
     "releases](central.md) are far more accurate. If a whole day must be protected, let devices take turns. The page "
     "[Any 24 hours](results/any-24-hours.md) has the errors of campaigns in turns."
 )
@@ -260,7 +260,7 @@ def _fleets() -> list[str]:
     lines = [heads, "|---|" + "---|" * len(PLANNED)]
     for devices in FLEETS:
         plans = [plan_fleet(summary, devices, epsilon) for epsilon in PLANNED]
-        cells = " | ".join(f"{100 * of.spans[0].error / of.mean:.2g}" for of in plans)
+        cells = " | ".join(f"{100 * of.spans[0].shown / of.mean:.2g}" for of in plans)
         lines.append(f"| {devices:,} homes | {cells} |")
     return [
         "\n".join(lines),

@@ -78,7 +78,7 @@ def test_the_predicted_error_is_the_mechanisms_own(name, epsilon):
     drawn = np.random.default_rng(1).choice(values.ravel(), 300)
     variances = [_variance(mechanism, int(min(x, theta)), theta) for x in drawn]
     # The variance hardly depends on the reading; a cell's readings count as even.
-    assert predictor.span("a slot", 1, 1000).standard_error ** 2 == pytest.approx(np.mean(variances) / 1000, rel=0.03)
+    assert predictor.prediction(1000).standard_error ** 2 == pytest.approx(np.mean(variances) / 1000, rel=0.03)
 
 
 def test_readings_far_from_zero_are_truncated_at_both_ends_with_the_bias_of_each_slot():
@@ -166,7 +166,7 @@ def test_the_predicted_error_is_the_simulated_one():
         for slot in range(repeats)
     ]
     # The standard deviation of 500 normal values has a standard error of 3.2 %; five of them are allowed.
-    assert np.std(errors) == pytest.approx(predictor.span("a slot", 1, n).standard_error, rel=0.16)
+    assert np.std(errors) == pytest.approx(predictor.prediction(n).standard_error, rel=0.16)
 
 
 def test_hours_and_days_average_the_noise_and_keep_the_bias(households):

@@ -5,7 +5,7 @@ import pytest
 
 from undertone_simulator.fast.options import SimulateOptions
 from undertone_simulator.fast.simulate import simulate
-from undertone_simulator.fast.simulation import START
+from undertone_simulator.readings.begin import START
 
 
 @pytest.mark.parametrize(

@@ -30,12 +30,12 @@ def _show_reports(plan: "FleetPlan") -> None:
     from undertone_aggregator.design.reach import WIDE_REACH
 
     unit, console = plan.unit and f" {plan.unit}", Console(highlight=False)
-    table = Table("mean over", "noise", "error", box=None, pad_edge=False)
+    table = Table("mean over", "noise", "truncated", "error", box=None, pad_edge=False)
     if not plan.far_from_zero:
         table.add_column("of the mean")
     for span in plan.spans:
-        share = () if plan.far_from_zero else (f"{span.error / plan.mean:.1%}",)
-        table.add_row(span.name, f"{span.standard_error:.3g}", f"{span.error:.3g}{unit}", *share)
+        share = () if plan.far_from_zero else (f"{span.shown / plan.mean:.1%}",)
+        table.add_row(span.name, f"{span.standard_error:.3g}", f"{span.error:.3g}", f"{span.shown:.3g}{unit}", *share)
     for column in table.columns[1:]:
         column.justify = "right"
     console.print(
@@ -44,8 +44,9 @@ def _show_reports(plan: "FleetPlan") -> None:
     )
     console.print(table)
     console.print(
-        f"noise: the standard error from {plan.reports:,} reports a slot; error: the noise and the bias of"
-        f" {plan.bias:.3g}{unit} that truncation leaves"
+        f"noise: the standard error from {plan.reports:,} reports a slot; truncated: the noise and the bias of"
+        f" {plan.bias:.3g}{unit} by truncation; error: that of the number that undertone query shows, filtered and with"
+        " a model of what truncation removed"
     )
     gain = f", {plan.gain:.1%} less variance than the Hybrid" if plan.mechanism != "hybrid" else ""
     ends = f"range {plan.bottom} to {plan.theta}" if plan.bottom else f"θ = {plan.theta}"
@@ -130,8 +131,7 @@ def _show_window(plan: "WindowPlan") -> None:
     table = Table("way", "a day", "θ", "noise", "bias", "error", "filtered", box=None, pad_edge=False)
     table.columns[0].no_wrap = True
     for way in plan.ways:
-        after = "" if way.filtered is None else plan.text(way.filtered)
-        parts = (plan.text(way.noise), plan.text(way.bias), plan.text(way.raw), after)
+        parts = (plan.text(way.noise), plan.text(way.bias), plan.text(way.raw), plan.text(way.filtered))
         ends = f"{way.bottom} to {way.theta}" if way.bottom else str(way.theta)
         table.add_row(way.name, f"{way.reports_per_day:.3g}", ends, *parts)
     for column in table.columns[1:]:

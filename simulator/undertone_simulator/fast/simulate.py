@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,10 @@ from undertone_shared.errors import Invalid
 from undertone_simulator.fast.options import LATE_SLOTS, ROUNDS, SLOTS, SimulateOptions
 from undertone_simulator.fast.parallel import workers
 from undertone_simulator.fast.simulated import Simulated
-from undertone_simulator.fast.simulation import START, Simulation
+from undertone_simulator.fast.simulation import Simulation
+from undertone_simulator.readings.begin import begin
 from undertone_simulator.readings.behaviour import Behaviour
 from undertone_simulator.readings.chosen import ChosenReadings, open_source
-from undertone_simulator.readings.readings import ReadingSource
 
 
 def simulate(options: SimulateOptions, progress: Callable[[int, int], None] = lambda done, planned: None) -> Simulated:
@@ -96,7 +95,7 @@ def _planned(options: SimulateOptions, readings: ChosenReadings) -> _Campaign:
         "cycle": per_day,
         "epsilon": "1" if options.epsilon is None else options.epsilon,
         "report_slots": slots,
-        "start": _start(readings.source),
+        "start": begin(readings.source),
     }
     if options.collect == "stream":
         fields = {"theta": bound, "reports": slots}
@@ -110,20 +109,6 @@ def _planned(options: SimulateOptions, readings: ChosenReadings) -> _Campaign:
         table["rounds"] = [max(1, round(day * per_day)) for day in _days(options.rounds)]
     names = options.given(["method", "query", "cohort_share", "mechanism", "reach", "blocks", "window"])
     return _parsed(table | {name: getattr(options, name) for name in names}), None, None
-
-
-def _start(source: ReadingSource) -> int:
-    """Return the campaign's start (Unix seconds): `START` moved on to the readings' own day of the week and time.
-
-    Readings that name no start begin at `START`, on a Monday at midnight.
-    """
-    try:
-        first = datetime.fromisoformat(source.start)
-    except ValueError:
-        return START
-    seconds = 86400 // source.per_day
-    since = 86400 * first.weekday() + 3600 * first.hour + 60 * first.minute
-    return START + since // seconds * seconds
 
 
 def _parsed(table: dict[str, Any]) -> CampaignPlan:

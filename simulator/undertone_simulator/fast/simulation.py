@@ -26,6 +26,7 @@ from undertone_simulator.fast.reporting import ReportContext, reporting_of
 from undertone_simulator.fast.simulated import Simulated
 from undertone_simulator.fast.tally import SimulationTally
 from undertone_simulator.fast.vectorised import BLOCK
+from undertone_simulator.readings.begin import START
 from undertone_simulator.readings.behaviour import HONEST, Behaviour
 from undertone_simulator.readings.readings import Integers, ReadingSource
 from undertone_simulator.seeded import LARGEST_DEVICE, Seeded
@@ -35,8 +36,6 @@ from undertone_simulator.wire.playback import Continuous, Playback, column_of
 
 # Number of devices that are simulated together, as many as one vectorised draw takes: their readings fit in memory.
 CHUNK = BLOCK
-# Default start of a simulated campaign (Unix seconds): a Monday in UTC, and a multiple of every usual slot length.
-START = 1_798_416_000
 
 
 def begins(plan: CampaignPlan) -> int:

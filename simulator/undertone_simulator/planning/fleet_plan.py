@@ -23,10 +23,12 @@ from undertone_aggregator.threshold import Threshold, Variance, constant_varianc
 from undertone_aggregator.threshold.joint import Design, choose_jointly
 from undertone_shared.checks import check_integer
 from undertone_shared.scalar import ReportRule
+from undertone_simulator.planning import headline
 from undertone_simulator.planning.day_plan import DayPlan, plan_day
 from undertone_simulator.planning.known import KnownPopulation
 from undertone_simulator.planning.prediction import Prediction
 from undertone_simulator.planning.traffic import Traffic, traffic
+from undertone_simulator.readings.begin import begin
 
 _LARGEST_EPSILON = 8
 AS_PAPERS = (
@@ -37,12 +39,16 @@ AS_PAPERS = (
 
 @dataclass(frozen=True)
 class Span:
-    """Errors of the mean over ``slots`` slots: its standard error, and its root mean square error, with bias."""
+    """Errors of the mean over ``slots`` slots: its standard error, and its root mean square error, with bias.
+
+    ``shown``: the error of the number that `undertone query` shows, see `planning.headline`.
+    """
 
     name: str
     slots: int
     standard_error: float
     error: float
+    shown: float
 
 
 @dataclass(frozen=True, repr=False)
@@ -91,8 +97,8 @@ class FleetPlan(Summarised):
     def facts(self) -> dict[str, str]:
         """Return size, ε, θ, mechanism and the error for each span."""
         errors = {
-            f"error of {span.name}": f"{span.error:.3g} {self.unit}"
-            + ("" if self.far_from_zero else f" ({100 * span.error / self.mean:.3g} %)")
+            f"error of {span.name}": f"{span.shown:.3g} {self.unit}"
+            + ("" if self.far_from_zero else f" ({100 * span.shown / self.mean:.3g} %)")
             for span in self.spans
         }
         return {
@@ -167,9 +173,19 @@ class Predictor:
         chosen = self.design(reports).threshold
         return self.known.predicted(chosen.theta, self.variance(reports), reports, chosen.bottom)
 
-    def span(self, name: str, slots: int, reports: int) -> Span:
-        """Return the error of the mean over ``slots`` slots of ``reports`` reports each."""
-        return Span(name, slots, *self.prediction(reports).over(slots))
+    def spans(self, reports: int, day: DayPlan | None, left: float) -> tuple[Span, ...]:
+        """Return the errors of the means over a slot, an hour and a day, of ``reports`` reports in each slot.
+
+        ``day``: the blocks of the day for the numbers that are shown, None for one θ. ``left``: see `headline.LEFT`.
+        """
+        known, prediction = self.known, self.prediction(reports)
+        blocks = day and known.predicted(day.thetas(known.per_day), self.variance(reports), reports)
+        shown = blocks or prediction
+        slot = headline.of_slot(known.means(reports, headline.DAYS), begin(known.source), shown, left)
+        lengths = {"an hour": known.per_day // 24, "a day": known.per_day}
+        longer = ((name, m, headline.of_mean(shown, m, left)) for name, m in lengths.items() if m > 1)
+        every = [("a slot", 1, slot), *longer]
+        return tuple(Span(name, m, *prediction.over(m), error) for name, m, error in every)
 
 
 def plan_fleet(
@@ -201,11 +217,11 @@ def plan_fleet(
     design = predictor.design(reports)
     threshold, mechanism = design.threshold, design.mechanism
     variance = predictor.variance(reports)
-    per_hour = population.per_day // 24
-    spans = [("a slot", 1), *([("an hour", per_hour)] if per_hour > 1 else []), ("a day", population.per_day)]
+    day = None if as_papers else plan_day(population, threshold, variance, reports)
     total = 365 * population.per_day if slots is None else slots
     sentences = statements(exact, population.per_day, total)
-    predicted = tuple(predictor.span(name, m, reports) for name, m in spans)
+    # The papers' way adds nothing for what truncation removes.
+    predicted = predictor.spans(reports, day, 1.0 if as_papers else headline.LEFT)
     return FleetPlan(
         devices,
         reports,
@@ -234,7 +250,7 @@ def plan_fleet(
         ),
         visible(population, devices, exact, predicted, threshold.bias)
         + (() if design.reason is None else (design.reason,)),
-        None if as_papers else plan_day(population, threshold, variance, reports),
+        day,
         wanted,
         None if wanted is None else devices_needed(predictor, reports, wanted, cohort_share),
         None if wanted is None else epsilon_needed(predictor, reports, wanted),

@@ -117,7 +117,7 @@ def _known(options: PlanOptions) -> tuple[KnownPopulation, list[str]]:
     readings = open_source(options, 1, _SEED)
     devices = SAMPLE_DEVICES if readings.households is None else readings.households
     days = SAMPLE_DAYS if readings.days is None else max(1, min(SAMPLE_DAYS, readings.days))
-    return KnownPopulation.of(readings.source, readings.bound, devices, days), readings.notes
+    return KnownPopulation.of(readings.source, readings.bound, devices, days, readings.days), readings.notes
 
 
 def _wanted(error: float | str, population: KnownPopulation) -> float:

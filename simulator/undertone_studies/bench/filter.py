@@ -5,7 +5,7 @@ import numpy as np
 from undertone_aggregator.estimate import filter as core
 from undertone_aggregator.estimate.calendar import Days, calendar
 from undertone_aggregator.estimate.state_space import Noise
-from undertone_simulator.fast.simulation import START
+from undertone_simulator.readings.begin import START
 from undertone_studies.registry import StudyOptions
 from undertone_studies.row import Measured, best_seconds
 

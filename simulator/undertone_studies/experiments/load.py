@@ -14,6 +14,10 @@ from undertone_simulator.fast.options import SimulateOptions
 from undertone_simulator.fast.parallel import Tick, workers
 from undertone_simulator.fast.simulate import simulate
 from undertone_simulator.fast.simulated import Compared, Simulated
+from undertone_simulator.planning.fleet_plan import FleetPlan
+from undertone_simulator.planning.options import PlanOptions
+from undertone_simulator.planning.plan import plan
+from undertone_studies.calibrated import calibrated
 from undertone_studies.cgm_populations import EDRP_FILE, LONDON_FILE
 from undertone_studies.outcome import Cell, Outcome
 from undertone_studies.panel import Panel
@@ -65,6 +69,10 @@ _SHOWN = 144
 _HOURS = 4
 HEADLINE, RAW, TRUNCATED = "headline", "each slot by itself", "truncated, filtered"
 ORACLE = "true excess, filtered"
+# Shares of intervals that hold: the band that a cell's should be in, and the least of the worst four hours.
+BAND, LEAST = (0.93, 0.98), 0.85
+CHANCES = (f"{BAND[0]:g} to {BAND[1]:g}", f"less than {BAND[0]:g}", f"4 h less than {LEAST:g}")
+_TINY = 1e-12
 
 Array = NDArray[np.float64]
 
@@ -117,11 +125,13 @@ def run(options: StudyOptions) -> Outcome:
         done = iter(list(hands.bind(_published, options)(tasks, lambda _: None)))
     rows: list[tuple[Cell, ...]] = []
     panels: list[Panel] = []
-    for (name, way, devices), some in zip(cells, seeds, strict=True):
+    for number, ((name, way, devices), some) in enumerate(zip(cells, seeds, strict=True)):
         every = [next(done) for _ in some]
-        rows += table(name, way, devices, [series for _, series in every])
+        planned = planned_error(options, name, way, devices)
+        rows += table(name, way, devices, [series for _, series in every], planned, number)
         panels.append(picture(f"{name}, {way}, {devices} devices", *every[0]))
     columns = ["data", "way", "devices", "series", "rmse", "rmse, %", "held", "±", "4 h", "width"]
+    columns += ["planned / rmse", "slots", *(f"chance of {what}" for what in CHANCES)]
     notes = [
         "The column `rmse` is the root mean square difference between the published series and the mean of the "
         "readings, in the unit of the readings and in per cent of their mean. The column `held` is the share of 95 % "
@@ -140,18 +150,57 @@ def run(options: StudyOptions) -> Outcome:
         f"that hold in the worst of these parts. For the series `{ORACLE}`, the filter gets the true excess of each "
         f"slot (what truncation removes from the mean). The populations {', '.join(HELD_BACK)} were not used for "
         "choosing the model.",
+        "The column `planned / rmse` is the error that `undertone plan` predicts for this number, divided by `rmse`. "
+        "It is empty for turns and streams, whose plans compare ways of collecting.",
+        "The last four columns are for intervals that have exactly the right width, with errors that are correlated "
+        "as those of this cell are. `slots` is the number of independent slots that would show the same variation of "
+        f"`held`. The others are the probabilities that one campaign of {days} days shows by chance a `held` from "
+        f"{BAND[0]:g} to {BAND[1]:g}, one below {BAND[0]:g}, and a `4 h` below {LEAST:g}.",
     ]
     return Outcome(TITLE, columns, rows, notes, panels[:3])
 
 
-def table(name: str, way: str, devices: int, every: Sequence[Published]) -> Iterator[tuple[Cell, ...]]:
-    """Yield a row for each published series of a cell's campaigns."""
+def table(
+    name: str, way: str, devices: int, every: Sequence[Published], planned: float | None, seed: int
+) -> Iterator[tuple[Cell, ...]]:
+    """Yield a row for each published series of a cell's campaigns; ``planned``: the error that a plan predicts."""
     for series in every[0]:
         of = measure([each[series] for each in every])
         chance = "" if math.isnan(of.chance) else round(of.chance, 3)
         shares = (round(of.held, 3), chance, round(of.least, 3))
         numbers = (round(of.rmse, 2), round(100 * of.share, 2), *shares, round(of.width, 2))
-        yield (name, way, devices, series, *numbers)
+        more: tuple[Cell, ...] = ("",) * 5
+        if series == HEADLINE:
+            ratio = "" if planned is None else round(planned / of.rmse, 2)
+            more = (ratio, *by_chance([each[series] for each in every], seed))
+        yield (name, way, devices, series, *numbers, *more)
+
+
+def by_chance(every: Sequence[ShownSeries], seed: int) -> tuple[Cell, ...]:
+    """Return what intervals of the right width would show in a campaign, by chance, see `calibrated`.
+
+    They are the number of independent slots, and the probabilities of a ``held`` from `BAND`, of one below it, and of a
+    ``least`` below `LEAST`.
+    """
+    errors = [(series.mean - series.truth) / np.maximum(series.error, _TINY) for series in every]
+    drawn = calibrated(errors, every[0].hour // _HOURS, seed)
+    low, high = BAND
+    within = (drawn.held >= low) & (drawn.held <= high)
+    shares = (within, drawn.held < low, drawn.least < LEAST)
+    return (round(drawn.independent), *(round(float(np.mean(share)), 3) for share in shares))
+
+
+def planned_error(options: StudyOptions, name: str, way: str, devices: int) -> float | None:
+    """Return the error that `undertone plan` predicts for a cell's headline, in the unit.
+
+    None for streams and turns: their plans compare ways of collecting, without the model of what truncation removes.
+    """
+    fields = WAYS[way] | dict(_sources(options)[name])
+    if "collect" in fields or "window" in fields:
+        return None
+    planned = plan(PlanOptions(devices=devices, days=DAYS, **fields))
+    assert isinstance(planned, FleetPlan)
+    return planned.spans[0].shown
 
 
 def published(campaign: Simulated) -> Published:

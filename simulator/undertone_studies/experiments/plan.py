@@ -72,10 +72,10 @@ def run(options: StudyOptions) -> Outcome:
             for devices in FLEETS:
                 blocks = block_errors(predictor, devices, pool, QUICK_BLOCKS if options.quick else BLOCKS, options.seed)
                 for what, predicted, errors, size in (
-                    ("mean", predictor.span("a slot", 1, devices).standard_error, blocks.reshape(-1, 1), BLOCK),
+                    ("mean", predictor.prediction(devices).over(1)[0], blocks.reshape(-1, 1), BLOCK),
                     (
                         f"range of {RANGE}",
-                        predictor.span("a day", RANGE, devices).standard_error,
+                        predictor.prediction(devices).over(RANGE)[0],
                         blocks.mean(axis=1, keepdims=True),
                         BLOCK,
                     ),

@@ -1,0 +1,22 @@
+"""When simulated and planned campaigns begin."""
+
+from datetime import datetime
+
+from undertone_simulator.readings.readings import ReadingSource
+
+# A Monday at midnight in UTC (Unix seconds), and a multiple of every usual slot length.
+START = 1_798_416_000
+
+
+def begin(source: ReadingSource) -> int:
+    """Return `START` moved on to the readings' own day of the week and time, in Unix seconds.
+
+    Readings that name no start begin at `START`.
+    """
+    try:
+        first = datetime.fromisoformat(source.start)
+    except ValueError:
+        return START
+    seconds = 86400 // source.per_day
+    since = 86400 * first.weekday() + 3600 * first.hour + 60 * first.minute
+    return START + since // seconds * seconds
