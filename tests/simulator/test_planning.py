@@ -16,10 +16,12 @@ from undertone_aggregator.estimate.reconstruct import Decoder
 from undertone_shared.errors import Invalid
 from undertone_shared.scalar import ReportRule
 from undertone_simulator.fast.vectorised import histogram
+from undertone_simulator.planning import headline
 from undertone_simulator.planning.fleet_plan import Predictor, plan_fleet
 from undertone_simulator.planning.known import KnownPopulation
 from undertone_simulator.planning.prediction import Prediction, noise
 from undertone_simulator.planning.window_plan import plan_window, predict_day
+from undertone_simulator.readings.begin import START
 from undertone_simulator.readings.day_slots import DaySlots
 from undertone_simulator.readings.populations import population
 from undertone_simulator.readings.readings import Readings
@@ -328,3 +330,21 @@ def test_the_mean_over_slots_averages_noise_and_bias(slots):
     biases = [np.take(prediction.bias, range(i, i + slots), mode="wrap").mean() for i in range(48)]
     assert error**2 == pytest.approx(prediction.variance.mean() / slots)
     assert whole**2 == pytest.approx(error**2 + np.mean(np.square(biases)))
+
+
+def test_the_headlines_error_is_the_filters_and_what_is_left_of_the_bias():
+    prediction = Prediction(np.full(48, 100.0), np.full(48, 30.0))
+    means = np.full(14 * 48, 200.0)
+    alone = headline.of_slot(means, START, prediction, 0.0)
+    # The filter finds that the mean does not change: less than half of the raw error of 10 is left.
+    assert 0.0 < alone < 5.0
+    assert headline.of_slot(means, START, prediction, 0.5) == pytest.approx(math.hypot(alone, 15.0))
+    assert headline.of_mean(prediction, 48, 0.5) == pytest.approx(math.hypot(10 / math.sqrt(48), 15.0))
+
+
+def test_a_plan_has_the_filtered_error_of_a_slot_and_the_papers_way_leaves_the_whole_bias(households):
+    slot, hour, day = plan_fleet(households, 1000, "1", kind="hybrid").spans
+    assert slot.shown < hour.shown < hour.error
+    assert day.standard_error < day.shown < day.error
+    papers = plan_fleet(households, 1000, "1", kind="hybrid", as_papers=True).spans
+    assert papers[-1].shown == pytest.approx(papers[-1].error)

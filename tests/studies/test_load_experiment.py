@@ -1,12 +1,18 @@
 """The study of the mean that people read: its measures against their definitions, and a campaign at its smallest."""
 
+import json
+
 import numpy as np
 import pytest
 
+from support.micropython import REPO
 from undertone_simulator.readings.populations import population
+from undertone_studies.calibrated import calibrated
 from undertone_studies.experiments import moved
 from undertone_studies.experiments.load import HEADLINE, ORACLE, RAW, TRUNCATED, ShownSeries, measure, run
 from undertone_studies.registry import StudyOptions
+
+RESULTS = REPO / "docs" / "results"
 
 
 def test_error_coverage_and_width_of_known_series() -> None:
@@ -36,6 +42,36 @@ def test_a_quick_run_has_a_row_for_each_series() -> None:
     # The standard error of a share needs two campaigns.
     assert {row[7] for row in outcome.rows} == {""}
     assert list(outcome.panels[0].curves) == ["mean of the readings", HEADLINE, TRUNCATED]
+
+
+def test_intervals_of_the_right_width_vary_by_as_many_slots_as_are_independent() -> None:
+    """With 1,000 draws of 672 slots, the share that holds has a standard error of 0.0003, and 6 of these are 0.002."""
+    rng = np.random.default_rng(1)
+    parts = np.arange(672) % 48 // 8
+    white = calibrated([rng.standard_normal(672)], parts, 1)
+    assert white.held.mean() == pytest.approx(0.95, abs=0.002)
+    # The binomial's standard deviation: that of a standard deviation of 1,000 draws is 2 %, and the correlations of
+    # 672 numbers add about a tenth to the variance.
+    assert white.chance == pytest.approx(np.sqrt(0.95 * 0.05 / 672), rel=0.2)
+    # Errors that last for a day.
+    daily = calibrated([np.repeat(rng.standard_normal(14), 48)], parts, 1)
+    assert 10 < daily.independent < 80
+    assert (daily.least <= daily.held + 1e-12).all()
+    several = calibrated([np.repeat(rng.standard_normal(14), 48)], parts, 1, campaigns=4)
+    assert several.chance < 0.7 * daily.chance
+
+
+def test_the_plan_predicts_the_headlines_error_where_cells_have_several_campaigns() -> None:
+    rows = json.loads((RESULTS / "load.json").read_text("utf-8"))["rows"]
+    ratios = {
+        (row["way"], row["devices"]): row["planned / rmse"]
+        for row in rows
+        if row["data"] == "edrp" and row["series"] == HEADLINE and row["planned / rmse"] != ""
+    }
+    assert len(ratios) == 6
+    assert all(0.85 <= ratio <= 1.2 for ratio in ratios.values()), ratios
+    every = [row["planned / rmse"] for row in rows if row["way"] == "event" and row["series"] == HEADLINE]
+    assert 0.9 <= np.median(every) <= 1.1
 
 
 def test_moved_readings_change_at_their_column_and_stay_within_the_bound() -> None:

@@ -45,8 +45,8 @@ def _show_reports(plan: "FleetPlan") -> None:
     console.print(table)
     console.print(
         f"noise: the standard error from {plan.reports:,} reports a slot; truncated: the noise and the bias of"
-        f" {plan.bias:.3g}{unit} by truncation; error: that of the number that undertone query shows, filtered and with"
-        " a model of what truncation removed"
+        f" {plan.bias:.3g}{unit} by truncation; error: that of the number that undertone query shows, with a model of"
+        " what truncation removed; only the mean of a slot is filtered"
     )
     gain = f", {plan.gain:.1%} less variance than the Hybrid" if plan.mechanism != "hybrid" else ""
     ends = f"range {plan.bottom} to {plan.theta}" if plan.bottom else f"θ = {plan.theta}"
@@ -73,7 +73,7 @@ def _show_reports(plan: "FleetPlan") -> None:
         needed = "more than 10^9" if plan.devices_needed is None else f"{plan.devices_needed:,}"
         dear = "above 8" if plan.epsilon_needed is None else f"{plan.epsilon_needed:g}"
         console.print(
-            f"an error of {plan.wanted:.3g}{unit} a slot needs {needed} devices at ε = {shown(plan.epsilon)},"
+            f"a truncated error of {plan.wanted:.3g}{unit} a slot needs {needed} devices at ε = {shown(plan.epsilon)},"
             f" or ε = {dear} with {plan.devices} devices (Hybrid)"
         )
     of = plan.traffic
@@ -131,7 +131,8 @@ def _show_window(plan: "WindowPlan") -> None:
     table = Table("way", "a day", "θ", "noise", "bias", "error", "filtered", box=None, pad_edge=False)
     table.columns[0].no_wrap = True
     for way in plan.ways:
-        parts = (plan.text(way.noise), plan.text(way.bias), plan.text(way.raw), plan.text(way.filtered))
+        after = "" if way.filtered is None else plan.text(way.filtered)
+        parts = (plan.text(way.noise), plan.text(way.bias), plan.text(way.raw), after)
         ends = f"{way.bottom} to {way.theta}" if way.bottom else str(way.theta)
         table.add_row(way.name, f"{way.reports_per_day:.3g}", ends, *parts)
     for column in table.columns[1:]:
