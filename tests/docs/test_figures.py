@@ -31,7 +31,8 @@ CHOSEN = {
     "equations.md": "1.1 1.2 1.3 1.4 2.1 2.2 2.3 2.4 3.1 3.2 3.3 3.4 3.5 3.6 4.1 4.3 5.1 5.2 5.3 5.4 5.5 6.1 6.2 "
     # Its numbers on arXiv, the spacing of candidates and the exponent of a bound.
     "2005.11753 2111.13762 10 2.5 1.5",
-    "filter.md": "0.4 20 85 93 95 97",
+    "filter.md": "0.4 20 85 93 95 97 .85 .93 .98",
+    "simulation.md": ".85 1.2",
     "README.md": "0.5 95 2024.12 2025.1",
     # Numbers of papers on arXiv.
     "papers.md": "2301.10600 2510.11116",

@@ -66,7 +66,7 @@ def test_the_pages_have_figure_table_and_what_was_left_out(tmp_path):
     assert "experiment all --output" in text
     households = population("households", 1)
     known = KnownPopulation.of(households, households.bound)
-    errors = [plan_fleet(known, 500, epsilon).spans[0].error / known.mean for epsilon in results.PLANNED]
+    errors = [plan_fleet(known, 500, epsilon).spans[0].shown / known.mean for epsilon in results.PLANNED]
     assert "| 500 homes | " + " | ".join(f"{100 * error:.2g}" for error in errors) + " |" in text
     assert "- coverage: coverage needs EDRP" in text
     assert "not what it finds: tops-fig1" in text
