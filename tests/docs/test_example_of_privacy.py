@@ -24,7 +24,7 @@ def _percent(share: float) -> int:
 
 def test_the_errors_of_a_slot_and_of_a_day():
     planned = undertone.plan(devices=3000, epsilon=1)
-    errors = {span.name: _percent(span.shown / planned.mean) for span in planned.spans}
+    errors = {span.name: _percent(span.error / planned.mean) for span in planned.spans}
     slot, day = errors["a slot"], errors["a day"]
     assert f"error of {slot} % for the mean of a half-hour, and of {day} % for the mean of a day" in _example()
 

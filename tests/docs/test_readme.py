@@ -5,6 +5,7 @@ import shlex
 
 from typer.testing import CliRunner
 
+import undertone
 from support.micropython import REPO
 from undertone.app import app
 
@@ -24,6 +25,14 @@ def test_it_names_the_field_and_the_methods():
         "tables designed",
     )
     assert [name for name in names if name not in " ".join(first.split())] == []
+
+
+def test_its_table_has_the_errors_that_the_plan_predicts():
+    rows = re.findall(r"^\| ([\d,]+) \| ([\d.]+) % \|", SCREEN, re.MULTILINE)
+    assert len(rows) == 3
+    for devices, error in rows:
+        plan = undertone.plan(devices=int(devices.replace(",", "")), epsilon=1)
+        assert f"{100 * plan.spans[0].shown / plan.mean:.2g}" == error
 
 
 def test_its_command_prints_what_it_shows(tmp_path, monkeypatch):
