@@ -168,7 +168,7 @@ def test_a_port_that_is_in_use_is_said(tmp_path: Path) -> None:
 def test_a_backup_that_is_not_there_is_said(tmp_path: Path) -> None:
     done = undertone("restore", tmp_path / "nosuch.tar", tmp_path / "home")
     assert done.returncode == 2
-    said = f"error: the backup is '{tmp_path}/nosuch.tar', expected a file that undertone backup has made\n"
+    said = f"error: the backup {tmp_path}/nosuch.tar is not there, expected a file that undertone backup has made\n"
     assert done.stderr == said
     assert not (tmp_path / "home").exists()
 

@@ -181,7 +181,7 @@ def test_a_page_that_lacks_a_field_is_one_sentence(url: str, name: str, monkeypa
         monkeypatch.setattr(RemoteResults, "_fetch", older)
         for part, field, ask in QUESTIONS:
             lacks[:] = part, field
-            with refused(f"'{field}'", "older"):
+            with refused(f"'{field}'", "another"):
                 ask(far)
 
 
