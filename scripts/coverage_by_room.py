@@ -17,7 +17,7 @@ LEAST = 20
 
 
 def room_of(path: str) -> str:
-    """Return the room of a source file: the first folder within its package, or the package, or what is outside."""
+    """Return the room of a source file: PACKAGE/ROOM, or the package, or the outermost folder."""
     outside, *inside = Path(path).parts[:-1]
     return "/".join(inside[:2]) or outside
 

@@ -455,7 +455,7 @@ def _tested(copy: Path, tests: tuple[str, ...], plugins: Sequence[object]) -> in
     os.chdir(copy)
     os.environ["PYTHONPATH"] = os.pathsep.join(folders)
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
-    # The tests' own MicroPython runs are not asked: their CPython runs are the same tests.
+    # No test runs under MicroPython: the same tests run under CPython.
     os.environ["UNDERTONE_MICROPYTHON"] = os.environ["UNDERTONE_MICROPYTHON32"] = ""
     sys.path[:0] = folders
     # The bytecode of the original is for those that come after it.

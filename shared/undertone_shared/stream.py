@@ -186,7 +186,7 @@ class StreamRule(StreamAnalysis):
         return tuple([discrete_gaussian(variance, entropy) for _ in range(self.dimension)])
 
     def first(self, point: "Point", noise: "Point", entropy: "Entropy") -> "Point":
-        """Return X_1 of a chain. ``noise``: the drawn Gaussian noise; one-bit noise uses one word of ``entropy``."""
+        """Return X_1, a chain's first point. ``noise``: Gaussian noise; one-bit noise uses one word of ``entropy``."""
         if self.law == ONE_BIT:
             step = self.noise[0]
             return (step if entropy.below(2 * step) < step + point[0] else -step,)

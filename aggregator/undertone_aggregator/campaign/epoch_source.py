@@ -58,7 +58,7 @@ class EpochSource(Protocol):
         """Return the campaign's last slot by the plan and the epochs that were issued."""
 
     def learning_ends(self, timeline: Timeline) -> int | None:
-        """Return the Unix second at which the first report phase begins if no round is late; None if it has begun."""
+        """Return when the first report phase begins (Unix second), if no round is late; None if it has begun."""
 
     def reissued(self, timeline: Timeline, now: int) -> Epoch | None:
         """Return the newest epoch to be issued anew, with the plan's end, if that was extended since, or if devices

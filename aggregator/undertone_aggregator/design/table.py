@@ -203,7 +203,7 @@ def _used(grid: _Grid, least: Vector, enough: float) -> _Grid:
 
 
 def _solve_by_cells(ratio: float, grid: _Grid, density: Vector, limit: float, near: Sequence[int]) -> Vector:
-    """Return a solution of least mean variance, as `_solve` does with floor 0, in less time.
+    """Return what `_solve` returns with floor 0, a table of least mean variance, in less time.
 
     An optimum uses few cells, the others have m_j = 0. The programme starts with the cells ``near`` and their
     neighbours. Its dual variables price a unit of m_j for each cell j. A negative price means that the cell would lower

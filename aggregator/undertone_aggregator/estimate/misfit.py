@@ -25,7 +25,7 @@ ALARMING = 6.0
 RARELY = "honest devices send such reports in at most one slot of a million"
 # The share of fake reports for which the manipulation bound is stated.
 FAKE_SHARE = 0.01
-# The largest misfit, which also stands for a symbol that no honest device can send.
+# No misfit is larger. A slot with a symbol that no honest device can send has this one.
 LARGEST = 1000.0
 # Concentrations of the Dirichlet mixtures, in numbers of reports.
 _WEIGHTS = (10.0, 100.0, 1000.0, 10_000.0)

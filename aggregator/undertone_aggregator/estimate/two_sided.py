@@ -182,7 +182,7 @@ def of_cycle(reported: Reported, cycle: int) -> Levels | None:
 
 
 def near(reported: Reported, cycle: int, sharp: float) -> Levels:
-    """Return the level around each slot: the mean over as few slots as give an error of ``sharp``.
+    """Return the level around each slot: the mean over the fewest slots whose error is at most ``sharp``.
 
     It is a mean over the whole cycle, which hides the day's shape, if fewer slots do not.
     """

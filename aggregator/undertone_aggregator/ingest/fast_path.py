@@ -29,7 +29,8 @@ ARRAY_ERRORS = (ArithmeticError, LookupError, TypeError, ValueError)
 
 
 class FastPath:
-    """Judges the common reports of a batch together, and the others one by one by ``admission``, with the same result.
+    """Judges the ordinary reports of a batch together, and the others one by one by ``admission``; the result is the
+    same.
 
     If judging them together fails, the whole batch is judged one by one: `FAILURES` counts it, and ``say`` gets a
     sentence, which is an alarm.

@@ -173,7 +173,7 @@ class Outlet:
 
     @property
     def settled(self) -> bool:
-        """True if the outlet has been connected for so long that the workers' connections must be back, too."""
+        """True on the first connection, and once it has lasted longer than the workers wait to connect again."""
         return self.connected and (self._connections == 1 or time.monotonic() - self._since > LONGEST_PAUSE + 1)
 
     def start(self) -> None:

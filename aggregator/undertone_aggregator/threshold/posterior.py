@@ -72,7 +72,7 @@ class Posterior:
 
     @property
     def free_body(self) -> float:
-        """Posterior probability of the components whose body may have any shape that the data support."""
+        """Posterior probability of the components that prescribe no shape for the readings below their tail."""
         free = [component.free_above == 0.0 for component in COMPONENTS]
         return float(self.weights[free].sum())
 

@@ -30,7 +30,7 @@ def is_sealed(file: Path) -> bool:
 
 
 def seal(source: BinaryIO, out: BinaryIO, passphrase: str) -> None:
-    """Write ``source``, read to its end, encrypted to ``out``. Raises OSError."""
+    """Read ``source`` to its end, and write it to ``out``, encrypted. Raises OSError."""
     salt, nonce = os.urandom(_SALT_BYTES), os.urandom(_NONCE_BYTES)
     cipher = _cipher(passphrase, salt)
     out.write(_MAGIC + salt + nonce)

@@ -221,7 +221,7 @@ class Guard:
         return "pause" if covered else None
 
     def _cost(self, campaign: "Campaign") -> int:
-        """Return the units of epsilon of one report, by the most expensive mechanism.
+        """Return the units of epsilon of one report; of several mechanisms, those of the most expensive one.
 
         A stream is charged in rho instead.
         """

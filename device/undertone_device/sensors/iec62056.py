@@ -57,7 +57,7 @@ def answer_to(name: bytes) -> "tuple[bytes, int]":
 
 
 class _Registers:
-    """Common part of readouts and telegrams: registers, their sum, parity."""
+    """What readouts and telegrams share: the parity of bytes, the wanted registers, the total of their values."""
 
     def __init__(self, obis: "tuple[str, ...]", unit: str = "kWh", scale: "Scale" = (1000, 1)):
         self._lines = RegisterLines(obis, True)

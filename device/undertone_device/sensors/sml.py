@@ -172,7 +172,7 @@ def _parse(data: bytes, at: int, depth: int) -> "tuple[int, Any]":
 
 
 def _collect(value: "Any", entries: "list[Any]") -> None:
-    """Add every list of seven fields within ``value`` to ``entries``, because it may be an SML list entry."""
+    """Add each list within ``value`` that may be an SML list entry: seven fields, and what `_parse` adds."""
     if isinstance(value, list):
         if len(value) == 8 and isinstance(value[0], bytes):
             entries.append(value)

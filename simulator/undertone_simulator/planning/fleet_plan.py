@@ -140,7 +140,7 @@ class Predictor:
         return self._designs[reports]
 
     def best(self, reports: int, variance: Variance) -> Threshold:
-        """Return the range for ``reports`` reports a slot by a mechanism with this variance."""
+        """Return the best range if a slot has ``reports`` reports by a mechanism with this variance."""
         return self.known.best(reports, variance, self.query, two_sided=self.two_sided)
 
     def variance(self, reports: int) -> float:

@@ -29,7 +29,7 @@ SAID = {
     "broker-term": r"connected again|cannot be reached",
     "disk-full": re.escape(FULL),
 }
-# Event in which a server must not start, or not run its campaign -> regular expression of the sentence that says why.
+# Fault after which a server must not start, or not run its campaign -> pattern of the sentence that says why.
 REFUSED = {
     "edit": r"campaign\.epsilon .* -> .*Nothing was changed",
     "second-server": r"another server serves",

@@ -22,7 +22,7 @@ _LARGEST_PROGRAMME = 60_000
 
 @dataclass(frozen=True)
 class StreamCertificate:
-    """A stream whose budget is within its cap.
+    """The numbers that prove that a stream's budget is within its cap.
 
     ``exact_rho``: ρ of one chain by the dynamic programme, None if that was not run; ``chain_rho``: the closed form for
     the same. ``report_epsilon``: ε of a single report, for one-bit streams only.

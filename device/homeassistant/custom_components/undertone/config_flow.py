@@ -51,7 +51,7 @@ class UndertoneFlow(ConfigFlow, domain=DOMAIN):
         if user_input is not None:
             try:
                 link = Link.parse(user_input[LINK])
-                # A flow that a person has left open in another window does not count.
+                # The same link may be open, unfinished, in another window.
                 await self.async_set_unique_id(link.folder, raise_on_progress=False)
                 self._abort_if_unique_id_configured()
                 self._joined = await self._begin(link)

@@ -16,7 +16,7 @@ ISSUES = (
     "campaign_over",
     "lifetime_spent",
 )
-# Word of the device for its silence -> issue.
+# The device's word for why it sends nothing -> the issue to show.
 _BY_PAUSE = {"clock": "wrong_clock", "ended": "campaign_over"}
 
 

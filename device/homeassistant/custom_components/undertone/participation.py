@@ -299,7 +299,7 @@ def shown(offer: dict[str, Any], language: str) -> dict[str, Any]:
 
 
 def stored(folder: Path, language: str) -> dict[str, Any]:
-    """Return the same of the policy that a device's folder holds. Raises Invalid."""
+    """Return what a person reads of the policy in a device's folder. Raises Invalid."""
     policy = assembly.read_policy(read_config(str(folder / CONFIG)))
     return consent.consent(policy, read_words(language)["consent"])
 

@@ -11,7 +11,8 @@ from undertone_device.host.sources.source import Kind, SensorSource
 from undertone_device.sensors.decimals import units
 from undertone_shared.errors import Invalid
 
-# M-Bus meters speak 2400 baud with even parity unless they were set otherwise. They answer within 0.2 s.
+# M-Bus meters speak 2400 baud with even parity unless they were set otherwise. They answer within 0.2 s;
+# the wait is ten times as long.
 _BAUD = 2400
 _ANSWER_SECONDS = 2
 # A meter answers after the converter has woken it up; battery-powered ones sometimes miss the first request.
