@@ -36,7 +36,7 @@ _END = re.compile(r"[,;:.)!?'\"]+$")
 
 
 def texts_of(path: Path) -> Iterator[str]:
-    """Yield the texts of a file; an expression within a text is the word X."""
+    """Yield the string literals of a file; in an f-string, X stands for each expression in braces."""
     source = path.read_text(encoding="utf-8")
     if path.suffix != ".py":
         yield from re.findall(r'"(?:[^"\\\n]|\\.)*"|`[^`]*`', source) if path.suffix != ".html" else [source]

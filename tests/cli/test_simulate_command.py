@@ -92,7 +92,7 @@ groups = "g.csv"
     assert len(facts["slots"]) == 2
     announced = r"([\d,]+) device-slots are to be simulated; --slots and --devices make them fewer\n"
     (said,) = re.findall(announced, result.stderr)
-    # The round, the slots until its θ is in force, and two of reports.
+    # A threshold round of 8 slots, at most 7 slots until its θ is in force, and 2 slots of reports.
     slots, odd = divmod(int(said.replace(",", "")), 300)
     assert (odd, 8 + 2 < slots < 8 + 2 + 8) == (0, True)
     assert {row["group"] for row in facts["groups"]} == {"north", "other"}

@@ -119,8 +119,9 @@ class Elected:
 class Held:
     """An outlet that is connected while this server coordinates a campaign, for servers that share a store.
 
-    All servers log in to the broker as one user, who has one session there: with two connections, each would end the
-    other again and again. ``make``: makes the outlet, which is not started yet.
+    All servers log in to the broker as the same user, and the broker allows this user one connection. If two servers
+    connected at once, each would end the other's connection again and again. ``make``: makes an outlet that is not
+    started.
     """
 
     def __init__(self, make: Callable[[], Outgoing]) -> None:
@@ -180,7 +181,7 @@ class Held:
         return None if outlet is None else outlet.retained(topic, stop)
 
     def start(self) -> None:
-        """Wait for a campaign that this server coordinates."""
+        """Do nothing: `hold` connects, once this server coordinates a campaign."""
 
     def publish(
         self, topic: str, payload: bytes, *, again: bool = False, permitted: Callable[[], bool] = always

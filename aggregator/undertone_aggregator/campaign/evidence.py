@@ -119,15 +119,16 @@ class Evidence:
         return 2 * min(int(off.sum()), int((~off).sum())) >= cycle
 
     def _parts(self, epoch: Epoch, reports: EpochSums) -> dict[Move, Counts]:
-        """Return a map: how far readings have moved since -> the epoch's histograms [pieces, symbols], one for each
-        piece of the cycle.
+        """Return the epoch's histograms [pieces, symbols], one for each piece of the cycle, by how far readings have
+        moved since they were reported.
         """
         weighed = {move: move.weighed(parts) for move, parts in self._by_move(epoch, reports).items()}
         return {move: parts for move, parts in weighed.items() if parts.any()}
 
     def _sums(self, epoch: Epoch, reports: EpochSums) -> dict[Move, Counts]:
-        """Return a map: how far readings have moved since -> sum of the epoch's histograms; a sum without a report has
-        no entry.
+        """Return the epoch's histograms, added up by how far readings have moved since they were reported.
+
+        A sum of no reports is left out.
         """
         sums = {move: move.weighed(parts.sum(axis=0)) for move, parts in self._by_move(epoch, reports).items()}
         return {move: counts for move, counts in sums.items() if counts.sum()}

@@ -17,8 +17,9 @@ from undertone_aggregator.threshold.fit import Observation
 _PARTS = 8
 # Prior probability that a part of the cycle has none of this group.
 _NONE = 0.7
-# If a part of the cycle has more reports than this, they count as this many. The body of the fit only resembles real
-# readings, and with very many reports the group would be used to correct the body.
+# The most reports of a part of the cycle that count; if there are more, each has a smaller weight. With very many
+# reports, the group of large readings would otherwise be fitted to the small differences between real readings and the
+# model of the other readings.
 _BELIEVED = 20_000.0
 # Values of M that are tried: `_RATIO` apart, from the value on that this share of the day's readings exceeds.
 _RARE, _RATIO = 0.03, 2.0 ** (1 / 3)

@@ -139,9 +139,10 @@ class HomeSite(StoreSite):
         home: Home,
         actions: Mapping[str, Action] | None = None,
         words: Callable[[str], tuple[str, str]] = lambda name: ("", ""),
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__({}, actions)
-        self._home, self._words = home, words
+        self._home, self._words, self._clock = home, words, clock
         self._adding = threading.Lock()
         # The state that the server wrote last, with the inode, time and size of its file.
         self._served: tuple[tuple[int, ...], ServerState | None] = ((), None)
@@ -208,7 +209,7 @@ class HomeSite(StoreSite):
         return self._served[1]
 
     def _words_of(self, name: str) -> tuple[str, str]:
-        now = time.monotonic()
+        now = self._clock()
         kept = self._read_words.get(name)
         if kept is None or now - kept[0] > _WORDS_SECONDS:
             kept = self._read_words[name] = now, self._words(name)

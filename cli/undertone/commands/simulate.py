@@ -181,10 +181,7 @@ _SAY_SECONDS = 10.0
 
 
 class _Progress:
-    """Progress on standard error: how much there is to do, then a bar on a terminal, and a line now and then elsewhere.
-
-    The line comes at most every `_SAY_SECONDS`.
-    """
+    """Shows progress on standard error: on a terminal as a bar, elsewhere as a line at most every `_SAY_SECONDS`."""
 
     def __init__(self, *, announce: bool) -> None:
         """``announce``: say before the start how much there is to do, as for a campaign that lasts a year."""

@@ -57,7 +57,7 @@ def answer_to(name: bytes) -> "tuple[bytes, int]":
 
 
 class _Registers:
-    """What readouts and telegrams share: the parity of bytes, the wanted registers, the total of their values."""
+    """Base of readouts and telegrams: checks the parity of bytes, and adds up the values of the wanted registers."""
 
     def __init__(self, obis: "tuple[str, ...]", unit: str = "kWh", scale: "Scale" = (1000, 1)):
         self._lines = RegisterLines(obis, True)

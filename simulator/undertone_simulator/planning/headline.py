@@ -17,32 +17,26 @@ from undertone_aggregator.estimate.filter import filtered
 from undertone_aggregator.estimate.state_space import Noise
 from undertone_simulator.planning.prediction import Prediction, Vector
 
-# Share of the bias that the model of what truncation removes leaves: with it, the
-# median of predicted over simulated error in `undertone experiment load` is 1 at ε = 1.
+# The share of the bias that the model of what truncation removes is taken to leave. It was chosen so that predicted and
+# simulated errors in `undertone experiment load` are about equal at ε = 1.
 LEFT = 0.5
 # Length of the predicted campaign.
 DAYS = 14
 _SEED = 1
 
 
-def of_slot(means: Vector, start: int, prediction: Prediction, left: float = LEFT, carried: float = 0.0) -> float:
+def of_slot(means: Vector, start: int, prediction: Prediction, left: float = LEFT) -> float:
     """Return the root mean square error of a slot in the filtered series.
 
     ``means``: the true means of the campaign's slots, whose first one begins at ``start`` (Unix second). ``left``:
-    share of the bias that is left. ``carried``: the share of a slot's noise that a stream carries over to the next
-    slot.
+    share of the bias that is left.
     """
     per_day = len(prediction.bias)
     phase = np.arange(len(means)) % per_day
     variance = np.maximum(prediction.variance[phase], 1e-12)
-    fresh = np.random.default_rng(_SEED).standard_normal(len(means)) * np.sqrt(variance)
-    noisy, regression = fresh.copy(), np.where(phase == 0, 0.0, carried)
-    if carried:
-        for i in range(1, len(noisy)):
-            noisy[i] = regression[i] * noisy[i - 1] + fresh[i] * math.sqrt(1 - regression[i] ** 2)
-    noise = Noise(variance, regression if carried else None)
+    noisy = means + np.random.default_rng(_SEED).standard_normal(len(means)) * np.sqrt(variance)
     number = start * per_day // DAY + np.arange(len(means))
-    result = filtered(number, means + noisy, noise, calendar(number, DAY // per_day, per_day, Days()))
+    result = filtered(number, noisy, Noise(variance), calendar(number, DAY // per_day, per_day, Days()))
     bias = left * prediction.bias
     return float(np.sqrt(np.mean(np.square(result.mean - means)) + np.mean(np.square(bias))))
 

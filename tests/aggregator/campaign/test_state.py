@@ -244,14 +244,20 @@ def test_list_show_doctor_and_page_say_that_a_campaign_fails_and_why(home: Home)
         site.close()
 
 
-def test_the_page_reads_state_and_words_once_however_many_look(
-    home: Home, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def simulate_power(home: Home, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give the campaign power the store of a simulation; return the store."""
     store = Path(home.config("power").store_url.removeprefix("sqlite:"))
     store.parent.mkdir(exist_ok=True)
     shutil.copy(simulated_store(tmp_path_factory), store)
     with contextlib.closing(sqlite3.connect(store)) as database, database:
         database.execute("UPDATE campaigns SET name = 'power'")
+    return store
+
+
+def test_the_page_reads_state_and_words_once_however_many_look(
+    home: Home, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulate_power(home, tmp_path_factory)
     read: list[str] = []
 
     def words(name: str) -> tuple[str, str]:
@@ -263,7 +269,8 @@ def test_the_page_reads_state_and_words_once_however_many_look(
         return read_state(path)
 
     monkeypatch.setattr("undertone_aggregator.web.site.read_state", counted)
-    site = HomeSite(home, words=words)
+    clock = [0.0]
+    site = HomeSite(home, words=words, clock=lambda: clock[0])
     try:
         for again in (1, 2):
             now = time.time()
@@ -274,6 +281,9 @@ def test_the_page_reads_state_and_words_once_however_many_look(
                 site.mark("power")
             assert read.count("state") == again, "read again only after a write"
         assert read.count("power") == 1
+        clock[0] += 11.0
+        assert site.state("power")["state"] == RUNNING
+        assert read.count("power") == 2, "the words are read again after ten seconds"
     finally:
         site.close()
 
@@ -281,11 +291,7 @@ def test_the_page_reads_state_and_words_once_however_many_look(
 def test_the_page_says_the_state_and_whether_reports_arrive(
     home: Home, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    store = Path(home.config("power").store_url.removeprefix("sqlite:"))
-    store.parent.mkdir(exist_ok=True)
-    shutil.copy(simulated_store(tmp_path_factory), store)
-    with contextlib.closing(sqlite3.connect(store)) as database, database:
-        database.execute("UPDATE campaigns SET name = 'power'")
+    store = simulate_power(home, tmp_path_factory)
     site = HomeSite(home, words=lambda name: ("Municipal works", f"To plan {name}."))
     assert site.names() == ["power"]
     try:
