@@ -187,6 +187,7 @@ class Pi:
         if self._keeper.stdout.readline() != "ready\n":
             absent(f"the right to mount: {self._keeper.communicate()[1].strip()}")
         if self.tries("python3 -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))'").returncode:
+            self.close()
             absent("a Python 3.11 with venv in /usr/bin, which another user may run")
 
     def _words(self, line):
