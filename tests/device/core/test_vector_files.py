@@ -52,10 +52,11 @@ def test_every_reason_of_a_refusal_is_among_them():
 
 
 def rules_before_a_draw():
-    """The words of the table in docs/wire.md."""
+    """The words of the section's first table in docs/wire.md."""
     page = (mp.REPO / "docs/wire.md").read_text(encoding="utf-8")
-    section = page.split("### The rules before a draw, in their order\n")[1].split("\n\nAfter `rate`")[0]
-    return re.findall(r"^\| `([a-z_]+)` \|", section, flags=re.MULTILINE)
+    section = page.split("### The rules before a draw, in their order\n")[1]
+    table = re.search(r"^\| word \| rule \|.*?\n\n", section, flags=re.MULTILINE | re.DOTALL).group()
+    return re.findall(r"^\| `([a-z_]+)` \|", table, flags=re.MULTILINE)
 
 
 def test_each_word_of_the_rules_before_a_draw_is_among_them():
