@@ -60,12 +60,12 @@ def test_a_reader_imports_neither_other_commands_nor_scipy_nor_another_database(
 OPERATOR = """
 import json, sys
 import undertone_aggregator.campaign.coordinator, undertone_aggregator.campaign.stream_rounds
-import undertone_operate.fleet.device_files, undertone_simulator.processes
+import undertone_operate.fleet.device_files, undertone_simulator.demo, undertone_simulator.processes
 print(json.dumps(sorted(sys.modules)))
 """
 
 
-def test_what_serves_and_provisions_imports_no_scipy():
+def test_what_serves_provisions_and_demonstrates_imports_no_scipy():
     done = subprocess.run(
         [sys.executable, "-c", OPERATOR], capture_output=True, encoding="utf-8", check=True, timeout=240
     )

@@ -13,7 +13,6 @@ from math import ceil, exp
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr
 
 from undertone_central.mechanisms.budget import Epsilon, parse_delta
 from undertone_central.mechanisms.continual import OneByOne, clip
@@ -98,6 +97,8 @@ class SquareRoot(Bounded, OneByOne):
 
 def analytic_multiplier(epsilon: float, delta: float) -> float:
     """Return the least σ per unit of sensitivity, rounded up: Φ(1/(2σ) - εσ) - e^ε Φ(-1/(2σ) - εσ) <= δ."""
+    # Whoever reads a file of readings imports this module but never calls it, and scipy.special takes long to import.
+    from scipy.special import ndtr
 
     def spent(sigma: float) -> float:
         shift = epsilon * sigma
