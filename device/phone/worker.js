@@ -20,6 +20,8 @@ const LEAVE_MILLISECONDS = 3000;
 const JOIN = "app/join";
 const DEVICE = "app/device";
 const LEFT = "app/left";
+// The code and the key of a device that has left, until the server knows of it.
+const GONE = "app/gone";
 
 let journal = null;
 let python = null;
@@ -182,14 +184,14 @@ async function ask(path, body) {
   throw new (passes ? Said : Final)(key, { status: response.status });
 }
 
-// Repeat a request until the server has answered it.
-async function askUntilAnswered(path, body, still) {
+// Repeat a request until the server has answered it; `failed` is called after each attempt that found no answer.
+async function askUntilAnswered(path, body, still, failed = (error) => post({ error: said(error, "offline") })) {
   for (let wait = FIRST_RETRY_MILLISECONDS; still(); wait = Math.min(2 * wait, LONGEST_RETRY_MILLISECONDS)) {
     try {
       return await ask(path, body);
     } catch (error) {
       if (error instanceof Final) throw error;
-      post({ error: said(error, "offline") });
+      failed(error);
       await new Promise((resolve) => setTimeout(resolve, wait));
     }
   }
@@ -268,9 +270,30 @@ async function leave() {
 
 function finishLeaving() {
   python("leave");
+  const { code, key } = readJson(JOIN);
+  journal.write(GONE, encode({ code, key }));
   journal.delete(DEVICE);
+  showLeft();
+}
+
+// What a power cut left of leaving is done here.
+function showLeft() {
   journal.delete(JOIN);
   post({ stage: "left", left: readJson(LEFT), status: null });
+  tellGone();
+}
+
+// The server revokes the device, so that nobody looks for a phone that is only silent.
+async function tellGone() {
+  const gone = readJson(GONE);
+  if (!gone) return;
+  const still = () => readJson(GONE)?.code === gone.code;
+  try {
+    await askUntilAnswered("leave", gone, still, (error) => console.info(error.message));
+  } catch (error) {
+    console.info(error.message);
+  }
+  if (still()) journal.delete(GONE);
 }
 
 const ACTIONS = {
@@ -313,8 +336,8 @@ async function start() {
     words = await loadWords();
     await startPython();
     if (readJson(DEVICE)) startDevice();
+    else if (readJson(LEFT)) showLeft();
     else if (readJson(JOIN)) await redeem();
-    else if (readJson(LEFT)) post({ stage: "left", left: readJson(LEFT) });
     else post({ stage: "none" });
   } catch (error) {
     post({ stage: "failed", error: error.message });

@@ -157,9 +157,9 @@ class PhoneSite:
     """Serves the app at http://localhost:PORT/join/. ``files``: those of the device that the code gives.
 
     ``replaced``: other contents of the app's files. ``requests``: (method, path) of each request; ``keys``: those that
-    redeemed the code; ``sent``: bytes that answers had on the wire. ``failures``: status of the next answers to redeem;
-    0 cuts the connection after the server has taken the key. ``step``: called with the word of each request to
-    /step/WORD.
+    redeemed the code; ``gone``: those whose devices have left. ``sent``: bytes that answers had on the wire.
+    ``failures``: status of the next answers to redeem and to leave; 0 cuts the connection after the server has taken the
+    key. ``step``: called with the word of each request to /step/WORD.
     """
 
     def __init__(self, port: int, websocket: str, files: dict[str, str], offer: dict[str, Any]) -> None:
@@ -170,6 +170,7 @@ class PhoneSite:
         self.replaced: dict[str, bytes] = {}
         self.requests: list[tuple[str, str]] = []
         self.keys: list[str] = []
+        self.gone: list[str] = []
         self.failures: list[int] = []
         self.step: Callable[[str], None] = lambda word: None
         self.sent = 0
@@ -233,12 +234,16 @@ class PhoneSite:
             return 404, {"reason": "unknown", "error": "the code is unknown"}
         if path == "/api/join/offer":
             return 200, self.offer
-        self.keys.append(body["key"])
+        if path == "/api/join/redeem":
+            self.keys.append(body["key"])
         if self.keys[0] != body["key"]:
             return 409, {"reason": "used", "error": "the code was used by another device"}
         if self.failures:
             status = self.failures.pop(0)
             return (status, {"reason": "slow_down", "error": "later"}) if status else None
+        if path == "/api/join/leave":
+            self.gone.append(body["key"])
+            return 200, {"device": "phone-1"}
         addresses = {"mqtt": "mqtt://127.0.0.1:1883", "websocket": self.websocket}
         return 200, {"device": "phone-1", "files": self.files, "addresses": addresses}
 

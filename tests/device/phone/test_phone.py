@@ -217,12 +217,17 @@ def test_a_pause_begins_and_ends_and_leaving_ends_everything(
     screen(page, "running")
     while receiver.report().slot <= begun:
         pass
+    # The server is told of it, also if it can answer only after the app has been opened again.
+    site.failures = [503] * 2
+    phones.expected = ("Failed to load resource",)
     press(page, "Leave")
     screen(page, "left")
     made = drawn(page)
     assert made >= max(report.sequence for report in receiver.received)
+    wait_for(lambda: len(site.failures) < 2, PATIENCE)
     page.reload()
     screen(page, "left")
+    wait_for(lambda: set(site.gone) == set(site.keys), PATIENCE)
     assert drawn(page) == made
     # A device that joins again has its own numbers; what was spent for this sensor goes on.
     site.keys.clear()
