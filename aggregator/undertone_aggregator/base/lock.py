@@ -36,3 +36,17 @@ def locked(path: Path, like: Path, seconds: float, refusal: str, *, shared: bool
         yield
     finally:
         os.close(handle)
+
+
+def held(path: Path) -> bool:
+    """Return whether a process holds the lock on the file ``path``; nobody holds that of a missing file.
+
+    Raises OSError.
+    """
+    if not path.exists():
+        return False
+    try:
+        with locked(path, path, 0.0, "held", shared=True):
+            return False
+    except Invalid:
+        return True

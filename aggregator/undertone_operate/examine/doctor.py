@@ -15,6 +15,7 @@ from http import HTTPStatus
 from pathlib import Path
 
 from undertone_aggregator.base.endings import days_left, notice
+from undertone_aggregator.base.lock import held
 from undertone_aggregator.base.open_files import limit
 from undertone_aggregator.base.plural import many
 from undertone_aggregator.base.room import room
@@ -99,7 +100,8 @@ def _state(home: Home) -> Iterator[Finding]:
     """Yield findings from the state that a running server reports of itself and its campaigns."""
     served, now = read_state(home.state), time.time()
     if served is None:
-        yield Finding("server", OK, "no server runs on this folder now")
+        waits = "a server runs on this folder, and has not begun a campaign yet"
+        yield Finding("server", OK, waits if held(home.lock) else "no server runs on this folder now")
         return
     problems = served.problems(now)
     if not problems:

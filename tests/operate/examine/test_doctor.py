@@ -24,6 +24,7 @@ from undertone_aggregator.base.files import write_private
 from undertone_aggregator.mqtt import credentials
 from undertone_aggregator.mqtt.signing import make_key
 from undertone_aggregator.server.folder import Home
+from undertone_aggregator.server.supervisor import alone
 from undertone_aggregator.store.store import open_store
 from undertone_device.core.ledger import DEFAULT_OUTBOX
 from undertone_operate.examine import doctor, doctor_broker
@@ -62,6 +63,19 @@ def test_the_devices_port_is_examined_before_the_first_campaign(tmp_path: Path, 
     assert undertone("init", str(folder), "--port", str(port)).returncode == 0
     ports = [finding.sentence for finding in examine(folder) if finding.check == "ports"]
     assert f"devices: 127.0.0.1:{port} is free; no program listens there" in ports
+
+
+def test_a_server_that_waits_for_its_first_campaign_is_said_to_run(tmp_path: Path) -> None:
+    folder = tmp_path / "home"
+    assert undertone("init", str(folder)).returncode == 0
+
+    def said() -> list[str]:
+        return [finding.sentence for finding in examine(folder) if finding.check == "server"]
+
+    assert said() == ["no server runs on this folder now"]
+    with alone(Home(folder)):
+        assert said() == ["a server runs on this folder, and has not begun a campaign yet"]
+    assert said() == ["no server runs on this folder now"]
 
 
 def test_what_init_writes_is_served_and_healthy_without_editing(tmp_path: Path, free_port: Callable[[], int]) -> None:
