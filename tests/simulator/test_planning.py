@@ -340,6 +340,15 @@ def test_the_headlines_error_is_the_filters_and_what_is_left_of_the_bias():
     assert 0.0 < alone < 5.0
     assert headline.of_slot(means, START, prediction, 0.5) == pytest.approx(math.hypot(alone, 15.0))
     assert headline.of_mean(prediction, 48, 0.5) == pytest.approx(math.hypot(10 / math.sqrt(48), 15.0))
+    # What a stream carries over looks like a change of the mean, and averages out over fewer independent slots.
+    assert headline.of_slot(means, START, prediction, 0.0, carried=0.9) > 1.5 * alone
+
+
+def test_ways_of_a_window_have_the_headlines_error_and_a_streams_bias_is_not_modelled(households):
+    turns, *_, split, stream, event = plan_window(households.source, households.bound, 2000, "1", 86400, days=2).ways
+    for way in (turns, split, event):
+        assert way.bias / 2 <= way.filtered < way.raw
+    assert stream.filtered >= stream.bias
 
 
 def test_a_plan_has_the_filtered_error_of_a_slot_and_the_papers_way_leaves_the_whole_bias(households):

@@ -131,8 +131,7 @@ def _show_window(plan: "WindowPlan") -> None:
     table = Table("way", "a day", "θ", "noise", "bias", "error", "filtered", box=None, pad_edge=False)
     table.columns[0].no_wrap = True
     for way in plan.ways:
-        after = "" if way.filtered is None else plan.text(way.filtered)
-        parts = (plan.text(way.noise), plan.text(way.bias), plan.text(way.raw), after)
+        parts = tuple(map(plan.text, (way.noise, way.bias, way.raw, way.filtered)))
         ends = f"{way.bottom} to {way.theta}" if way.bottom else str(way.theta)
         table.add_row(way.name, f"{way.reports_per_day:.3g}", ends, *parts)
     for column in table.columns[1:]:
@@ -140,7 +139,11 @@ def _show_window(plan: "WindowPlan") -> None:
     kind = "" if plan.far_from_zero else ", in shares of the mean"
     console.print(f"{plan.devices} devices; errors of a slot's mean{kind}, with the mechanism for the readings")
     console.print(table)
+    console.print(
+        "error: noise and bias of a slot by itself; filtered: the error of the number that undertone query shows, with"
+        " a model of what truncation removed"
+    )
     for way in plan.ways:
-        console.print(f"{way.name}: {way.guarantee}{'' if way.same else '(another guarantee, for comparison)'}")
+        console.print(f"{way.name}: {way.guarantee}{'' if way.same else ' (another guarantee, for comparison)'}")
     for sentence in plan.sentences:
         console.print(sentence)

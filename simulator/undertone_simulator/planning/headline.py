@@ -3,7 +3,8 @@
 The published series is filtered, and includes a model of what truncation removed. So its error has two parts: the
 filter's error, and what the model leaves of the bias b. For the first part, the server's own filter runs over the slots
 of a campaign: the population's true means plus noise of the predicted variance. The second part is taken to be
-`LEFT` b: no plan can know how well the reports of the rounds will show the largest readings.
+`LEFT` b: no plan can know how well the reports of the rounds will show the largest readings. What clipping removes from
+a stream has no such model; there the whole bias is left.
 
 Means over several slots are shown without the filter.
 """
@@ -25,18 +26,24 @@ DAYS = 14
 _SEED = 1
 
 
-def of_slot(means: Vector, start: int, prediction: Prediction, left: float = LEFT) -> float:
+def of_slot(means: Vector, start: int, prediction: Prediction, left: float = LEFT, carried: float = 0.0) -> float:
     """Return the root mean square error of a slot in the filtered series.
 
     ``means``: the true means of the campaign's slots, whose first one begins at ``start`` (Unix second). ``left``:
-    share of the bias that is left.
+    share of the bias that is left. ``carried``: share of a slot's noise that a stream carries over to the next slot of
+    the day.
     """
     per_day = len(prediction.bias)
     phase = np.arange(len(means)) % per_day
     variance = np.maximum(prediction.variance[phase], 1e-12)
-    noisy = means + np.random.default_rng(_SEED).standard_normal(len(means)) * np.sqrt(variance)
+    noise = np.random.default_rng(_SEED).standard_normal(len(means)) * np.sqrt(variance)
+    regression = np.where(phase == 0, 0.0, carried)
+    if carried:
+        for i in range(1, len(noise)):
+            noise[i] = regression[i] * noise[i - 1] + math.sqrt(1 - regression[i] ** 2) * noise[i]
     number = start * per_day // DAY + np.arange(len(means))
-    result = filtered(number, noisy, Noise(variance), calendar(number, DAY // per_day, per_day, Days()))
+    days = calendar(number, DAY // per_day, per_day, Days())
+    result = filtered(number, means + noise, Noise(variance, regression if carried else None), days)
     bias = left * prediction.bias
     return float(np.sqrt(np.mean(np.square(result.mean - means)) + np.mean(np.square(bias))))
 

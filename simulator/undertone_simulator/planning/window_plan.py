@@ -2,8 +2,8 @@
 
 The errors are those of `planning.prediction`; θ minimises their mean square over the slots of a day, and so do both
 ends of the range of readings far from zero. Reports come from the table that the server would design for the readings,
-if it has less variance than the Hybrid. A rest of w slots between two reports needs a stride of w + 1. The filter's
-error is that of the server's own filter on the population's days with noise of this size.
+if it has less variance than the Hybrid. A rest of w slots between two reports needs a stride of w + 1. The filtered
+error is that of `planning.headline`.
 """
 
 import math
@@ -20,33 +20,30 @@ from undertone_aggregator.design.fitted import Promise
 from undertone_aggregator.design.mechanisms import Mechanism
 from undertone_aggregator.design.population import Population
 from undertone_aggregator.design.stream import choose, release_variance, rho_for
-from undertone_aggregator.estimate.filter import filtered
 from undertone_aggregator.estimate.guarantee import lasting
-from undertone_aggregator.estimate.seasonal import Calendar
-from undertone_aggregator.estimate.state_space import Noise
 from undertone_aggregator.threshold import Query, Threshold
 from undertone_aggregator.threshold.two_sided import best_range, far_range
 from undertone_shared.checks import check_integer
 from undertone_shared.errors import Invalid
 from undertone_shared.stream import GAUSSIAN
+from undertone_simulator.planning import headline
 from undertone_simulator.planning.prediction import Prediction, noise
 from undertone_simulator.readings.day_slots import DAYS, DaySlots
 from undertone_simulator.readings.readings import ReadingSource
 
 Make = Callable[[Fraction, int], Mechanism]
 
-SKIPPED_DAYS = 14
 SLEWS = (Fraction(1, 40), Fraction(1, 20), Fraction(1, 10), Fraction(1, 4))
 _THETAS = 160
 _STREAM_THETAS = 10
-_SEED = 20211121
 
 
 @dataclass(frozen=True)
 class Way:
     """One way of collecting: its slot, a device's reports per day, errors as shares of the mean, and its cost.
 
-    ``noise``, ``bias``: the parts of ``raw``. ``same``: True if its guarantee is ε for any window, as for the plan.
+    ``noise``, ``bias``: the parts of ``raw``, the error without filter and model. ``filtered``: the error of the number
+    that `undertone query` shows. ``same``: True if its guarantee is ε for any window, as for the plan.
     ``bottom``: if not 0, readings are also truncated from below at this value.
     """
 
@@ -57,7 +54,7 @@ class Way:
     noise: float
     bias: float
     raw: float
-    filtered: float | None
+    filtered: float
     guarantee: str
     same: bool = True
     bottom: int = 0
@@ -167,29 +164,6 @@ def predict_stream(slots: DaySlots, devices: float, budget: Budget, windows: int
     return best
 
 
-def after_filter(slots: DaySlots, predicted: Predicted, carried: float = 0.0) -> float | None:
-    """Return the root mean square error of the causal filter after two weeks of the population; None for too few days.
-
-    ``carried``: the share of a slot's noise that a stream carries over to the next slot.
-    """
-    days = len(slots.means) // slots.per_day
-    if days <= SKIPPED_DAYS:
-        return None
-    number = np.arange(len(slots.means))
-    phase = number % slots.per_day
-    variance = np.maximum(predicted.variance[phase], 1e-12)
-    fresh = np.random.default_rng(_SEED).standard_normal(len(number)) * np.sqrt(variance)
-    noisy, regression = fresh.copy(), np.where(phase == 0, 0.0, carried)
-    if carried:
-        for i in range(1, len(noisy)):
-            noisy[i] = regression[i] * noisy[i - 1] + fresh[i] * math.sqrt(1 - regression[i] ** 2)
-    noise = Noise(variance, regression if carried else None)
-    values = slots.means - predicted.bias[phase] + noisy
-    result = filtered(number, values, noise, Calendar(slots.per_day, phase / slots.per_day))
-    late = number >= SKIPPED_DAYS * slots.per_day
-    return float(np.sqrt(np.mean(np.square(result.causal - slots.means)[late])))
-
-
 def plan_window(
     source: ReadingSource,
     bound: int,
@@ -219,7 +193,7 @@ def plan_window(
     ways.append(_stream(cut[0], devices, Budget.parse(epsilon, delta), window_seconds, seconds))
     ways.append(_event(cut[0], devices, budget, window_seconds, seconds, make))
     courses = [way for way in ways if way.same and way.slot_seconds < 86400]
-    best = min(courses, key=lambda way: way.raw if way.filtered is None else min(way.raw, way.filtered))
+    best = min(courses, key=lambda way: min(way.raw, way.filtered))
     plan = WindowPlan(
         window_seconds,
         devices,
@@ -240,10 +214,20 @@ def _spans(per_day: int, seconds: int) -> list[int]:
     return sorted({span for span in (1, 7200 // seconds, per_day) if span and per_day % span == 0})
 
 
-def _way(name: str, slots: DaySlots, predicted: Predicted, seconds: int, reports: float, **facts: object) -> Way:
+def _way(
+    name: str,
+    slots: DaySlots,
+    predicted: Predicted,
+    seconds: int,
+    reports: float,
+    guarantee: str,
+    *,
+    left: float = headline.LEFT,
+    carried: float = 0.0,
+    same: bool = True,
+) -> Way:
+    """Return a way with its errors as shares of the mean; ``left``, ``carried``: see `headline.of_slot`."""
     mean = float(slots.means.mean())
-    carried = float(facts.pop("carried", 0.0))  # type: ignore[arg-type]
-    after = after_filter(slots, predicted, carried)
     return Way(
         name,
         seconds * slots.span,
@@ -252,9 +236,10 @@ def _way(name: str, slots: DaySlots, predicted: Predicted, seconds: int, reports
         predicted.standard_error / mean,
         float(np.sqrt(np.mean(np.square(predicted.bias)))) / mean,
         predicted.error / mean,
-        None if after is None else after / mean,
-        bottom=predicted.bottom,
-        **facts,  # type: ignore[arg-type]
+        headline.of_slot(slots.means, slots.start, predicted, left, carried) / mean,
+        guarantee,
+        same,
+        predicted.bottom,
     )
 
 
@@ -263,7 +248,7 @@ def _turns(slots: DaySlots, devices: int, budget: Budget, window: int, seconds: 
     predicted = predict_day(slots, devices, stride, budget.epsilon, make)
     name = f"turns of {lasting(seconds * slots.span, short=True)}"
     guarantee = f"{budget.text} for any {lasting(window)}, by the device alone"
-    return _way(name, slots, predicted, seconds, slots.per_day / stride, guarantee=guarantee)
+    return _way(name, slots, predicted, seconds, slots.per_day / stride, guarantee)
 
 
 def _split(slots: DaySlots, devices: int, budget: Budget, window: int, seconds: int) -> Way:
@@ -280,21 +265,22 @@ def _split(slots: DaySlots, devices: int, budget: Budget, window: int, seconds: 
     best = int(np.argmin(np.square(slots.raw - means).mean(axis=1) + variance))
     predicted = Predicted(np.full(slots.per_day, variance[best]), slots.raw - means[best], int(thetas[best]))
     guarantee = f"ε = {shown(least, 3)} a reading, {shown(budget.epsilon)} for any {lasting(window)}"
-    return _way("every slot, ε split", slots, predicted, seconds, float(slots.per_day), guarantee=guarantee)
+    return _way("every slot, ε split", slots, predicted, seconds, float(slots.per_day), guarantee)
 
 
 def _stream(slots: DaySlots, devices: int, budget: Budget, window: int, seconds: int) -> Way:
     predicted, slew, share = predict_stream(slots, devices, budget, 2)
     name = f"stream (CGM), C = {float(slew):g}"
     guarantee = f"{budget.text} for any {lasting(window)}: two windows of half the rho"
-    return _way(name, slots, predicted, seconds, float(slots.per_day), guarantee=guarantee, carried=share)
+    # What clipping removes is not modelled.
+    return _way(name, slots, predicted, seconds, float(slots.per_day), guarantee, left=1.0, carried=share)
 
 
 def _event(slots: DaySlots, devices: int, budget: Budget, window: int, seconds: int, make: Make | None) -> Way:
     predicted = predict_day(slots, devices, 1, budget.epsilon, make)
     together = shown(budget.epsilon * (window // seconds + 1))
     guarantee = f"{budget.text} a reading, {together} for any {lasting(window)}"
-    return _way("every slot, ε each", slots, predicted, seconds, float(slots.per_day), guarantee=guarantee, same=False)
+    return _way("every slot, ε each", slots, predicted, seconds, float(slots.per_day), guarantee, same=False)
 
 
 def _sentences(plan: WindowPlan, best: Way) -> tuple[str, ...]:

@@ -49,8 +49,8 @@ def run(options: StudyOptions) -> Outcome:
             plan = plan_window(source, _BOUND, devices, epsilon, DAY, make=_hybrid)
             for way in plan.ways:
                 simulated = _simulated(source, way, devices, epsilon, options)
-                filtered = "" if way.filtered is None else round(100 * way.filtered, 2)
-                rows.append((epsilon, devices, way.name, way.theta, round(100 * way.raw, 2), simulated, filtered))
+                predicted, filtered = round(100 * way.raw, 2), round(100 * way.filtered, 2)
+                rows.append((epsilon, devices, way.name, way.theta, predicted, simulated, filtered))
                 if epsilon == EPSILONS[0]:
                     x, y = curves.setdefault(_label(way.name), ([], []))
                     x.append(devices)
@@ -58,8 +58,9 @@ def run(options: StudyOptions) -> Outcome:
     columns = ("ε", "devices", "way", "θ", "predicted error, %", "simulated error, %", "filtered, %")
     notes = [
         "The figures are the root mean square error of a slot's mean over a day, in % of the mean. They include the "
-        "error from truncation. To filter a slot, the filter uses only that slot and earlier ones. It has to learn "
-        "the shape of the day from the series. The filtered error is measured on the slots after the first 14 days.",
+        "error from truncation. The filtered error is the one that the planner predicts for the number that people "
+        "read. This number is filtered, and a model adds what truncation removed; the model is taken to leave half of "
+        "it. A stream has no such model.",
         "The row 'every slot, ε each' protects one reading. All other rows protect any 24 hours: streams with (ε, "
         "1e-5), and the rest with ε. If devices take turns, each device enforces this guarantee by itself, whatever "
         "the server does.",
@@ -127,7 +128,14 @@ def atoms(slots: DaySlots) -> DaySlots:
     wide[:, np.searchsorted(exact, edges[:-1])] = density
     whole = values.astype(np.int64)
     return DaySlots(
-        slots.span, slots.bound, wide, tuple(exact.tolist()), values.mean(axis=1), whole, np.sort(whole, axis=1)
+        slots.span,
+        slots.bound,
+        slots.start,
+        wide,
+        tuple(exact.tolist()),
+        values.mean(axis=1),
+        whole,
+        np.sort(whole, axis=1),
     )
 
 

@@ -17,6 +17,7 @@ from undertone_simulator.fast.simulated import Compared, Simulated
 from undertone_simulator.planning.fleet_plan import FleetPlan
 from undertone_simulator.planning.options import PlanOptions
 from undertone_simulator.planning.plan import plan
+from undertone_simulator.planning.window_plan import WindowPlan
 from undertone_studies.calibrated import calibrated
 from undertone_studies.cgm_populations import EDRP_FILE, LONDON_FILE
 from undertone_studies.outcome import Cell, Outcome
@@ -151,7 +152,7 @@ def run(options: StudyOptions) -> Outcome:
         f"slot (what truncation removes from the mean). The populations {', '.join(HELD_BACK)} were not used for "
         "choosing the model.",
         "The column `planned / rmse` is the error that `undertone plan` predicts for this number, divided by `rmse`. "
-        "It is empty for turns and streams, whose plans compare ways of collecting.",
+        "It is empty for streams, because no plan predicts a stream over a whole campaign.",
         "The last four columns are for intervals that have exactly the right width, with errors that are correlated "
         "as those of this cell are. `slots` is the number of independent slots that would show the same variation of "
         f"`held`. The others are the probabilities that one campaign of {days} days shows by chance a `held` from "
@@ -193,11 +194,15 @@ def by_chance(every: Sequence[ShownSeries], seed: int) -> tuple[Cell, ...]:
 def planned_error(options: StudyOptions, name: str, way: str, devices: int) -> float | None:
     """Return the error that `undertone plan` predicts for a cell's headline, in the unit.
 
-    None for streams and turns: their plans compare ways of collecting, without the model of what truncation removes.
+    None for streams: a plan predicts no stream over a whole campaign.
     """
     fields = WAYS[way] | dict(_sources(options)[name])
-    if "collect" in fields or "window" in fields:
+    if "collect" in fields:
         return None
+    if "window" in fields:
+        ways = plan(PlanOptions(devices=devices, **{key: value for key, value in fields.items() if key != "reach"}))
+        assert isinstance(ways, WindowPlan)
+        return ways.ways[0].filtered * ways.mean
     planned = plan(PlanOptions(devices=devices, days=DAYS, **fields))
     assert isinstance(planned, FleetPlan)
     return planned.spans[0].shown
