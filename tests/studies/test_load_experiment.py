@@ -66,12 +66,13 @@ def test_the_plan_predicts_the_headlines_error_where_cells_have_several_campaign
     ratios = {
         (row["way"], row["devices"]): row["planned / rmse"]
         for row in rows
-        if row["data"] == "edrp" and row["series"] == HEADLINE and row["planned / rmse"] != ""
+        if row["data"] == "edrp" and row["way"].startswith("event") and row["series"] == HEADLINE
     }
     assert len(ratios) == 6
     assert all(0.85 <= ratio <= 1.2 for ratio in ratios.values()), ratios
-    every = [row["planned / rmse"] for row in rows if row["way"] == "event" and row["series"] == HEADLINE]
-    assert 0.9 <= np.median(every) <= 1.1
+    for way in ("event", "turns"):
+        every = [row["planned / rmse"] for row in rows if row["way"] == way and row["series"] == HEADLINE]
+        assert 0.85 <= np.median(every) <= 1.2, way
 
 
 def test_moved_readings_change_at_their_column_and_stay_within_the_bound() -> None:
