@@ -9,6 +9,7 @@ const amount = (thousandths) => number(thousandths / 1000, digits(thousandths / 
 // Returns [element, update(status)].
 export function others({ measures, send, words }) {
   const say = words.phone.others;
+  const title = element("h2", {}, say.title);
   const list = element("dl", {});
   const note = paragraph();
   const box = element("input", {
@@ -31,11 +32,12 @@ export function others({ measures, send, words }) {
   const together = (text) => text.replaceAll(` ${measures.unit}`, `\u00a0${measures.unit}`);
   const line = (title, text) => [element("dt", {}, title), element("dd", {}, together(text))];
 
-  function update({ compares, compared }) {
-    const now = JSON.stringify([compares, compared]);
+  function update({ compares, compared, compared_group: group }) {
+    const now = JSON.stringify([compares, compared, group]);
     if (now === drawn) return;
     drawn = now;
     box.checked = compares;
+    title.textContent = group ? fill(say.title_group, { group }) : say.title;
     const lines = [];
     for (const span of ["newest", "evening", "week"]) {
       const row = compared?.[span];
@@ -50,5 +52,5 @@ export function others({ measures, send, words }) {
     note.textContent = !compares ? say.off : lines.length ? say.note : say.nothing;
   }
 
-  return [element("section", { className: "others" }, element("h2", {}, say.title), list, note, choice), update];
+  return [element("section", { className: "others" }, title, list, note, choice), update];
 }

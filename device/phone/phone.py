@@ -29,7 +29,7 @@ from undertone_device.core import handover, pauses, reset  # noqa: E402
 from undertone_device.core.ledger import PAUSE, Ledger  # noqa: E402
 from undertone_device.core.slot_value import TICKS_MASK, SlotValue, check_sample  # noqa: E402
 from undertone_device.host import consent, others, status  # noqa: E402
-from undertone_device.host.others import Comparison, Others, topic_of  # noqa: E402
+from undertone_device.host.others import Comparison, Others  # noqa: E402
 from undertone_device.mqtt.client import Platform  # noqa: E402
 from undertone_device.mqtt.session_transport import SessionTransport  # noqa: E402
 from undertone_device.setup import assembly  # noqa: E402
@@ -164,8 +164,7 @@ class Phone:
             broker.places,
         )
         self.comparison = Comparison(self.storage)
-        topics = [topic_of(config.prefix, name) for name in config.campaigns]
-        self.others = Others(transport, topics, self.comparison)
+        self.others = Others(transport, config, self.comparison)
         config.sample_seconds = config.sample_seconds or 1
         self._modulus = config.counter_modulus
         self._capacity = config.outbox
@@ -300,6 +299,7 @@ class Phone:
         state = status.describe(self.client, unix_time())
         comparison = self.comparison
         state["compares"] = comparison.on
+        state["compared_group"] = None if comparison.group == others.EVERYBODY else comparison.group
         state["compared"] = comparison.summary(unix_time(), evening)
         state["entries"] = self.entries() if self._entered else []
         state["clock_off"] = clock_off(self.client.trouble)

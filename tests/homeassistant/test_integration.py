@@ -31,6 +31,7 @@ from support.joined_home import (
     why,
     write_each_report_down,
 )
+from support.neighbours import Neighbours
 from support.waiting import wait_for
 from undertone_aggregator.campaign.results import open_public
 
@@ -102,13 +103,36 @@ def test_a_home_joins_by_a_link_and_never_blocks_the_event_loop(home, server, me
         assert times["count"] < 20 or times["clock"] < 0.05, (name, times)
 
 
-def test_a_home_sees_itself_beside_the_published_mean(home, server, meter):
+# Wh in a slot of a home of each group.
+LOADS = {"north": 1000, "south": 9000}
+
+
+@pytest.mark.parametrize("loads", [{}, LOADS], ids=["no groups", "groups"])
+def test_a_home_sees_itself_beside_the_published_mean(home, server, meter, loads):
+    """With groups, the mean is that of the group which the link names, and not that of all."""
     server.create("shared", *ENERGY, "--set", "min_reports=1")
+    group = next(iter(loads), "all")
+    neighbours = Neighbours(server.folder, "shared", loads, server.run) if loads else None
     server.stop()
     server.start()
-    folder = join(home, server, "shared")
+    if neighbours:
+        neighbours.start()
+    try:
+        see_itself_beside(home, server, meter, group)
+    finally:
+        if neighbours:
+            neighbours.stop()
+    if neighbours:
+        means = {name: [row.estimate for row in neighbours.published(name)] for name in ("all", *loads)}
+        levels = {name: sum(each) / len(each) for name, each in means.items()}
+        assert levels["north"] < levels["all"] < levels["south"]
+
+
+def see_itself_beside(home, server, meter, group):
+    """Join in a group, and check what the home shows."""
+    folder = join(home, server, "shared", group=group)
     meter.show()
-    compared = ("home_newest", "homes_newest", "home_last_7", "homes_last_7")
+    compared = ("your_home_newest", "average_home_newest", "your_home_last_7", "average_home_last_7")
     meter.wait(lambda: all(value(home, name) not in ("unknown", "unavailable") for name in compared), "a comparison")
     own, others = (state_of(home, name) for name in compared[:2])
     assert own["attributes"]["unit_of_measurement"] == others["attributes"]["unit_of_measurement"] == "Wh"
@@ -117,13 +141,15 @@ def test_a_home_sees_itself_beside_the_published_mean(home, server, meter):
     limits = others["attributes"]
     assert limits["at_least"] <= float(others["state"]) <= limits["at_most"]
     with open_public(server.folder / "stores/shared.sqlite") as results:
-        rows = [row for row in results.estimates(filtered=True) if row.series.filtered]
+        rows = [row for row in results.estimates(groups={group, "all"}, filtered=True) if row.series.filtered]
     begins = datetime.fromisoformat(limits["from"]).timestamp()
-    [row] = [row for row in rows if row.start == begins]
-    assert float(others["state"]) == pytest.approx(row.estimate, abs=0.06)
+    of = {row.series.group: row.estimate for row in rows if row.start == begins}
+    assert limits["group"] == group
+    assert float(others["state"]) == pytest.approx(of[group], abs=0.06)
+    assert group == "all" or float(others["state"]) != pytest.approx(of["all"], abs=0.06)
     [entity] = [entity for entity in home.states("switch.") if "compare" in entity]
     home.call("switch", "turn_off", entity)
-    meter.wait(lambda: value(home, "home_newest") == "unavailable", "no comparison")
+    meter.wait(lambda: value(home, "your_home_newest") == "unavailable", "no comparison")
     assert json.loads((folder / "state/compare").read_text(encoding="utf-8"))["own"] == []
     [entry] = [each for each in home.websocket("config_entries/get")["result"] if each["domain"] == "undertone"]
     diagnostics = json.dumps(home.get(f"/api/diagnostics/config_entry/{entry['entry_id']}"))

@@ -57,9 +57,9 @@ class Server:
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout
 
-    def link(self, campaign="energy"):
+    def link(self, campaign="energy", *options):
         """Return a new link."""
-        made = json.loads(self.run("join", "create", "--home", self.folder, "--campaign", campaign, "--json"))
+        made = json.loads(self.run("join", "create", "--home", self.folder, "--campaign", campaign, "--json", *options))
         return made["links"][0]
 
     def start(self):
@@ -141,10 +141,10 @@ def reports(server, count, *meters, campaign="energy"):
     )
 
 
-def join(home, server, campaign="energy", entity=METER):
+def join(home, server, campaign="energy", entity=METER, group="all"):
     """Take part by a new link; return the device's folder, which notes from now on what the device sends."""
     before = set(folders(home))
-    answer = home.flow({"link": server.link(campaign)}, {"entity": entity, "agree": True})
+    answer = home.flow({"link": server.link(campaign, "--group", group)}, {"entity": entity, "agree": True})
     assert answer["type"] == "create_entry", answer
     [folder] = set(folders(home)) - before
     (folder / "reports.log").touch()

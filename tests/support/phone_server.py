@@ -42,7 +42,7 @@ class PhoneServer:
             FAST.format(begin=self.clock.begin, at=self.clock.at, rate=RATE, script=self.clock.script()),
             encoding="utf-8",
         )
-        self._environment = os.environ | {"PYTHONPATH": str(folder / "fast")}
+        self.environment = os.environ | {"PYTHONPATH": str(folder / "fast")}
         self.websocket, join, health = free_port(), free_port(), free_port()
         self.address = f"http://127.0.0.1:{join}/join/"
         self._health = f"127.0.0.1:{health}"
@@ -77,14 +77,14 @@ class PhoneServer:
         return [find_mosquitto() or "mosquitto", "-c", str(config)]
 
     def _start(self, command: list[str]) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(command, cwd=self.folder, env=self._environment, stdout=self.log, stderr=self.log)
+        return subprocess.Popen(command, cwd=self.folder, env=self.environment, stdout=self.log, stderr=self.log)
 
     def run(self, *words: str, check: bool = True) -> str:
         """Run a command as an operator would; return its output."""
         done = subprocess.run(
             [sys.executable, "-m", "undertone", *words],
             cwd=self.folder,
-            env=self._environment,
+            env=self.environment,
             capture_output=True,
             encoding="utf-8",
             timeout=PATIENCE,

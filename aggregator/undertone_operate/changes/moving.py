@@ -137,6 +137,7 @@ def _move_device(home: Home, campaign: str, device: str, to: str, group: str) ->
         folder.rename(new.folder / "devices" / device)
         path = new.folder / "devices" / device / "device.json"
         settings = json.loads(path.read_bytes())
+        settings.pop("groups", None)
         write_private(path, json.dumps({**settings, "campaigns": [to]}, indent=2) + "\n")
         old_store.set_devices([Device(device, old.devices()[device].group, MOVED, now)])
         fields = read_handover(home.folder, campaign)

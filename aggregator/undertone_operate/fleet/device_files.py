@@ -16,6 +16,7 @@ from undertone_aggregator.base.files import write_private
 from undertone_aggregator.base.owner import give_to_owner
 from undertone_aggregator.campaign.stream_rounds import round_length, stream_rule
 from undertone_aggregator.counts.epochs import late_seconds
+from undertone_aggregator.counts.partial import EVERYBODY
 from undertone_aggregator.design import best_fraction
 from undertone_aggregator.mqtt import credentials
 from undertone_aggregator.mqtt.addresses import PLAIN_PORT, TLS_PORT
@@ -247,10 +248,17 @@ def stream_policy(config: Config) -> dict[str, Any]:
 
 
 def write_device(
-    config: Config, name: str, folder: Path, target: Target, policy: str, outbox: int | None = None
+    config: Config,
+    name: str,
+    folder: Path,
+    target: Target,
+    policy: str,
+    outbox: int | None = None,
+    *,
+    group: str = EVERYBODY,
 ) -> Secret:
     """Write one device's files to a new folder that only its owner can read; return its credentials. Raises OSError."""
-    files = device_files(config, name, target, policy, outbox)
+    files = device_files(config, name, target, policy, outbox, group=group)
     write_folder(folder, {**files.public, **files.private})
     return files.secret
 
@@ -269,9 +277,16 @@ class DeviceFiles:
 
 
 def device_files(
-    config: Config, name: str, target: Target, policy: str, outbox: int | None = None, seed: bytes | None = None
+    config: Config,
+    name: str,
+    target: Target,
+    policy: str,
+    outbox: int | None = None,
+    seed: bytes | None = None,
+    *,
+    group: str = EVERYBODY,
 ) -> DeviceFiles:
-    """Return the files of a new device.
+    """Return the files of a new device in this group.
 
     ``seed``: 32 secret bytes that determine the password or the certificate's key; None for random ones. Raises Invalid
     for the name of one of the server's own users, and without the authority's key if devices have certificates.
@@ -290,7 +305,7 @@ def device_files(
     else:
         secret = credentials.new_password(seed)
         private["password"] = secret + "\n"
-    public[DEVICE] = json.dumps(_device(config, name, target, outbox), indent=2) + "\n"
+    public[DEVICE] = json.dumps(_device(config, name, target, outbox, group), indent=2) + "\n"
     return DeviceFiles(public, private, secret)
 
 
@@ -321,7 +336,7 @@ def shown_secret(config: Config, certificate: str) -> Secret:
     return ShownCertificate(certificate) if not config.broker.source.broker else credentials.new_password()
 
 
-def _device(config: Config, name: str, target: Target, outbox: int | None) -> dict[str, Any]:
+def _device(config: Config, name: str, target: Target, outbox: int | None, group: str) -> dict[str, Any]:
     host, port = target.place(name)
     broker: dict[str, Any] = {"host": host, "port": port}
     if not target.certificates:
@@ -333,10 +348,16 @@ def _device(config: Config, name: str, target: Target, outbox: int | None) -> di
         "broker": broker,
         "prefix": config.broker.prefix,
         "campaigns": [config.campaign.name],
+        **({"groups": groups} if (groups := groups_entry(config.campaign.name, group)) else {}),
         "policy": "policy.json",
         "state": "state",
         **({} if outbox is None else {"outbox": outbox}),
     }
+
+
+def groups_entry(campaign: str, group: str) -> dict[str, str]:
+    """Return what a device's ``groups`` has of a campaign, nothing for a device in no group."""
+    return {} if group == EVERYBODY else {campaign: group}
 
 
 def _write(path: Path, text: str) -> None:

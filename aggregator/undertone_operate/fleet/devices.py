@@ -32,9 +32,11 @@ from undertone_device.setup.config import read_config
 from undertone_operate.fleet.authority import revoke_certificates
 from undertone_operate.fleet.device_files import (
     AUTHORITY,
+    DEVICE,
     IDENTITY,
     Target,
     agreeing,
+    groups_entry,
     policy_of,
     target_of,
     write_certificate,
@@ -98,7 +100,7 @@ class FleetFiles:
             names = self.free_names(count)
             target = self.with_certificates(target)
             admitted = {
-                name: write_device(self.config, name, self.devices_folder / name, target, policy, outbox)
+                name: write_device(self.config, name, self.devices_folder / name, target, policy, outbox, group=group)
                 for name in names
             }
             self.register(admitted, group, now)
@@ -174,6 +176,19 @@ class FleetFiles:
         if self.config.campaign.groups is not None:
             change_group(self.config.path(self.config.campaign.groups), group, name)
         self.store.set_devices([device._replace(group=group)])
+        self._note_group(name, group)
+
+    def _note_group(self, name: str, group: str) -> None:
+        """Write a device's new group into the server's copy of its configuration, if there is one. Raises OSError."""
+        path = self.devices_folder / name / DEVICE
+        if not path.is_file():
+            return
+        settings = json.loads(path.read_bytes())
+        campaign = self.config.campaign.name
+        others = {name: each for name, each in settings.pop("groups", {}).items() if name != campaign}
+        if groups := others | groups_entry(campaign, group):
+            settings["groups"] = groups
+        write_private(path, json.dumps(settings, indent=2) + "\n")
 
     def rotate(self, name: str) -> Path:
         """Give a device a new password or certificate and invalidate the old one.

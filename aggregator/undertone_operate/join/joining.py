@@ -208,7 +208,8 @@ class Joining:
                         fleet.config, model, self._home.join.asks, code.about, code.created
                     )
                 policy = policies[code.about, code.created]
-                write_folder(folder, device_files(fleet.config, name, target, policy, outbox, seed).public)
+                files = device_files(fleet.config, name, target, policy, outbox, seed, group=code.group)
+                write_folder(folder, files.public)
             by_group.setdefault(code.group, {})[name] = _secret(fleet.config, folder, seed)
         for group, admitted in by_group.items():
             fleet.check_group(group)

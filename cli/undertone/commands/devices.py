@@ -170,8 +170,8 @@ def move(
 ) -> None:
     """Move a device to another campaign of the server's folder, or to another group, while it reports.
 
-    The device follows at its next contact if its policy allows hand-overs and the campaign. Only the server knows
-    groups, so a new group takes effect at once.
+    The device follows at its next contact if its policy allows hand-overs and the campaign. The server puts reports
+    into groups, so a new group takes effect at once. A phone or Home Assistant goes on showing the mean that it showed.
     """
     from undertone_aggregator.server.folder import Home
     from undertone_operate.changes.moving import move_device

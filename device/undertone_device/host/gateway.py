@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from undertone_device.host import status
 from undertone_device.host.home_assistant import open_card
-from undertone_device.host.others import Comparison, Others, topic_of
+from undertone_device.host.others import Comparison, Others
 from undertone_device.host.sources import open_source
 from undertone_device.host.sources.background import BackgroundReader
 from undertone_device.host.sources.source import SensorSource
@@ -62,8 +62,7 @@ class HostedDevice:
         self.comparison = Comparison(self._storage) if compares else None
         self._others: Others | None = None
         if self.comparison is not None:
-            topics = [topic_of(config.prefix, name) for name in config.campaigns]
-            transport = self._others = Others(transport, topics, self.comparison)
+            transport = self._others = Others(transport, config, self.comparison)
         self._modulus = config.counter_modulus
         self.name = config.name
         self.say = say

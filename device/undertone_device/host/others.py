@@ -1,6 +1,7 @@
 """A home's own readings beside the published means of the campaign: heard, compared and kept at home alone.
 
-`Others` hears the topic on which the server publishes the mean of all homes. It sends nothing but the subscription.
+`Others` hears the topic on which the server publishes the mean of the home's group, or of all homes if it is in none.
+It sends nothing but the subscription.
 `Comparison` keeps the home's own values of the last week of slots, and the published means of the same slots.
 """
 
@@ -16,9 +17,12 @@ if TYPE_CHECKING:
     from undertone_device.core.ledger import Storage
     from undertone_device.core.protocols import Sample
     from undertone_device.mqtt.protocols import Transport
+    from undertone_device.setup.config import DeviceConfig
     from undertone_shared.campaign import Campaign
 
 FILE = "compare"
+# The group that every home is in.
+EVERYBODY = "all"
 _WEEK = 7 * 86400
 # The largest number of slots that are kept: they cover a week, or less if slots are short.
 _MOST = 1000
@@ -30,21 +34,30 @@ _EVENING_SECONDS = 5 * 3600
 _ADD_UP = ("sum", "counter", "duration")
 
 
-def topic_of(prefix: str, campaign: str) -> str:
-    """Return the topic of the published mean of all homes, smoothed over time."""
-    return "%s/%s/aggregate/all/filtered" % (prefix, campaign)
+def topic_of(prefix: str, campaign: str, group: str = EVERYBODY) -> str:
+    """Return the topic of the published mean of a group's homes, smoothed over time."""
+    return "%s/%s/aggregate/%s/filtered" % (prefix, campaign, group)
+
+
+def group_of(config: "DeviceConfig", campaign: str) -> str:
+    """Return the group whose mean a home sees.
+
+    That is everybody in a campaign to which a hand-over has led: only the server knows the home's group there.
+    """
+    return EVERYBODY if campaign in config.successors else config.groups.get(campaign, EVERYBODY)
 
 
 class Comparison:
     """The home's values and the published means by slot, in ``storage``; off unless a person switches it on or never
     said anything.
 
-    ``on``: whether published means are heard, and own values kept.
+    ``on``: whether published means are heard, and own values kept. ``group``: the group whose means are kept.
     """
 
     def __init__(self, storage: "Storage"):
         self._storage = storage
         self.on = True
+        self.group = EVERYBODY
         # Slot -> value; slot -> [mean, low, high].
         self._own: dict[int, int] = {}
         self._all: dict[int, list[int]] = {}
@@ -60,6 +73,7 @@ class Comparison:
         try:
             kept = json.loads(self._storage.read(FILE) or b"{}")
             self.on = bool(kept.get("on", True))
+            self.group = str(kept.get("group", EVERYBODY))
             self.measure = str(kept.get("measure", ""))
             self.seconds = int(kept.get("seconds", 0))
             self._own = {int(slot): int(value) for slot, value in kept.get("own", [])}
@@ -76,6 +90,7 @@ class Comparison:
                 kept.pop(slot, None)
         kept_now = {
             "on": self.on,
+            "group": self.group,
             "measure": self.measure,
             "seconds": self.seconds,
             "own": sorted(self._own.items()),
@@ -133,6 +148,12 @@ class Comparison:
             self._own, self._all = {}, {}
 
     # --- what is published
+
+    def beside(self, group: str) -> None:
+        """Compare with this group from now on; means of another one are forgotten."""
+        if group != self.group:
+            self.group, self._all = group, {}
+            self._write()
 
     def hear(self, campaign: "Campaign | None", payload: bytes) -> None:
         """Keep a published mean; anything else is ignored: it comes from a server, and nothing depends on it."""
@@ -201,14 +222,15 @@ class Comparison:
 class Others:
     """A `Transport` over another one that also hears published means, and gives them to ``comparison``."""
 
-    def __init__(self, transport: "Transport", topics: "list[str]", comparison: Comparison):
+    def __init__(self, transport: "Transport", config: "DeviceConfig", comparison: Comparison):
         self._transport = transport
-        self._topics = topics
+        self._config = config
+        # Topic -> (campaign, group) of the published means that were asked for.
+        self._topics: dict[str, tuple[str, str]] = {}
         self.comparison = comparison
         # The campaign that the device takes part in now; the device's owner sets it in each round.
         self.campaign: Campaign | None = None
         self._connected = False
-        self._subscribed = False
         # See `Transport`; the list is that of the other transport, which both change in place.
         self.places = transport.places
         self.configured = transport.configured
@@ -217,7 +239,8 @@ class Others:
 
     def connect(self) -> None:
         """See `Transport`."""
-        self._connected = self._subscribed = False
+        self._connected = False
+        self._topics = {}
         self.reached = False
         self._transport.connect()
 
@@ -231,9 +254,13 @@ class Others:
 
     def poll(self, milliseconds: int) -> "list[Any]":
         """Return the events that are of the device's own topics."""
-        if self._connected and self.comparison.on and not self._subscribed:
-            self._subscribed = True
-            for topic in self._topics:
+        if self._connected and self.comparison.on and not self._topics:
+            # A hand-over may have named further campaigns since the last connection.
+            config = self._config
+            for name in config.campaigns:
+                group = group_of(config, name)
+                topic = topic_of(config.prefix, name, group)
+                self._topics[topic] = (name, group)
                 self._transport.subscribe(topic)
         events = []
         heard = self._transport.poll(milliseconds)
@@ -246,7 +273,10 @@ class Others:
             elif kind == LOST:
                 self._connected = False
             if kind == MESSAGE and event[1] in self._topics:
-                self.comparison.hear(self.campaign, bytes(event[2]))
+                campaign, group = self._topics[event[1]]
+                if self.campaign is not None and self.campaign.name == campaign:
+                    self.comparison.beside(group)
+                    self.comparison.hear(self.campaign, bytes(event[2]))
             elif kind != DENIED or event[1] not in self._topics:
                 # An older server may refuse the subscription: then there is nothing to compare with.
                 events.append(event)

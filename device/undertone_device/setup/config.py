@@ -5,7 +5,8 @@
     {"name": "meter-17",
      "broker": {"host": "broker.example", "port": 8883, "user": "meter-17", "password_file": "password",
                 "tls": {"ca": "ca.crt"}, "keepalive": 60},
-     "prefix": "undertone/v2", "campaigns": ["load"], "policy": "policy.json", "state": "state",
+     "prefix": "undertone/v2", "campaigns": ["load"], "groups": {"load": "north"},
+     "policy": "policy.json", "state": "state",
      "outbox": 96, "counter_modulus": 0, "source": {"kind": "file", "path": "/run/meter", "seconds": 60},
      "publish": {"in_flight": 4, "spread_percent": 50}, "wifi": {"ssid": "...", "password": "..."},
      "ntp": "pool.ntp.org"}
@@ -15,8 +16,9 @@ with ``tls`` and 1883 without, which only a policy with ``"insecure": true`` all
 device's own certificate and key, without .crt and .key, if it has these instead of a password. Paths are relative to
 the file's folder. ``outbox``: largest number of reports that wait for an acknowledgement, the newest ones.
 ``counter_modulus``: number at which the sensor's counter wraps around, 0 for never. ``publish``: number of
-unacknowledged reports at a time, and the share of the next slot over which reports spread. ``wifi`` and ``ntp`` are for
-boards. The limits on what the device may release are in the policy, not here.
+unacknowledged reports at a time, and the share of the next slot over which reports spread. ``groups``: the device's
+group in a campaign, for a display that shows the group's mean. ``wifi`` and ``ntp`` are for boards. The limits on what
+the device may release are in the policy, not here.
 """
 
 import json
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
 LARGEST = 8192
 
-_FIELDS = ("name broker prefix campaigns policy state outbox counter_modulus source publish wifi ntp").split()
+_FIELDS = ("name broker prefix campaigns groups policy state outbox counter_modulus source publish wifi ntp").split()
 _BROKER = ("host", "port", "user", "password", "password_file", "tls", "keepalive")
 
 
@@ -62,8 +64,8 @@ class BrokerSettings:
 class DeviceConfig:
     """The validated device.json, which is in ``folder``; relative paths have been joined to it. ``wifi``: dict or None.
 
-    ``successors``: the campaigns that a hand-over named. ``source``: a dict; this module knows only its ``seconds``,
-    `undertone_device.host.sources` the rest.
+    ``successors``: the campaigns that a hand-over named. ``groups``: campaign -> the group of the device in it.
+    ``source``: a dict; this module knows only its ``seconds``, `undertone_device.host.sources` the rest.
     """
 
     folder: str
@@ -72,6 +74,7 @@ class DeviceConfig:
     prefix: str
     campaigns: "tuple[str, ...]"
     successors: "tuple[str, ...]"
+    groups: "dict[str, str]"
     policy: str
     state: str
     counter_modulus: int
@@ -135,6 +138,11 @@ def _config(value: "Any", folder: str) -> DeviceConfig:
         raise Invalid("campaigns is %r, expected a list of 1 to 8 names" % (campaigns,))
     config.campaigns = tuple([check_name("campaigns[%d]" % i, campaigns[i]) for i in range(len(campaigns))])
     config.successors = ()
+    config.groups = fields.get("groups", {})
+    if not isinstance(config.groups, dict):
+        raise Invalid("groups is %r, expected an object" % (config.groups,))
+    for name in config.groups:
+        check_name("groups." + check_name("a campaign in groups", name), config.groups[name])
     config.policy = in_folder(folder, check_text("policy", fields["policy"]))
     config.state = in_folder(folder, check_text("state", fields["state"]))
     config.outbox = check_integer("outbox", fields.get("outbox", DEFAULT_OUTBOX), 1, LARGEST_OUTBOX)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from undertone_device.host.others import FILE, Comparison, Others, topic_of
+from undertone_device.host.others import FILE, Comparison, Others
 from undertone_device.mqtt.packets import ACKED, CONNECTED, DENIED, LOST, MESSAGE
 
 SLOT = 1800
@@ -32,8 +32,18 @@ class Memory:
 class Campaign:
     """What a comparison needs of a campaign."""
 
-    def __init__(self, measure: str = "sum", slot_seconds: int = SLOT) -> None:
-        self.measure, self.slot_seconds = measure, slot_seconds
+    def __init__(self, measure: str = "sum", slot_seconds: int = SLOT, name: str = "load") -> None:
+        self.measure, self.slot_seconds, self.name = measure, slot_seconds, name
+
+
+class Config:
+    """What hearing published means needs of a device's configuration."""
+
+    def __init__(self, **groups: str) -> None:
+        self.prefix = "undertone/v2"
+        self.campaigns: tuple[str, ...] = ("load",)
+        self.successors: tuple[str, ...] = ()
+        self.groups = groups
 
 
 SUM = Campaign()
@@ -139,7 +149,10 @@ def test_off_keeps_and_hears_nothing(comparison: Comparison, kept: Memory) -> No
     comparison.put(SUM, 11, 300)  # type: ignore[arg-type]
     comparison.hear(SUM, published(11, 200.0))  # type: ignore[arg-type]
     assert comparison.summary(12 * SLOT, 0) is None
-    assert json.loads(kept.files[FILE]) == {"on": False, "measure": "sum", "seconds": SLOT, "own": [], "all": []}
+    assert json.loads(kept.files[FILE]) == {
+        **{"on": False, "group": "all", "measure": "sum", "seconds": SLOT},
+        **{"own": [], "all": []},
+    }
     assert Comparison(kept).on is False  # type: ignore[arg-type]
 
 
@@ -183,7 +196,7 @@ class Line:
 
 def test_a_subscription_is_all_that_is_sent(comparison: Comparison) -> None:
     line = Line()
-    others = Others(line, [topic_of("undertone/v2", "load")], comparison)
+    others = Others(line, Config(), comparison)  # type: ignore[arg-type]
     others.campaign = SUM  # type: ignore[assignment]
     others.connect()
     assert others.poll(0) == []
@@ -210,7 +223,7 @@ def test_a_subscription_is_all_that_is_sent(comparison: Comparison) -> None:
 def test_off_does_not_subscribe(comparison: Comparison) -> None:
     comparison.switch(False)
     line = Line()
-    others = Others(line, [TOPIC], comparison)
+    others = Others(line, Config(), comparison)  # type: ignore[arg-type]
     others.connect()
     line.events = [(CONNECTED,)]
     others.poll(0)
@@ -219,3 +232,58 @@ def test_off_does_not_subscribe(comparison: Comparison) -> None:
     comparison.switch(True)
     others.poll(0)
     assert line.asked == ["connect", f"subscribe {TOPIC}"]
+
+
+def test_a_home_in_a_group_hears_the_mean_of_its_group(comparison: Comparison, kept: Memory) -> None:
+    line = Line()
+    config = Config(load="north")
+    others = Others(line, config, comparison)  # type: ignore[arg-type]
+    others.campaign = SUM  # type: ignore[assignment]
+    connect(others, line)
+    north = TOPIC.replace("/all/", "/north/")
+    assert line.asked == ["connect", f"subscribe {north}"]
+    line.events = [(MESSAGE, north, published(10, 200.0), True), (MESSAGE, TOPIC, published(11, 500.0), True)]
+    assert [event[1] for event in others.poll(0)] == [TOPIC]
+    assert (comparison.group, other_mean(comparison)) == ("north", 200_000)
+    assert Comparison(kept).group == "north"  # type: ignore[arg-type]
+
+
+def test_after_a_hand_over_a_home_compares_with_all_homes_of_the_next_campaign(comparison: Comparison) -> None:
+    """Only the server knows the home's group there."""
+    line = Line()
+    config = Config(load="north")
+    others = Others(line, config, comparison)  # type: ignore[arg-type]
+    others.campaign = SUM  # type: ignore[assignment]
+    connect(others, line)
+    north, heat = TOPIC.replace("/all/", "/north/"), TOPIC.replace("/load/", "/heat/")
+    line.events = [(MESSAGE, north, published(10, 200.0), True)]
+    others.poll(0)
+    config.campaigns = ("load", "heat")
+    config.successors = ("heat",)
+    connect(others, line)
+    assert line.asked[-2:] == [f"subscribe {north}", f"subscribe {heat}"]
+    others.campaign = Campaign(name="heat")  # type: ignore[assignment]
+    # What is still published of the former campaign is no mean of the next one.
+    line.events = [(MESSAGE, heat, published(11, 500.0), True), (MESSAGE, north, published(12, 200.0), True)]
+    assert others.poll(0) == []
+    assert (comparison.group, other_mean(comparison)) == ("all", 500_000)
+    # Whoever has been led back does not know its group, either.
+    config.successors = ("load",)
+    connect(others, line)
+    assert line.asked[-2:] == [f"subscribe {TOPIC}", f"subscribe {heat}"]
+
+
+def connect(others: Others, line: Line) -> None:
+    """Connect, and ask for the published means."""
+    others.connect()
+    line.events = [(CONNECTED,)]
+    others.poll(0)
+    others.poll(0)
+
+
+def other_mean(comparison: Comparison) -> int:
+    """Return the mean that is shown of the others, in thousandths."""
+    answer = comparison.summary(20 * SLOT, 0)
+    assert answer is not None
+    mean: int = answer["others"]["mean"]
+    return mean

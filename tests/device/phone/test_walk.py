@@ -12,8 +12,9 @@ import pytest
 
 from support.ci import unavailable
 from support.mosquitto import MISSING, find_mosquitto
+from support.neighbours import Neighbours
 from support.phone_browser import KilledPhone
-from support.phone_server import SLOT, PhoneServer
+from support.phone_server import RATE, SLOT, PhoneServer
 from support.phone_site import PATIENCE
 from support.phone_tap import Tap
 from undertone_aggregator.campaign.results import open_public
@@ -137,6 +138,58 @@ def test_a_phone_reports_to_an_external_broker_at_its_own_address(
 SHOWN = r"You 500\u00a0Wh; on average ([\d,.−-]+)\u00a0Wh \(between ([\d,.−-]+) and ([\d,.−-]+)\)"
 
 
+# Wh in a slot of a home of each group.
+LOADS = {"north": 100, "south": 900}
+
+
+@pytest.mark.long
+@pytest.mark.services
+def test_a_person_sees_their_number_beside_the_mean_of_their_group(chromium: Any, server: PhoneServer) -> None:
+    """The mean is the one that the server has published for the group that the code names, and not that of all."""
+    home = server.folder / "home"
+    neighbours = Neighbours(home, "meters", LOADS, server.run, server.environment, RATE)
+    tap = Tap(server.websocket, ("127.0.0.2", server.websocket), lambda topic, report: None)
+    try:
+        neighbours.start()
+        context = chromium.new_context(locale="en-GB")
+        page = context.new_page()
+        page.goto(f"{server.address}#{server.invite('--group', 'north')}")
+        agree(page)
+        shown = shown_beside(page)
+        assert "You and the others in the group north" in page.inner_text(".others")
+        context.close()
+    finally:
+        neighbours.stop()
+        tap.close()
+    means = {group: neighbours.published(group) for group in ("all", *LOADS)}
+    assert is_among(shown, means["north"]), shown
+    assert not is_among(shown, means["all"]), shown
+    # What the groups' homes measure is apart, and so is what is published of it.
+    north, everybody, south = (
+        sum(row.estimate for row in means[name]) / len(means[name]) for name in ("north", "all", "south")
+    )
+    assert north < everybody < south
+
+
+def shown_beside(page: Any) -> list[float]:
+    """Enter a number until it is shown beside a published mean; return that mean and its interval."""
+    deadline = time.monotonic() + 5 * PATIENCE
+    while not re.search(SHOWN, page.inner_text(".others")):
+        assert time.monotonic() < deadline, page.inner_text("#screen")
+        page.fill("#number", "500")
+        page.get_by_role("button", name="Save").click()
+        page.wait_for_timeout(500)
+    found = re.search(SHOWN, page.inner_text(".others"))
+    assert found is not None
+    return [float(word.replace(",", "").replace("−", "-")) for word in found.groups()]
+
+
+def is_among(shown: list[float], rows: list[Any]) -> bool:
+    """Return True if one of the published rows is what the phone shows, rounded."""
+    means = [(row.estimate, row.low, row.high) for row in rows]
+    return any(all(abs(a - b) <= 0.51 for a, b in zip(shown, row, strict=True)) for row in means)
+
+
 @pytest.mark.long
 @pytest.mark.services
 def test_a_person_sees_their_number_beside_the_published_mean(chromium: Any, server: PhoneServer) -> None:
@@ -151,20 +204,11 @@ def test_a_person_sees_their_number_beside_the_published_mean(chromium: Any, ser
         assert "What you get back" in page.inner_text("#screen")
         agree(page)
         assert "appears here as soon as it is published" in page.inner_text(".others")
-        deadline = time.monotonic() + 5 * PATIENCE
-        while not re.search(SHOWN, page.inner_text(".others")):
-            assert time.monotonic() < deadline, page.inner_text("#screen")
-            page.fill("#number", "500")
-            page.get_by_role("button", name="Save").click()
-            page.wait_for_timeout(500)
-        shown = [
-            float(word.replace(",", "").replace("−", "-"))
-            for word in re.search(SHOWN, page.inner_text(".others")).groups()
-        ]
+        shown = shown_beside(page)
+        assert "group" not in page.inner_text(".others h2")
         with open_public(server.folder / "home/stores/meters.sqlite") as results:
             rows = [row for row in results.estimates(filtered=True) if row.series.filtered]
-        means = [(row.estimate, row.low, row.high) for row in rows]
-        assert any(all(abs(a - b) <= 0.51 for a, b in zip(shown, row, strict=True)) for row in means), (shown, means)
+        assert is_among(shown, rows), shown
         assert {topic.rsplit("/", 1)[-1] for topic in published} == {"report"}
         page.uncheck("#compares")
         page.wait_for_function("() => document.querySelector('.others').innerText.includes('do not compare')")

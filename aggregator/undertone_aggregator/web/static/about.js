@@ -62,7 +62,7 @@ export function aboutIt(campaign) {
     element(
       "dd",
       "Only your own device knows, because your reading stays there. It compares it with the mean of this page: the phone's app" +
-        " under You and the others, Home Assistant at Your home and All homes, last 7 days.",
+        " under You and the others, Home Assistant at Your home and Average home, last 7 days.",
     ),
     element("dt", "What does the server see of my home?"),
     seen,

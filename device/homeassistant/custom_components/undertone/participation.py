@@ -122,6 +122,8 @@ class Participation:
         # The home beside the others, see `undertone_device.host.others`: shown to this home, and in no status, log or
         # diagnostics. ``compares``: whether it is switched on.
         self.compared: dict[str, Any] | None = None
+        # The group whose mean is shown; "all" is everybody.
+        self.compared_group = ""
         self.compares = True
         self._wanted: bool | None = None
         self.state: dict[str, Any] | None = None
@@ -241,6 +243,7 @@ class Participation:
             comparison.switch(self._wanted)
         self._wanted = None
         self.compares = comparison.on
+        self.compared_group = comparison.group
         now = clock.unix_time()
         self.compared = comparison.summary(now, evening_of(now, self._zone))
         return comparison.changes

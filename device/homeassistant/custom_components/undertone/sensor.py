@@ -109,7 +109,7 @@ SPANS = ("newest", "evening", "week")
 
 
 class ComparedSensor(ParticipationEntity, SensorEntity):
-    """The home's own number, or the published mean of all homes, over a span that both sides know."""
+    """The home's own number, or the published mean of its group or of all homes, over a span that both sides know."""
 
     _attr_state_class = SensorStateClass.MEASUREMENT
 
@@ -139,14 +139,15 @@ class ComparedSensor(ParticipationEntity, SensorEntity):
 
     @property
     def extra_state_attributes(self) -> dict[str, Any]:
-        """Return the time that the number is of, and the interval of the published mean."""
+        """Return the time that the number is of, and of the published mean its group and its interval."""
         row = self._row
         if not row:
             return {}
         times = {"from": _time(row["start"]), "to": _time(row["end"])}
         if self._side == "home":
             return times
-        return {**times, "at_least": round(row["low"] / THOUSAND, 1), "at_most": round(row["high"] / THOUSAND, 1)}
+        limits = {"at_least": round(row["low"] / THOUSAND, 1), "at_most": round(row["high"] / THOUSAND, 1)}
+        return {"group": self.participation.compared_group, **times, **limits}
 
 
 class ParticipationSensor(ParticipationEntity, SensorEntity):

@@ -35,7 +35,7 @@ def test_defaults():
     assert (broker.host, broker.port, broker.user, broker.password, broker.tls) == ("h", 1883, "meter-1", None, None)
     assert broker.keepalive == 60
     assert (config.counter_modulus, config.in_flight, config.spread_percent) == (0, 4, 50)
-    assert config.source == {} and config.wifi is None
+    assert config.source == {} and config.wifi is None and config.groups == {}
 
 
 def test_everything():
@@ -50,12 +50,14 @@ def test_everything():
         },
         prefix="a/b",
         campaigns=["load", "heat"],
+        groups={"load": "north"},
         counter_modulus=100000,
         source={"kind": "command", "command": ["read-meter", "1"], "seconds": 60},
         publish={"in_flight": 1, "spread_percent": 0},
         wifi={"ssid": "s", "password": "p"},
     )
     assert config.broker.port == 8883
+    assert config.groups == {"load": "north"}
     assert config.broker.tls == "/ca.pem"
     assert config.broker.password_file == "/etc/undertone/password"
     assert config.policy == "/etc/undertone/policy.json"
@@ -83,6 +85,9 @@ def test_every_refusal_names_the_field():
     refused("prefix", prefix="a/+/b")
     refused("campaigns is []", campaigns=[])
     refused("campaigns[1]", campaigns=["a", "#"])
+    refused("groups is ['north']", groups=["north"])
+    refused("a campaign in groups is '#'", groups={"#": "north"})
+    refused("groups.load is 7", groups={"load": 7})
     refused("policy", policy=7)
     refused("state", state="a\0b")
     refused("counter_modulus", counter_modulus=-1)

@@ -1,0 +1,69 @@
+"""Homes of several groups that report to a running server, each group with a load of its own."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from undertone_aggregator.campaign.results import open_public
+from undertone_simulator.processes import end
+from undertone_simulator.readings.readings import Readings
+from undertone_simulator.wire.fleet_process import FleetJob
+
+# So many homes of a group hide each other's noise well enough that the groups' means are apart.
+HOMES = 60
+_SLOTS = 4000
+
+
+class Neighbours:
+    """Homes that report from `start` to `stop` in a campaign of a server's folder.
+
+    ``loads``: group -> what each of its homes measures in every slot. ``run``: runs a command of `undertone`.
+    ``environment``, ``speed``: of the process, and of its clock.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        campaign: str,
+        loads: Mapping[str, int],
+        run: Callable[..., object],
+        environment: Mapping[str, str] = os.environ,
+        speed: float = 1.0,
+    ) -> None:
+        self._store = home / f"stores/{campaign}.sqlite"
+        self._folder = home.parent / "neighbours"
+        self._folder.mkdir()
+        self._environment = dict(environment)
+        for group in loads:
+            run("devices", "add", str(HOMES), "--home", str(home), "--campaign", campaign, "--group", group)
+        readings = self._folder / "readings.npz"
+        values = np.repeat(np.array(list(loads.values()), np.int64), HOMES)[:, None].repeat(_SLOTS, axis=1)
+        Readings(values, np.ones(values.shape, np.bool_), "Wh").save(readings)
+        fleet, ledger = str(home / f"fleets/{campaign}"), str(self._folder / "ledger")
+        FleetJob(fleet, HOMES * len(loads), str(readings), ledger, _SLOTS, stride=0, speed=speed).save(self._job)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def _job(self) -> Path:
+        return self._folder / "job.json"
+
+    def start(self) -> None:
+        """Let the homes report."""
+        command = [sys.executable, "-m", "undertone_simulator.wire.fleet_process", str(self._job)]
+        with (self._folder / "log").open("wb") as log:
+            self._process = subprocess.Popen(command, env=self._environment, stdout=log, stderr=log)
+
+    def stop(self) -> None:
+        """End the homes."""
+        end(self._process, signal.SIGTERM)
+
+    def published(self, group: str) -> list[Any]:
+        """Return the rows of the group's filtered series."""
+        with open_public(self._store) as results:
+            return [row for row in results.estimates(groups=group, filtered=True) if row.series.filtered]
