@@ -9,6 +9,8 @@ REPO = Path(__file__).resolve().parents[2]
 TEXT = (REPO / "docs/architecture.md").read_text(encoding="utf-8")
 # The rows of "Where to look", whose first column is a question.
 ROWS = [line for line in TEXT.splitlines() if re.match(r"\| [^|]*\? \|", line)]
+# Items of the lists of folders: a folder and what the item says of its files.
+ITEMS = re.findall(r"^- `([\w./]+)`(.*(?:\n  .*)*)", TEXT, re.MULTILINE)
 SUFFIXES = (".py", ".js", ".json", ".yml")
 FOLDERS = ("shared", "device", "aggregator", "simulator", "cli", "scripts", "tests")
 FILES = [path for folder in FOLDERS for path in (REPO / folder).rglob("*") if path.suffix in SUFFIXES]
@@ -34,3 +36,26 @@ def test_each_name_in_a_row_is_in_a_file_that_the_row_names(row):
             continue
         for part in name.split("."):
             assert re.search(rf"\b{re.escape(part)}\b", text), f"{name} is not in the files of: {row[:80]}"
+
+
+def folder(name: str) -> Path:
+    """Return the folder that an item names, with or without the folder of its package."""
+    found = [REPO / parent / name for parent in ("", *FOLDERS) if (REPO / parent / name).is_dir()]
+    assert found, f"{name} is no folder"
+    return found[0]
+
+
+@pytest.mark.parametrize(("name", "text"), ITEMS, ids=[f"{i}-{name}" for i, (name, _) in enumerate(ITEMS)])
+def test_each_file_of_an_item_is_in_its_folder(name, text):
+    files = re.findall(r"`([\w.-]+\.(?:py|js|css|html|sh|json))`", text)
+    # `examples` is a folder of the device's own item.
+    missing = [file for file in files if not any((folder(name) / part / file).is_file() for part in ("", "examples"))]
+    assert missing == []
+
+
+def test_each_package_has_an_item():
+    named = {folder(name) for name, _ in ITEMS}
+    packages = {path.parent for path in FILES if path.name == "__init__.py" and path.parts[len(REPO.parts)] != "tests"}
+    # The files of these are named with those of the package above them.
+    inner = {path for path in packages if path.name in ("words", "undertone_aggregator", "undertone_operate")}
+    assert sorted(path.relative_to(REPO).as_posix() for path in packages - inner - named) == []
