@@ -110,18 +110,20 @@ LOADS = {"north": 1000, "south": 9000}
 @pytest.mark.parametrize("loads", [{}, LOADS], ids=["no groups", "groups"])
 def test_a_home_sees_itself_beside_the_published_mean(home, server, meter, loads):
     """With groups, the mean is that of the group which the link names, and not that of all."""
-    server.create("shared", *ENERGY, "--set", "min_reports=1")
+    # The round is long enough for what the groups' homes measure to be seen.
+    server.create("shared", *ENERGY, "--set", "min_reports=1", round_slots=12 if loads else 4)
     group = next(iter(loads), "all")
-    neighbours = Neighbours(server.folder, "shared", loads, server.run) if loads else None
+    neighbours = Neighbours(server.folder, "shared", loads, server.run, counted=True) if loads else None
     server.stop()
     server.start()
     if neighbours:
         neighbours.start()
     try:
-        see_itself_beside(home, server, meter, group)
+        folder = see_itself_beside(home, server, meter, group)
     finally:
         if neighbours:
             neighbours.stop()
+    check_account(server, folder, ("shared",), *([neighbours.ledger] if neighbours else []))
     if neighbours:
         means = {name: [row.estimate for row in neighbours.published(name)] for name in ("all", *loads)}
         levels = {name: sum(each) / len(each) for name, each in means.items()}
@@ -129,7 +131,7 @@ def test_a_home_sees_itself_beside_the_published_mean(home, server, meter, loads
 
 
 def see_itself_beside(home, server, meter, group):
-    """Join in a group, and check what the home shows."""
+    """Join in a group, check what the home shows, end it, and return its device's folder."""
     folder = join(home, server, "shared", group=group)
     meter.show()
     compared = ("your_home_newest", "average_home_newest", "your_home_last_7", "average_home_last_7")
@@ -155,7 +157,7 @@ def see_itself_beside(home, server, meter, group):
     diagnostics = json.dumps(home.get(f"/api/diagnostics/config_entry/{entry['entry_id']}"))
     assert "compare" not in diagnostics
     home.stop()
-    check_account(server, folder, ("shared",))
+    return folder
 
 
 KILLS = [pytest.param(3, id="3 kills"), pytest.param(100, id="100 kills")]

@@ -42,11 +42,11 @@ class Server:
         self.create("energy", *ENERGY)
         self._process = None
 
-    def create(self, name, *options, report_slots=4000):
+    def create(self, name, *options, report_slots=4000, round_slots=4):
         """Make a campaign."""
         self.run(
             "campaign", "create", self.folder, name, *options, "--epsilon", "1", "--slot-seconds", SLOT,
-            "--set", "cycle=4", "--set", "rounds=[4]", "--set", f"report_slots={report_slots}",
+            "--set", "cycle=4", "--set", f"rounds=[{round_slots}]", "--set", f"report_slots={report_slots}",
         )  # fmt: skip
 
     def run(self, *words, code=0):
@@ -190,10 +190,10 @@ def _report(line):
     return unpack(bytes.fromhex(line.split()[3]))
 
 
-def check_account(server, folder, campaigns=("energy",)):
+def check_account(server, folder, campaigns=("energy",), *ledgers):
     """Check that nothing was drawn twice, no window was exceeded, and each report is counted or refused for a reason.
 
-    ``campaigns``: a campaign and its successors, which have one device and one ledger.
+    ``campaigns``: a campaign and its successors, which have one device and one ledger. ``ledgers``: of further devices.
     """
     policy = json.loads((folder / "policy.json").read_text(encoding="utf-8"))
     times = sorted(slot * SLOT for _, slot in sent(folder))
@@ -209,7 +209,12 @@ def check_account(server, folder, campaigns=("energy",)):
     for campaign, begin, end in zip(campaigns, begins, [*begins[1:], sys.maxsize], strict=True):
         log = server.folder / f"{folder.name}-{campaign}.log"
         log.write_text("".join(line for line in lines if begin <= SLOT * _report(line).slot < end), encoding="utf-8")
-        server.run("verify", "--store", server.folder / f"stores/{campaign}.sqlite", "--ledger", log)
+        server.run(
+            "verify",
+            "--store",
+            server.folder / f"stores/{campaign}.sqlite",
+            *(word for path in (log, *ledgers) for word in ("--ledger", path)),
+        )
 
 
 def state_of(home, name, entry=""):

@@ -23,8 +23,8 @@ _SLOTS = 4000
 class Neighbours:
     """Homes that report from `start` to `stop` in a campaign of a server's folder.
 
-    ``loads``: group -> what each of its homes measures in every slot. ``run``: runs a command of `undertone`.
-    ``environment``, ``speed``: of the process, and of its clock.
+    ``loads``: group -> what each of its homes measures in every slot; ``counted``: by a meter that counts on. ``run``:
+    runs a command of `undertone`. ``environment``, ``speed``: of the process, and of its clock.
     """
 
     def __init__(
@@ -35,6 +35,7 @@ class Neighbours:
         run: Callable[..., object],
         environment: Mapping[str, str] = os.environ,
         speed: float = 1.0,
+        counted: bool = False,
     ) -> None:
         self._store = home / f"stores/{campaign}.sqlite"
         self._folder = home.parent / "neighbours"
@@ -44,10 +45,17 @@ class Neighbours:
             run("devices", "add", str(HOMES), "--home", str(home), "--campaign", campaign, "--group", group)
         readings = self._folder / "readings.npz"
         values = np.repeat(np.array(list(loads.values()), np.int64), HOMES)[:, None].repeat(_SLOTS, axis=1)
+        if counted:
+            values = values.cumsum(axis=1)
         Readings(values, np.ones(values.shape, np.bool_), "Wh").save(readings)
-        fleet, ledger = str(home / f"fleets/{campaign}"), str(self._folder / "ledger")
-        FleetJob(fleet, HOMES * len(loads), str(readings), ledger, _SLOTS, stride=0, speed=speed).save(self._job)
+        fleet, homes = str(home / f"fleets/{campaign}"), HOMES * len(loads)
+        FleetJob(fleet, homes, str(readings), str(self.ledger), _SLOTS, stride=0, speed=speed).save(self._job)
         self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def ledger(self) -> Path:
+        """The file that has what the homes have sent."""
+        return self._folder / "ledger"
 
     @property
     def _job(self) -> Path:
