@@ -19,6 +19,10 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 import contextlib
 
 from support.page_states import Summary, full, served, served_states
+from undertone_aggregator.counts.partial import EVERYBODY
+from undertone_aggregator.settings.config import CampaignPlan
+from undertone_aggregator.store.inventory import ACTIVE, Device
+from undertone_aggregator.store.store import open_store
 from undertone_aggregator.web.site import StoreSite, named
 from undertone_operate.fleet.device_names import device_names
 
@@ -49,13 +53,23 @@ def simulate(folder: Path, name: str) -> Path:
     more, devices = CAMPAIGNS[name]
     store, plan = folder / f"{name}.sqlite", folder / f"{name}.toml"
     slots = 7 * WEEKS * DAY
-    learning = 0 if "stream" in more else 3 * DAY
+    learning = 0 if "stream" in more else 3 * (DAY + CampaignPlan.lead_slots + CampaignPlan.settle_slots)
     half_hour = 86400 // DAY
     start = (int(time.time()) // half_hour - slots - learning) * half_hour
     plan.write_text(PLAN.format(name=name, start=start, slots=slots, more=more), encoding="utf-8")
     words = ["simulate", "--plan", plan, "--devices", devices, "--store", store]
     subprocess.run([sys.executable, "-m", "undertone", *map(str, words)], check=True, stdout=subprocess.DEVNULL)
+    with open_store(store) as opened:
+        opened.set_devices(
+            Device(device, group_of(n) if "groups" in more else EVERYBODY, ACTIVE, start)
+            for n, device in enumerate(device_names(name, devices))
+        )
     return store
+
+
+def group_of(number: int) -> str:
+    """Return the group of a device of the campaign that has groups."""
+    return GROUPS[number % len(GROUPS)]
 
 
 def as_served(summary: Summary) -> Summary:
@@ -78,7 +92,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         names = device_names("load", CAMPAIGNS["load"][1])
-        rows = [f"{device},{GROUPS[n % len(GROUPS)]}" for n, device in enumerate(names)]
+        rows = [f"{device},{group_of(n)}" for n, device in enumerate(names)]
         (folder / "groups.csv").write_text("\n".join(["device,group", *rows, ""]), encoding="utf-8")
         site = StoreSite(named([str(simulate(folder, campaign)) for campaign in CAMPAIGNS]))
         with served_states({"town": (site, answer)}) as address:

@@ -87,6 +87,11 @@ def drowned(estimates: Estimates, offset: int = 0) -> str | None:
     needed = math.ceil(int(measured.reports[middle]) * (error / signal) ** 2) if signal > 0 else None
     more = "many more devices" if needed is None else f"more than {needed} devices"
     return (
-        f"the standard error of a slot ({error:.3g}) exceeds its mean ({signal:.3g}): single slots show noise. "
+        f"the standard error of a slot ({_short(error)}) exceeds its mean ({_short(signal)}): single slots show noise. "
         f"Means over many slots, {more}, or a larger epsilon show more"
     )
+
+
+def _short(value: float) -> str:
+    """Return a number in three digits as people read it: 1090, not 1.09e+03."""
+    return f"{float(f'{value:.3g}'):.15g}"

@@ -24,11 +24,18 @@ export function aboutIt(campaign) {
   const { asks, purpose } = campaign.server;
   const leaving = element("dd");
   leaving.append(
-    "Whenever it wants, and it need not tell anybody: in the phone's app by Leave, on a gateway by undertone device pause, a board" +
-      " by unplugging it. What it sent before stays in the sums. More: ",
+    "Whenever it wants, and it need not tell anybody: in the phone's app and in Home Assistant by Leave, on a gateway by" +
+      " undertone device pause, a board by unplugging it. What it sent before stays in the sums. More: ",
     link("taking part", "guides/taking-part.md"),
     ", ",
     link("leaving, losing, erasing", "guides/privacy.md#leaving-losing-erasing"),
+    ".",
+  );
+  const joining = element("dd");
+  joining.append(
+    "By a link from whoever runs it, on a phone or in Home Assistant, which shows what the home agrees to; a gateway or a board" +
+      " gets its files from there. More: ",
+    link("taking part", "guides/taking-part.md"),
     ".",
   );
   const seen = element("dd");
@@ -50,6 +57,8 @@ export function aboutIt(campaign) {
       "dd",
       `${campaign.last_slot_ends * 1000 > Date.now() ? "Since" : "It is over: from"} ${date(campaign.begins, campaign.time_zone)}, ${ends(campaign)}.`,
     ),
+    element("dt", "How a home takes part"),
+    joining,
     element("dt", "How a home leaves"),
     leaving,
     element("dt", "Is my home in the sum now?"),

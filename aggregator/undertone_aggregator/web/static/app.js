@@ -317,7 +317,17 @@ async function byGroup() {
       );
     line.insertCell().textContent = `${shape.value} ${shape.unit} ${shape.error}`;
   }
-  refresh($("by-group"), [table]);
+  const made = [table];
+  const groups = known.filter((row) => row.group !== "all").sort((a, b) => b.estimate - a.estimate);
+  if (groups.length > 1)
+    made.push(
+      element(
+        "p",
+        `Highest: ${groups[0].group}. Noise can put one group above another: whether two differ is under Is it different?`,
+        "small",
+      ),
+    );
+  refresh($("by-group"), made);
 }
 
 // --- what is chosen: in the form, and in the address after the campaign's name, so that it can be passed on
@@ -798,6 +808,7 @@ async function select() {
     const clear = answer.selections.filter((row) => !unclear(row, about));
     const most = (of) => Math.max(...clear.map((row) => Math.abs(row[of] ?? 0)), 0);
     const [sized, sizedTotal] = [scale(most("estimate"), answer.unit), scale(most("total"), answer.unit)];
+    const uncounted = answer.selections.some((row) => row.devices === null);
     place.replaceChildren(
       answer.selections.length
         ? rows(
@@ -825,6 +836,9 @@ async function select() {
             "No slot of this time has a number: nobody reported, too few did, or the range was being learnt.",
             "small",
           ),
+      uncounted && answer.selections.length
+        ? element("p", "There is no total, because no list of the devices is kept here.", "small")
+        : "",
     );
   } catch (error) {
     place.replaceChildren(element("p", error.message, "small"));
