@@ -249,6 +249,9 @@ def test_a_selection_is_answered_for_each_group(drawn: Any, server: PageServer, 
     shown = f"{server.address}api/v1/campaigns/{name}/selection?{asked}"
     (row,) = json.load(urllib.request.urlopen(shown))["selections"]
     assert cells[0] == row["group"] == "all"
+    # This store has no list of devices, so a total is not computed, and the page says why.
+    assert row["devices"] is None
+    assert (cells[2], "no list of the devices" in drawn.inner_text("#selected")) == ("–", True)
     assert int(cells[4]) == row["slots"] > 0
     mean, unit, sign, error = cells[1].split()
     assert (unit, sign) == ("Wh", "±")
@@ -383,6 +386,19 @@ def test_what_needs_attention_is_ranked_grouped_and_dated(opened_as: Callable[..
     assert "What to do" in rows[2]
     assert page.locator("#more-alarms li").all_text_contents() == ["theta is stale"]
     assert page.locator("#standing").inner_text() == "failed"
+
+
+def test_what_is_wrong_and_was_an_alarm_is_said_once_with_its_time_and_what_to_do(
+    opened_as: Callable[..., Any],
+) -> None:
+    wrong = "the disk is full"
+    server = {"state": "running", "reason": "", "newest_report": None, "reachable": True, "problems": [wrong]}
+    alarms = [{"time": 1_790_000_000, "event": "disk", "sentence": wrong}]
+    page = opened_as(server | {"alarms": alarms}, warnings=[], time_zone="UTC")
+    (row,) = page.locator("#alarms li").all_inner_texts()
+    assert row.count(wrong) == 1
+    assert re.search(r"\b\d\d:\d\d\b", row)
+    assert "What to do" in row
 
 
 def test_a_zoom_can_be_undone_and_the_selection_follows_it(drawn: Any) -> None:

@@ -196,6 +196,23 @@ def test_whether_one_group_uses_more_than_another(hand: type[Hand], call: Any, f
     assert "two different groups" in clicks.page.locator("#compared").inner_text()
 
 
+def test_which_group_is_highest(hand: type[Hand]) -> None:
+    """Both groups of this fleet have the same reports, so one of them is made higher on the way to the page."""
+    opened = hand(MONDAY)
+
+    def higher(route: Any) -> None:
+        answer = route.fetch().json()
+        for row in answer["selections"]:
+            row["estimate"] *= 1.5 if row["group"] == "south" else 1
+        route.fulfill(json=answer)
+
+    opened.page.route(re.compile(r"/selection\?"), higher)
+    opened.click(".card a")
+    until(opened.page, "document.getElementById('by-group').textContent.includes('Noise can put one group above')")
+    assert "Highest: south." in opened.page.inner_text("#by-group")
+    assert opened.clicks <= 1
+
+
 def test_the_total_of_the_fleet(hand: type[Hand], call: Any, fleet: Path) -> None:
     day = {"from": YESTERDAY["from"], "to": YESTERDAY["to"]}
     (answer,) = call("/selection", **day)["selections"]

@@ -259,6 +259,14 @@ def test_a_chart_has_at_most_four_groups_and_says_so(look: Look) -> None:
     assert "at most 4 groups" in tab.evaluate("document.getElementById('groups').textContent")
 
 
+def test_the_highest_group_is_named_unless_groups_are_alike(look: Look) -> None:
+    tab = look("one-groups/#simulation")
+    text = "document.getElementById('by-group').textContent"
+    until(tab, f"{text}.includes('Noise can put one group above another')")
+    # All groups of this store have the same reports.
+    assert tab.evaluate(f"{text}.includes('Highest')") is False
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_the_campaigns_in_each_state(window: tuple[str, Any], look: Look, name: str) -> None:
     tab = look(f"all-{name}/")

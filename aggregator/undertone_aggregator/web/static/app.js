@@ -323,7 +323,7 @@ async function byGroup() {
     made.push(
       element(
         "p",
-        `Highest: ${groups[0].group}. Noise can put one group above another: whether two differ is under Is it different?`,
+        `${groups[0].estimate > groups[1].estimate ? `Highest: ${groups[0].group}. ` : ""}Noise can put one group above another: whether two differ is under Is it different?`,
         "small",
       ),
     );
@@ -427,6 +427,9 @@ function moments(zone) {
   };
 }
 
+// Wide enough for numbers of five digits beside an axis's title.
+const BESIDE = 60;
+
 const axis = () => ({
   stroke: colour("ink"),
   grid: { stroke: colour("line"), width: 1 },
@@ -514,7 +517,7 @@ function draw() {
     padding: PADDING,
     axes: [
       { ...axis(), space: 70, values: moments(zone) },
-      { ...axis(), label: unit, labelFont: "14px system-ui" },
+      { ...axis(), label: unit, labelFont: "14px system-ui", size: BESIDE },
     ],
     hooks: {
       setCursor: [
@@ -629,7 +632,7 @@ function drawReports(raw, zone, width) {
       tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), zone),
       axes: [
         { ...axis(), show: false },
-        { ...axis(), label: "reports", labelFont: "14px system-ui", space: 20 },
+        { ...axis(), label: "reports", labelFont: "14px system-ui", size: BESIDE, space: 20 },
       ],
       scales: { y: { range: (_, _low, high) => [0, Math.max(Math.min(high, 1.5 * most), 1)] } },
       series: [{}, bars("refused"), bars("bad"), bars("warn"), bars("raw")],
@@ -972,7 +975,7 @@ async function threshold(place, campaign) {
       tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), answer.time_zone),
       axes: [
         { ...axis(), space: 70, values: moments(answer.time_zone) },
-        { ...axis(), size: 60 },
+        { ...axis(), size: BESIDE },
       ],
       series: [{}, { ...line }, { ...line }],
       bands: [band(1, 2, "filtered")],

@@ -52,8 +52,10 @@ export function notices({ server, warnings, time_zone: zone }) {
   for (const sentence of server.problems || []) found.set(sentence, { rank: 0, sentence, kind: "bad", times: [] });
   for (const { time: at, event, sentence: logged } of server.alarms || []) {
     const sentence = logged.replace(/^alarm: /, "");
-    const key = event ?? sentence.replace(/[\d.,]+/g, "#");
-    const row = found.get(key) ?? { rank: 1, event, sentence, kind: "warn", times: [], advice: ADVICE[event] };
+    // An alarm of what is wrong now says since when, and what to do.
+    const key = found.has(sentence) ? sentence : (event ?? sentence.replace(/[\d.,]+/g, "#"));
+    const row = found.get(key) ?? { rank: 1, event, sentence, kind: "warn", times: [] };
+    row.advice ??= ADVICE[event];
     if (!row.times.length || at > Math.max(...row.times)) row.sentence = sentence;
     row.times.push(at);
     found.set(key, row);
