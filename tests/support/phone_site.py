@@ -158,8 +158,8 @@ class PhoneSite:
 
     ``replaced``: other contents of the app's files. ``requests``: (method, path) of each request; ``keys``: those that
     redeemed the code; ``gone``: those whose devices have left. ``sent``: bytes that answers had on the wire.
-    ``failures``: status of the next answers to redeem and to leave; 0 cuts the connection after the server has taken the
-    key. ``step``: called with the word of each request to /step/WORD.
+    ``failures``: status of the next answers to redeem and to leave; 0 cuts the connection after the server has taken
+    the key. ``step``: called with the word of each request to /step/WORD.
     """
 
     def __init__(self, port: int, websocket: str, files: dict[str, str], offer: dict[str, Any]) -> None:
