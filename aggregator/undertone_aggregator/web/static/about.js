@@ -24,7 +24,7 @@ export function aboutIt(campaign) {
   const { asks, purpose } = campaign.server;
   const leaving = element("dd");
   leaving.append(
-    "Whenever it wants, and it need not tell anybody: in the phone's app and in Home Assistant by Leave, on a gateway by" +
+    "Whenever it wants, without giving a reason: in the phone's app and in Home Assistant by Leave, on a gateway by" +
       " undertone device pause, a board by unplugging it. What it sent before stays in the sums. More: ",
     link("taking part", "guides/taking-part.md"),
     ", ",
