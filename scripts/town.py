@@ -20,6 +20,7 @@ import contextlib
 
 from support.page_states import Summary, full, served, served_states
 from undertone_aggregator.counts.partial import EVERYBODY
+from undertone_aggregator.estimate.publication import tell_groups
 from undertone_aggregator.settings.config import CampaignPlan
 from undertone_aggregator.store.inventory import ACTIVE, Device
 from undertone_aggregator.store.store import open_store
@@ -64,6 +65,7 @@ def simulate(folder: Path, name: str) -> Path:
             Device(device, group_of(n) if "groups" in more else EVERYBODY, ACTIVE, start)
             for n, device in enumerate(device_names(name, devices))
         )
+        tell_groups(opened, CampaignPlan.min_reports)
     return store
 
 

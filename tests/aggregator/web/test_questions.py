@@ -213,6 +213,25 @@ def test_which_group_is_highest(hand: type[Hand]) -> None:
     assert opened.clicks <= 1
 
 
+def test_why_a_group_has_no_total(hand: type[Hand]) -> None:
+    """The number of devices of a group is not always told; here it is taken away on the way to the page."""
+    opened = hand(MONDAY)
+
+    def untold(route: Any) -> None:
+        answer = route.fetch().json()
+        for row in answer["selections"]:
+            if row["group"] == "south":
+                row.update(devices=None, total=None, total_se=None)
+        route.fulfill(json=answer)
+
+    opened.page.route(re.compile(r"/selection\?"), untold)
+    opened.click(".card a")
+    opened.click("#selection summary")
+    totals = {cells[0]: cells[2] for cells in opened.table("#selected")}
+    assert [group for group, total in totals.items() if total == "–"] == ["south"]
+    assert "A group whose number of devices is not told has no total" in opened.page.inner_text("#selected")
+
+
 def test_the_total_of_the_fleet(hand: type[Hand], call: Any, fleet: Path) -> None:
     day = {"from": YESTERDAY["from"], "to": YESTERDAY["to"]}
     (answer,) = call("/selection", **day)["selections"]

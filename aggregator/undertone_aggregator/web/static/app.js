@@ -811,7 +811,7 @@ async function select() {
     const clear = answer.selections.filter((row) => !unclear(row, about));
     const most = (of) => Math.max(...clear.map((row) => Math.abs(row[of] ?? 0)), 0);
     const [sized, sizedTotal] = [scale(most("estimate"), answer.unit), scale(most("total"), answer.unit)];
-    const uncounted = answer.selections.some((row) => row.devices === null);
+    const uncounted = answer.selections.filter((row) => row.devices === null).map((row) => row.group);
     place.replaceChildren(
       answer.selections.length
         ? rows(
@@ -839,8 +839,14 @@ async function select() {
             "No slot of this time has a number: nobody reported, too few did, or the range was being learnt.",
             "small",
           ),
-      uncounted && answer.selections.length
-        ? element("p", "There is no total, because no list of the devices is kept here.", "small")
+      uncounted.length
+        ? element(
+            "p",
+            uncounted.includes("all")
+              ? "There is no total, because no list of the devices is kept here."
+              : "A group whose number of devices is not told has no total: a small number could reveal whether a home takes part.",
+            "small",
+          )
         : "",
     );
   } catch (error) {
