@@ -39,6 +39,9 @@ def test_a_group_needs_no_file_made_by_hand(home: Path, done: Callable[..., str]
     groups = Home(home).config("load").campaign.groups
     assert groups == "fleets/load/groups.csv"
     assert read_groups(home / groups) == {"load-001": "north", "load-002": "south"}
+    # A device shows its group's mean, so its files name the group; none for everybody.
+    told = [json.loads((home / f"fleets/load/devices/load-00{n}/device.json").read_bytes()) for n in (1, 2, 3)]
+    assert [settings.get("groups") for settings in told] == [{"load": "north"}, {"load": "south"}, None]
 
 
 def test_a_new_group_is_said_beside_the_others(home: Path, done: Callable[..., str]) -> None:
@@ -54,6 +57,8 @@ def test_a_new_group_is_said_beside_the_others(home: Path, done: Callable[..., s
     done("campaign", "create", home, "heat", *CAMPAIGN)
     moved = done("devices", "move", "load-002", "--home", home, "--to", "heat", "--group", "east")
     assert "\neast is a new group; the campaign has no other\n" in moved
+    settings = json.loads((home / "fleets/heat/devices/load-002/device.json").read_bytes())
+    assert settings["groups"] == {"heat": "east"}
 
 
 def test_one_device_is_said_in_the_singular(home: Path, done: Callable[..., str]) -> None:
