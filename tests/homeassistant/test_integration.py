@@ -32,7 +32,7 @@ from support.joined_home import (
     write_each_report_down,
 )
 from support.neighbours import Neighbours
-from support.waiting import wait_for
+from support.waiting import PATIENCE_SECONDS, wait_for
 from undertone_aggregator.campaign.results import open_public
 
 pytestmark = [pytest.mark.services, pytest.mark.long, pytest.mark.timeout(900)]
@@ -135,7 +135,9 @@ def see_itself_beside(home, server, meter, group):
     folder = join(home, server, "shared", group=group)
     meter.show()
     compared = ("your_home_newest", "average_home_newest", "your_home_last_7", "average_home_last_7")
-    meter.wait(lambda: all(value(home, name) not in ("unknown", "unavailable") for name in compared), "a comparison")
+    # A home that comes after the round has begun first reports a minute later, and the round waits for it.
+    without = ("unknown", "unavailable")
+    meter.wait(lambda: all(value(home, name) not in without for name in compared), "a comparison", 4 * PATIENCE_SECONDS)
     own, others = (state_of(home, name) for name in compared[:2])
     assert own["attributes"]["unit_of_measurement"] == others["attributes"]["unit_of_measurement"] == "Wh"
     # Some twenty times in a slot of two seconds, the meter counts on by 13 Wh.

@@ -127,9 +127,9 @@ class Meter:
         self.show()
         return True
 
-    def wait(self, condition, what):
+    def wait(self, condition, what, seconds=PATIENCE_SECONDS):
         """Wait until the condition holds, while the meter counts on."""
-        return wait_for(lambda: self.rise() and condition(), what=what)
+        return wait_for(lambda: self.rise() and condition(), seconds, what)
 
 
 def reports(server, count, *meters, campaign="energy"):
