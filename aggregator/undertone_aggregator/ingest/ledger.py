@@ -89,7 +89,8 @@ def check(store: CampaignEntries, query: str, folder: Path, buckets: int) -> Non
     if checkpoint is None:
         raise Invalid(
             f"the store {store.name} holds {ledger.batch + 1} batches of the checkpoint {ledger.checkpoint}, but"
-            f" {folder} is new: find the folder of that checkpoint, which remembers the devices. {_WAY_ON}"
+            f" {folder} is new: find the folder of that checkpoint, in which Spark keeps what it remembers of each"
+            f" device. {_WAY_ON}"
         )
     _check_same(BatchLedger(query, checkpoint, buckets, 0), ledger)
     if ledger.batch not in (newest, newest + 1):

@@ -37,7 +37,7 @@ def change_state(home: Home, name: str, state: str, user: str | None = None, *, 
     if successor is not None and not _has_begun(home.config(successor)):
         raise Invalid(
             f"campaign {successor} succeeds {name} and has not begun: devices that have not received the hand-over"
-            f" would stay behind; retire {name} when {successor} runs, or with --although-waiting"
+            f" would stay behind; retire {name} when {successor} runs, or add --although-waiting"
         )
     if not _is_in_store(config):
         raise Invalid(

@@ -111,7 +111,7 @@ class CampaignPlan(Checked):
     levels: int = option(256, "input levels of the report mechanism (fewer for a large threshold)", integer(1, 4096))
     cells: int = option(128, "cells of the cohort's Square Wave", integer(2, 256))
     lead_slots: int = option(2, "an epoch is broadcast this many slots before it starts", integer(1, 10_000))
-    settle_slots: int = option(2, "slots for which reports may arrive late; then the slot settles",
+    settle_slots: int = option(2, "a slot settles this many slots after its end; until then its reports may come",
                                integer(0, 10_000))  # fmt: skip
     min_reports: int = option(10, "a number that is computed from fewer reports is not published", integer(1, _READING))
     groups: str | None = option(None, "CSV file with the columns device,group; relative to this file", text)

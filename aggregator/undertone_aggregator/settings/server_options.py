@@ -40,8 +40,8 @@ class ServerOptions(Checked):
         None, "ADDRESS:PORT of /metrics, /healthz and /readyz, such as 127.0.0.1:9464", listen_at
     )
     page: str | None = option(None, "ADDRESS:PORT of the page and its API; a proxy may put a path before it", listen_at)
-    page_names: tuple[str, ...] = option((), "host names under which the page is reached, such as a proxy's, beside "
-                                         "addresses and this machine's own names", host_names)  # fmt: skip
+    page_names: tuple[str, ...] = option((), "further host names of the page, such as a proxy's; IP addresses, "
+                                         "localhost and this machine's own name always work", host_names)  # fmt: skip
     page_token: str | None = option(None, "a file of mode 0600 with the token that lets a person pause, resume and "
                                     "retire on the page; without it nobody can", text)  # fmt: skip
     alerts: str | None = option(None, "a file of mode 0600 with one address per line to which alerts go, as Apprise's "

@@ -42,7 +42,10 @@ def recover(job: CountingJob, stop: threading.Event, say: Say) -> None:
         inside = [file for file in files if file.name in counted]
         behind = [file for file in files if file.name not in counted]
         batch = 0 if held is None else held.batch + 1
-        say(f"the store holds {batch} batches, {len(inside)} of their files are kept; it lacks {len(behind)} files")
+        say(
+            f"the store has counted {batch} batches, of whose files {len(inside)} are still there;"
+            f" {len(behind)} files are not counted yet"
+        )
         _put_aside(job.folder, behind)
         try:
             if inside:

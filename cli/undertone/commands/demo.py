@@ -51,7 +51,7 @@ def demo(
     collect: Annotated[
         str,
         typer.Option(
-            help="How to collect: reports, or stream, where ε and δ cover all reports of a device (user level)."
+            help="How to collect: reports, or stream, where one ε and δ cover all reports of a device together."
         ),
     ] = "reports",
     delta: Annotated[

@@ -140,7 +140,7 @@ def _release(
     column: Annotated[
         str | None, typer.Option(help="column (name or number from 0) or array of the input; the last one if absent")
     ] = None,
-    scale: Annotated[str, typer.Option(help="natural units per unit of the input, such as 1000 for kWh in Wh")] = "1",
+    scale: Annotated[str, typer.Option(help="units of --bound in one unit of the input: 1000 from kWh to Wh")] = "1",
     last_block: Annotated[str, typer.Option(help="hold back or pad the last incomplete block")] = "hold",
     state: Annotated[
         Path | None, typer.Option(help="file of the checkpoint, which is secret; for files OUTPUT.state")
@@ -151,7 +151,7 @@ def _release(
     ] = False,
     user: Annotated[str | None, typer.Option(help="MQTT user; the password is in UNDERTONE_PASSWORD")] = None,
     ca_file: Annotated[
-        Path | None, typer.Option(help="for MQTT over TLS: certificate of the authority that signed the broker's")
+        Path | None, typer.Option(help="for MQTT over TLS: file of the authority that signed the broker's certificate")
     ] = None,
     seconds: Annotated[
         float | None, typer.Option(help="for MQTT: stop after so many seconds; without it, at SIGTERM or Ctrl-C")

@@ -25,7 +25,7 @@ Partitions = Annotated[
 Buckets = Annotated[
     int,
     typer.Option(
-        min=1, max=1 << 20, help="Number of parts of the devices, about 10,000 devices each; the checkpoint fixes it."
+        min=1, max=1 << 20, help="Number of parts of the fleet, one for about 10,000 devices; the checkpoint fixes it."
     ),
 ]
 
