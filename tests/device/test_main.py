@@ -22,7 +22,7 @@ from support.waiting import wait_for
 from undertone_device import __main__ as command
 from undertone_device.host.status import parse_status
 from undertone_device.setup.assembly import read_policy
-from undertone_device.setup.config import _FIELDS, read_config
+from undertone_device.setup.config import read_config
 from undertone_shared.errors import Invalid
 from undertone_shared.off_board import intake, issue
 from undertone_shared.scalar import ReportRule
@@ -259,9 +259,7 @@ def test_bad_files_are_one_sentence(tmp_path, capsys):
 
 
 def test_the_sample_files_are_valid():
-    path = mp.REPO / "device/examples/device.json"
-    assert json.loads(path.read_text(encoding="utf-8")).keys() == set(_FIELDS), "every field of device.json"
-    config = read_config(str(path))
+    config = read_config(str(mp.REPO / "device/examples/device.json"))
     policy = read_policy(config)
     assert config.broker.port == 8883
     assert policy.cap == (2721, 1001)
