@@ -91,7 +91,7 @@ def fault(device: bool, words: list[str]) -> str:
 
 
 def calls_by_file(package: str) -> dict[Path, list[tuple[str, bool, list[str]]]]:
-    """For each file of a package whose texts name commands: the text, and each command as `calls_of` yields it."""
+    """Return, by file that names a command, its commands: (text, whether it is a device's command, its words)."""
     files = (path for kind in ("py", "js", "html", "json") for path in sorted((REPO / package).rglob(f"*.{kind}")))
     calls = {
         path: [(text, *call) for text in texts_of(path) for call in calls_of(text)]

@@ -70,9 +70,10 @@ def test_the_plan_predicts_the_headlines_error_where_cells_have_several_campaign
     }
     assert len(ratios) == 6
     assert all(0.85 <= ratio <= 1.2 for ratio in ratios.values()), ratios
-    for way in ("event", "turns"):
+    # The share of the bias that is left was chosen for events, so their median is nearer to 1 than that of turns.
+    for way, low, high in (("event", 0.9, 1.1), ("turns", 0.85, 1.2)):
         every = [row["planned / rmse"] for row in rows if row["way"] == way and row["series"] == HEADLINE]
-        assert 0.85 <= np.median(every) <= 1.2, way
+        assert low <= np.median(every) <= high, way
 
 
 def test_moved_readings_change_at_their_column_and_stay_within_the_bound() -> None:

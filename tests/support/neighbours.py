@@ -1,4 +1,4 @@
-"""Homes of several groups that report to a running server, each group with a load of its own."""
+"""Simulated homes in several groups: they report to a running server, and each group has a different load."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ _SLOTS = 4000
 
 
 class Neighbours:
-    """Homes that report from `start` to `stop` in a campaign of a server's folder.
+    """Simulated homes of one campaign; they report between the calls of `start` and `stop`.
 
     ``loads``: group -> what each of its homes measures in every slot; ``counted``: by a meter that counts on. ``run``:
     runs a command of `undertone`. ``environment``, ``speed``: of the process, and of its clock.

@@ -1,4 +1,4 @@
-"""Groups of devices. Only the server knows them; no message to or from a device contains them."""
+"""Groups of devices. The server sorts reports into them; no message to or from a device contains a group."""
 
 import csv
 import hashlib

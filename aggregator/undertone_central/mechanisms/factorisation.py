@@ -97,7 +97,7 @@ class SquareRoot(Bounded, OneByOne):
 
 def analytic_multiplier(epsilon: float, delta: float) -> float:
     """Return the least σ per unit of sensitivity, rounded up: Φ(1/(2σ) - εσ) - e^ε Φ(-1/(2σ) - εσ) <= δ."""
-    # Whoever reads a file of readings imports this module but never calls it, and scipy.special takes long to import.
+    # Code that only loads readings imports this module too, and importing scipy.special takes long.
     from scipy.special import ndtr
 
     def spent(sigma: float) -> float:

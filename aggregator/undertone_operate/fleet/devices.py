@@ -179,7 +179,7 @@ class FleetFiles:
         self._note_group(name, group)
 
     def _note_group(self, name: str, group: str) -> None:
-        """Write a device's new group into the server's copy of its configuration, if there is one. Raises OSError."""
+        """Write a device's new group into the device.json that the server keeps for it, if any. Raises OSError."""
         path = self.devices_folder / name / DEVICE
         if not path.is_file():
             return

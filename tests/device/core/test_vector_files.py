@@ -52,7 +52,7 @@ def test_every_reason_of_a_refusal_is_among_them():
 
 
 def rules_before_a_draw():
-    """The words of the section's first table in docs/wire.md."""
+    """Return the first column of the table of rules in docs/wire.md: the words for `paused`."""
     page = (mp.REPO / "docs/wire.md").read_text(encoding="utf-8")
     section = page.split("### The rules before a draw, in their order\n")[1]
     table = re.search(r"^\| word \| rule \|.*?\n\n", section, flags=re.MULTILINE | re.DOTALL).group()

@@ -187,6 +187,7 @@ def shown_beside(page: Any) -> list[float]:
 def is_among(shown: list[float], rows: list[Any]) -> bool:
     """Return True if one of the published rows is what the phone shows, rounded."""
     means = [(row.estimate, row.low, row.high) for row in rows]
+    # The phone shows whole numbers, so each is off by at most 0.5, and by what a float rounds.
     return any(all(abs(a - b) <= 0.51 for a, b in zip(shown, row, strict=True)) for row in means)
 
 
