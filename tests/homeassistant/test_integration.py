@@ -32,8 +32,8 @@ from support.joined_home import (
     write_each_report_down,
 )
 from support.neighbours import Neighbours
+from support.published_means import PublishedMeans
 from support.waiting import PATIENCE_SECONDS, wait_for
-from undertone_aggregator.campaign.results import open_public
 
 pytestmark = [pytest.mark.services, pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -116,21 +116,23 @@ def test_a_home_sees_itself_beside_the_published_mean(home, server, meter, loads
     neighbours = Neighbours(server.folder, "shared", loads, server.run, counted=True) if loads else None
     server.stop()
     server.start()
+    published = PublishedMeans(server.folder, "shared", server.run)
     if neighbours:
         neighbours.start()
     try:
-        folder = see_itself_beside(home, server, meter, group)
+        folder = see_itself_beside(home, server, meter, group, published)
     finally:
         if neighbours:
             neighbours.stop()
+        published.close()
     check_account(server, folder, ("shared",), *([neighbours.ledger] if neighbours else []))
     if neighbours:
-        means = {name: [row.estimate for row in neighbours.published(name)] for name in ("all", *loads)}
+        means = {name: published.estimates(name) for name in ("all", *loads)}
         levels = {name: sum(each) / len(each) for name, each in means.items()}
         assert levels["north"] < levels["all"] < levels["south"]
 
 
-def see_itself_beside(home, server, meter, group):
+def see_itself_beside(home, server, meter, group, published):
     """Join in a group, check what the home shows, end it, and return its device's folder."""
     folder = join(home, server, "shared", group=group)
     meter.show()
@@ -144,14 +146,14 @@ def see_itself_beside(home, server, meter, group):
     assert 0 < float(own["state"]) < 2000
     limits = others["attributes"]
     assert limits["at_least"] <= float(others["state"]) <= limits["at_most"]
-    with open_public(server.folder / "stores/shared.sqlite") as results:
-        rows = [row for row in results.estimates(groups={group, "all"}, filtered=True) if row.series.filtered]
-    begins = datetime.fromisoformat(limits["from"]).timestamp()
-    of = {row.series.group: row.estimate for row in rows if row.start == begins}
     assert limits["group"] == group
+    slot = int(datetime.fromisoformat(limits["from"]).timestamp()) // SLOT
+    wait_for(lambda: slot in published.of[group] and slot in published.of["all"], what="the slot's published means")
+    means = {name: published.of[name][slot] for name in {group, "all"}}
+    shown = [float(others["state"]), limits["at_least"], limits["at_most"]]
     # Home Assistant shows a tenth: rounding moves it by at most 0.05, and by what a float rounds.
-    assert float(others["state"]) == pytest.approx(of[group], abs=0.06)
-    assert group == "all" or float(others["state"]) != pytest.approx(of["all"], abs=0.06)
+    assert shown == pytest.approx([means[group][name] for name in ("estimate", "low", "high")], abs=0.06)
+    assert group == "all" or shown[0] != pytest.approx(means["all"]["estimate"], abs=0.06)
     [entity] = [entity for entity in home.states("switch.") if "compare" in entity]
     home.call("switch", "turn_off", entity)
     meter.wait(lambda: value(home, "your_home_newest") == "unavailable", "no comparison")

@@ -169,6 +169,8 @@ class HomeAssistant:
         """Begin the config flow and answer its steps; return the answer to the last one."""
         answer = self.post("/api/config/config_entries/flow", {"handler": "undertone"})
         for step in steps:
+            # A step whose answer was refused is shown again, and takes no other step's fields.
+            assert not answer.get("errors"), answer
             answer = self.post(f"/api/config/config_entries/flow/{answer['flow_id']}", step)
         return dict(answer)
 

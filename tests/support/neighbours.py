@@ -6,11 +6,9 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from undertone_aggregator.campaign.results import open_public
 from undertone_simulator.processes import end
 from undertone_simulator.readings.readings import Readings
 from undertone_simulator.wire.fleet_process import FleetJob
@@ -37,7 +35,6 @@ class Neighbours:
         speed: float = 1.0,
         counted: bool = False,
     ) -> None:
-        self._store = home / f"stores/{campaign}.sqlite"
         self._folder = home.parent / "neighbours"
         self._folder.mkdir()
         self._environment = dict(environment)
@@ -70,8 +67,3 @@ class Neighbours:
     def stop(self) -> None:
         """End the homes."""
         end(self._process, signal.SIGTERM)
-
-    def published(self, group: str) -> list[Any]:
-        """Return the rows of the group's filtered series."""
-        with open_public(self._store) as results:
-            return [row for row in results.estimates(groups=group, filtered=True) if row.series.filtered]

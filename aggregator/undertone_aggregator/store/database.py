@@ -93,8 +93,10 @@ class Database:
         kind = DiskFull if self._is_full(cause) else StoreError
         return kind(str(cause).strip().partition("\n")[0])
 
-    def _lock_migration(self) -> None:
-        """Wait until no other process migrates this database, and exclude others until the transaction ends."""
+    def _lock_setup(self) -> None:
+        """Wait until no other process migrates this database or creates a campaign in it, and exclude others until the
+        transaction ends. Where beginning a transaction does that, there is nothing to do.
+        """
 
     def _keep_copy(self) -> None:
         """Keep a copy of a store that is about to be migrated, where this store can make one."""
@@ -105,7 +107,7 @@ class Database:
         _check_version(self._connection, self._name, newest=False)
         self._keep_copy()
         with self.transaction():
-            self._lock_migration()
+            self._lock_setup()
             _check_version(self._connection, self._name, newest=False)
             upgrade(self._connection)
 
@@ -114,20 +116,30 @@ class Database:
 
         Raises Invalid for several campaigns without a name, and for another campaign's file; NoStore for none.
         """
-        numbers = {name: number for number, name in self.rows(select(tables.campaigns))}
+        found = self._find(campaign)
+        if found is not None:
+            return found
+        if not create:
+            raise NoStore(f"{self._name} holds no campaign {campaign or ''}".rstrip())
+        with self.transaction():
+            self._lock_setup()
+            # Another process may have created it meanwhile: a server and its first commands begin together.
+            found = self._find(campaign)
+            if found is not None:
+                return found
+            row = tables.campaigns.insert().values(name=campaign or "").returning(tables.campaigns.c.id)
+            return int(self.execute(row).scalar_one())
+
+    def _find(self, campaign: str | None) -> int | None:
+        """Return what `_choose` returns, None if there is no such campaign. Raises Invalid as it does."""
+        numbers = {name: int(number) for number, name in self.rows(select(tables.campaigns))}
         if campaign is None:
             if len(numbers) > 1:
                 raise Invalid(f"{self._name} holds the campaigns {', '.join(sorted(numbers))}: name one of them")
-            if numbers:
-                return int(next(iter(numbers.values())))
-        elif campaign in numbers or "" in numbers:
-            return int(numbers[campaign if campaign in numbers else ""])
-        elif numbers and not self._several:
+            return next(iter(numbers.values()), None)
+        if numbers and not self._several and not {campaign, ""} & numbers.keys():
             raise Invalid(f"{self._name} holds the campaign {next(iter(numbers))}, not {campaign}: use another store")
-        if not create:
-            raise NoStore(f"{self._name} holds no campaign {campaign or ''}".rstrip())
-        row = tables.campaigns.insert().values(name=campaign or "").returning(tables.campaigns.c.id)
-        return int(self.execute(row).scalar_one())
+        return numbers.get(campaign, numbers.get(""))
 
     def close(self) -> None:
         if self._open_connection is not None:

@@ -20,7 +20,7 @@ from undertone_shared.errors import Invalid
 _RETRY_SECONDS = 0.05
 # Advisory locks of PostgreSQL have two numbers: ours, and the campaign's.
 _LOCKS = tables.APPLICATION
-_MIGRATION = 0
+_SETUP = 0
 _SERVERS = _LOCKS + 1
 # Seconds after which a connection to a host that has vanished is closed.
 _PATIENCE = {
@@ -95,8 +95,8 @@ class PostgresStore(SqlStore):
     def _is_full(self, cause: BaseException) -> bool:
         return getattr(cause, "sqlstate", None) == _DISK_FULL
 
-    def _lock_migration(self) -> None:
-        self.execute(select(func.pg_advisory_xact_lock(_LOCKS, _MIGRATION)))
+    def _lock_setup(self) -> None:
+        self.execute(select(func.pg_advisory_xact_lock(_LOCKS, _SETUP)))
 
     @contextlib.contextmanager
     def _hold(self, seconds: float, *, shared: bool, server: bool = False) -> Iterator[None]:

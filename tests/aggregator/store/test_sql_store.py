@@ -3,7 +3,7 @@
 import contextlib
 import sqlite3
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +116,26 @@ def test_a_file_without_a_campaign_gets_one_only_from_its_server(tmp_path: Path)
     assert campaigns_in(path) == ["load"]
 
 
+@pytest.mark.parametrize("name", ["load", None])
+def test_a_campaign_that_another_process_creates_meanwhile_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str | None
+) -> None:
+    """A server that starts and a person who joins open the same new store at the same moment."""
+    path = tmp_path / "s.sqlite"
+    rows = SqliteStore.rows
+
+    def overtaken(store: SqliteStore, *query: Any) -> Iterator[Any]:
+        found = list(rows(store, *query))
+        monkeypatch.setattr(SqliteStore, "rows", rows)
+        open_store(path, campaign=name).close()
+        return iter(found)
+
+    monkeypatch.setattr(SqliteStore, "rows", overtaken)
+    open_store(path, campaign=name).close()
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        assert database.execute("SELECT name FROM campaigns").fetchall() == [(name or "",)]
+
+
 def test_what_another_process_upgrades_meanwhile_is_looked_at_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,7 +148,7 @@ def test_what_another_process_upgrades_meanwhile_is_looked_at_again(
     def upgraded(store: SqliteStore) -> None:
         store.execute(text("UPDATE alembic_version SET version_num = '9999'"))
 
-    monkeypatch.setattr(SqliteStore, "_lock_migration", upgraded)
+    monkeypatch.setattr(SqliteStore, "_lock_setup", upgraded)
     with refused(path, "upgrade it"):
         open_store(path, campaign="load")
     assert steps == []
@@ -313,12 +333,12 @@ def test_a_connection_that_was_cut_off_is_made_anew(tmp_path: Path) -> None:
     assert second.closed
 
 
-def test_a_database_is_locked_while_it_is_brought_up_to_date_and_only_then(
+def test_a_database_is_locked_while_its_tables_and_its_campaign_are_made_and_only_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     locked: list[SqliteStore] = []
-    monkeypatch.setattr(SqliteStore, "_lock_migration", lambda store: locked.append(store))
-    for times in (1, 1):
+    monkeypatch.setattr(SqliteStore, "_lock_setup", lambda store: locked.append(store))
+    for times in (2, 2):
         open_store(tmp_path / "s.sqlite").close()
         assert len(locked) == times
 

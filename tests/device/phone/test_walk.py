@@ -17,7 +17,8 @@ from support.phone_browser import KilledPhone
 from support.phone_server import RATE, SLOT, PhoneServer
 from support.phone_site import PATIENCE
 from support.phone_tap import Tap
-from undertone_aggregator.campaign.results import open_public
+from support.published_means import PublishedMeans
+from support.waiting import wait_for
 from undertone_shared.off_board.intake import unpack
 
 DAY = 86400
@@ -148,6 +149,7 @@ def test_a_person_sees_their_number_beside_the_mean_of_their_group(chromium: Any
     """The mean is the one that the server has published for the group that the code names, and not that of all."""
     home = server.folder / "home"
     neighbours = Neighbours(home, "meters", LOADS, server.run, server.environment, RATE)
+    published = PublishedMeans(home, "meters", server.run)
     tap = Tap(server.websocket, ("127.0.0.2", server.websocket), lambda topic, report: None)
     try:
         neighbours.start()
@@ -156,18 +158,17 @@ def test_a_person_sees_their_number_beside_the_mean_of_their_group(chromium: Any
         page.goto(f"{server.address}#{server.invite('--group', 'north')}")
         agree(page)
         shown = shown_beside(page)
+        wait_for(lambda: is_among(shown, published.of["north"]), what=f"a published mean that is {shown}")
         assert "You and the others in the group north" in page.inner_text(".others")
         context.close()
     finally:
         neighbours.stop()
+        published.close()
         tap.close()
-    means = {group: neighbours.published(group) for group in ("all", *LOADS)}
-    assert is_among(shown, means["north"]), shown
-    assert not is_among(shown, means["all"]), shown
+    assert not is_among(shown, published.of["all"]), shown
     # What the groups' homes measure is apart, and so is what is published of it.
-    north, everybody, south = (
-        sum(row.estimate for row in means[name]) / len(means[name]) for name in ("north", "all", "south")
-    )
+    means = [published.estimates(name) for name in ("north", "all", "south")]
+    north, everybody, south = (sum(each) / len(each) for each in means)
     assert north < everybody < south
 
 
@@ -184,19 +185,20 @@ def shown_beside(page: Any) -> list[float]:
     return [float(word.replace(",", "").replace("−", "-")) for word in found.groups()]
 
 
-def is_among(shown: list[float], rows: list[Any]) -> bool:
-    """Return True if one of the published rows is what the phone shows, rounded."""
-    means = [(row.estimate, row.low, row.high) for row in rows]
+def is_among(shown: list[float], means: dict[int, dict[str, Any]]) -> bool:
+    """Return True if one of the published means is what the phone shows, rounded."""
+    rows = [[fields[name] for name in ("estimate", "low", "high")] for fields in list(means.values())]
     # The phone shows whole numbers, so each is off by at most 0.5, and by what a float rounds.
-    return any(all(abs(a - b) <= 0.51 for a, b in zip(shown, row, strict=True)) for row in means)
+    return any(all(abs(a - b) <= 0.51 for a, b in zip(shown, row, strict=True)) for row in rows)
 
 
 @pytest.mark.long
 @pytest.mark.services
 def test_a_person_sees_their_number_beside_the_published_mean(chromium: Any, server: PhoneServer) -> None:
     """The mean is the one that the server has published for that slot, and no more than reports leaves the phone."""
-    published: list[bytes] = []
-    tap = Tap(server.websocket, ("127.0.0.2", server.websocket), lambda topic, _: published.append(topic))
+    topics: list[str] = []
+    tap = Tap(server.websocket, ("127.0.0.2", server.websocket), lambda topic, _: topics.append(topic))
+    published = PublishedMeans(server.folder / "home", "meters", server.run)
     try:
         context = chromium.new_context(locale="en-GB")
         page = context.new_page()
@@ -207,15 +209,14 @@ def test_a_person_sees_their_number_beside_the_published_mean(chromium: Any, ser
         assert "appears here as soon as it is published" in page.inner_text(".others")
         shown = shown_beside(page)
         assert "group" not in page.inner_text(".others h2")
-        with open_public(server.folder / "home/stores/meters.sqlite") as results:
-            rows = [row for row in results.estimates(filtered=True) if row.series.filtered]
-        assert is_among(shown, rows), shown
-        assert {topic.rsplit("/", 1)[-1] for topic in published} == {"report"}
+        wait_for(lambda: is_among(shown, published.of["all"]), what=f"a published mean that is {shown}")
+        assert {topic.rsplit("/", 1)[-1] for topic in topics} == {"report"}
         page.uncheck("#compares")
         page.wait_for_function("() => document.querySelector('.others').innerText.includes('do not compare')")
         assert not page.is_visible(".others dl")
         context.close()
     finally:
+        published.close()
         tap.close()
 
 
