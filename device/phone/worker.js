@@ -20,7 +20,7 @@ const LEAVE_MILLISECONDS = 3000;
 const JOIN = "app/join";
 const DEVICE = "app/device";
 const LEFT = "app/left";
-// The code and the key of a device that has left, until the server knows of it.
+// [{code, key}] of the devices that have left, until the server knows of it.
 const GONE = "app/gone";
 
 let journal = null;
@@ -33,6 +33,7 @@ let stream = null;
 let sample = null;
 let running = false;
 let timer = null;
+let telling = false;
 let posted = "";
 const view = { stage: "starting", offer: null, agreed: null, error: null, status: null, left: null, source: null };
 
@@ -271,7 +272,8 @@ async function leave() {
 function finishLeaving() {
   python("leave");
   const { code, key } = readJson(JOIN);
-  journal.write(GONE, encode({ code, key }));
+  // After a power cut it may be there already.
+  writeGone([...gone().filter((each) => each.key !== key), { code, key }]);
   journal.delete(DEVICE);
   showLeft();
 }
@@ -283,17 +285,34 @@ function showLeft() {
   tellGone();
 }
 
-// The server revokes the device, so that nobody looks for a phone that is only silent.
+function gone() {
+  return readJson(GONE) ?? [];
+}
+
+function writeGone(left) {
+  if (left.length) journal.write(GONE, encode(left));
+  else journal.delete(GONE);
+}
+
+// The server revokes the devices, so that nobody looks for a phone that is only silent.
 async function tellGone() {
-  const gone = readJson(GONE);
-  if (!gone) return;
-  const still = () => readJson(GONE)?.code === gone.code;
-  try {
-    await askUntilAnswered("leave", gone, still, (error) => console.info(error.message));
-  } catch (error) {
-    console.info(error.message);
+  if (telling) return;
+  telling = true;
+  for (let [first] = gone(); first; [first] = gone()) {
+    const { code, key } = first;
+    try {
+      await askUntilAnswered(
+        "leave",
+        { code, key },
+        () => true,
+        (error) => console.info(error.message),
+      );
+    } catch (error) {
+      console.info(error.message);
+    }
+    writeGone(gone().filter((each) => each.key !== key));
   }
-  if (still()) journal.delete(GONE);
+  telling = false;
 }
 
 const ACTIONS = {
@@ -335,6 +354,7 @@ async function start() {
     // Not at the top of this module: messages that come while a module waits there are lost.
     words = await loadWords();
     await startPython();
+    tellGone();
     if (readJson(DEVICE)) startDevice();
     else if (readJson(LEFT)) showLeft();
     else if (readJson(JOIN)) await redeem();

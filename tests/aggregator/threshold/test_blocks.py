@@ -207,7 +207,7 @@ def test_each_block_keeps_its_limits(blocks):
     held = limit_blocks(blocks, lambda choice, first, end, harmless: limit_change(choice, 10 if first == 0 else 10_000))
     assert held.ranges[0] == (0, 0, 20)
     assert held.ranges[-1][2] == 5_000
-    assert all("of the cycle on, theta would be" in sentence for sentence in held.warnings)
+    assert all("in the part of the cycle that begins with slot" in sentence for sentence in held.warnings)
     assert limit_blocks(
         replace(blocks, blocks=()), lambda choice, first, end, harmless: limit_change(choice, 10)
     ).ranges == ((0, 0, 20),)

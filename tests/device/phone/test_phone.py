@@ -4,6 +4,7 @@ import gzip
 import itertools
 import json
 import re
+import threading
 import time
 import urllib.request
 from typing import Any
@@ -240,6 +241,43 @@ def test_a_pause_begins_and_ends_and_leaving_ends_everything(
     page.get_by_text("For experts").last.click()
     spent = float(re.search(r"([\d.,]+) of 1,000 ever", page.inner_text("#screen")).group(1))  # type: ignore[union-attr]
     assert spent > made
+
+
+def test_a_phone_tells_of_each_leaving_also_if_it_takes_part_elsewhere_meanwhile(
+    phones: Any, site: PhoneSite, receiver: Receiver, now: int
+) -> None:
+    receiver.issue(now)
+    answer, reached, told = site.answer, threading.Event(), []
+
+    def busy(path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
+        if path != "/api/join/leave":
+            return answer(path, body)
+        if not reached.is_set():
+            return 503, {"reason": "unavailable", "error": "later"}
+        told.append(body["key"])
+        return 200, {"device": "phone-1"}
+
+    site.answer = busy  # type: ignore[method-assign]
+    phones.expected = ("Failed to load resource",)
+    page = phones()
+    page.on("dialog", lambda dialog: dialog.accept())
+    take_part(page)
+    keys = [*site.keys]
+    press(page, "Leave")
+    screen(page, "left")
+    site.keys.clear()
+    press(page, "Open another link")
+    page.fill("#link", f"{site.address}#{CODE}")
+    press(page, "Open")
+    take_part(page)
+    keys += site.keys
+    press(page, "Leave")
+    screen(page, "left")
+    page.reload()
+    screen(page, "left")
+    assert told == []
+    reached.set()
+    wait_for(lambda: told == keys, PATIENCE)
 
 
 def test_an_entered_number_waits_for_the_end_of_its_slot(phones: Any, site: PhoneSite, receiver: Receiver) -> None:
