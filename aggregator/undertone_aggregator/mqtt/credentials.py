@@ -27,7 +27,7 @@ _OWN_END = "# ... to here. It writes everything below again whenever a device is
 # The lines of the access-control file between these two marks are the rules of readers.
 _READERS_BEGIN = "# --- Readers, which `undertone readers` adds and removes ..."
 _READERS_END = "# ... end of readers. ---"
-# Above this number of devices they share one pattern: mosquitto compares each line with all lines before it.
+# Above this number of devices they share one pattern at mosquitto, which compares each line with all lines before it.
 EXACT_DEVICES = 20_000
 
 
@@ -105,24 +105,25 @@ def access_rules(
     own: str | None = None,
     readers: Collection[str] = (),
     home_assistant: str | None = None,
+    exact: int | None = EXACT_DEVICES,
 ) -> str:
     """Return the access-control file: a device may write its own reports, and read campaigns and published numbers.
 
     ``own``: the operator's own rules; None writes a comment that explains where to put them. ``readers``: see
     `_reader_rules`. ``devices``: device -> its campaigns. Each device may write to one topic of each of its campaigns,
-    and so can leave at most one retained message there. Without ``devices``, and for more than `EXACT_DEVICES`
-    (mosquitto would read the file too slowly), one pattern covers all devices and any campaign and shard; the
-    aggregator then checks these. Raises Invalid.
+    and so can leave at most one retained message there. Without ``devices``, and for more than ``exact`` of them, one
+    pattern covers all devices and any campaign and shard; the aggregator then checks the shard. ``exact``: None for the
+    server's own endpoint, which finds a device's rules in a table. Raises Invalid.
     """
     check_prefix(prefix)
     home = home_assistant or discovery.DEFAULT_PREFIX
     devices = devices or {}
-    exact = 0 < len(devices) <= EXACT_DEVICES
+    each_alone = len(devices) > 0 and (exact is None or len(devices) <= exact)
     # The operator's rules come first: after the last device, a rule without a user would apply to that device.
     lines = [_OWN_BEGIN, _OWN_HINT if own is None else own, _OWN_END, ""]
     lines += [_READERS_BEGIN, *_reader_rules(prefix, readers, home), _READERS_END, ""]
     lines += [f"pattern read {prefix}/+/config", f"pattern read {prefix}/+/aggregate/#"]
-    if not exact:
+    if not each_alone:
         campaigns = sorted({campaign for own in devices.values() for campaign in own})
         lines += [f"pattern write {prefix}/{campaign}/+/%u/report" for campaign in campaigns or ("+",)]
     lines += ["", f"user {AGGREGATOR}", f"topic readwrite {prefix}/+/config", f"topic readwrite {prefix}/+/aggregate/#"]
@@ -131,7 +132,7 @@ def access_rules(
     for slot in range(WORKER_USERS):
         lines += [f"user {worker_user(AGGREGATOR, slot)}", f"topic read {prefix}/+/+/+/report"]
     lines += [""]
-    for device, campaigns_of_it in devices.items() if exact else ():
+    for device, campaigns_of_it in devices.items() if each_alone else ():
         lines += [f"user {device}", *(f"topic write {report_topic(prefix, name, device)}" for name in campaigns_of_it)]
     return "\n".join(lines) + "\n"
 
@@ -142,13 +143,15 @@ def write_access_rules(
     devices: Mapping[str, Collection[str]] | None = None,
     *,
     home_assistant: str | None = None,
+    exact: int | None = EXACT_DEVICES,
 ) -> None:
     """Write the access-control file of a topic prefix, readable by its owner only; keep its readers and own rules.
 
-    Raises Invalid, OSError.
+    ``exact``: see `access_rules`. Raises Invalid, OSError.
     """
     own, readers = _own_rules(path), readers_of(path)
-    write_private(path, access_rules(prefix, devices, own=own, readers=readers, home_assistant=home_assistant))
+    rules = access_rules(prefix, devices, own=own, readers=readers, home_assistant=home_assistant, exact=exact)
+    write_private(path, rules)
 
 
 def readers_of(path: Path) -> list[str]:

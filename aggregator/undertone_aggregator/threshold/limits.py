@@ -65,7 +65,9 @@ def limit_blocks(chosen: Threshold, limited: Limit) -> Threshold:
     warnings, blocks = list(chosen.warnings), []
     for block, end in zip(chosen.blocks, ends, strict=True):
         choice = limited(block.choice, block.first, end, held.theta)
-        warnings += [f"in the part of the cycle that begins with slot {block.first}, {sentence}" for sentence in choice.warnings]
+        warnings += [
+            f"in the part of the cycle that begins with slot {block.first}, {sentence}" for sentence in choice.warnings
+        ]
         blocks.append(block._replace(choice=replace(choice, warnings=[])))
     return replace(chosen, blocks=blocks, warnings=warnings)
 

@@ -25,6 +25,7 @@ from undertone_aggregator.mqtt.credentials import Secret
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.settings.config import Config
 from undertone_aggregator.settings.groups import append_groups, change_group
+from undertone_aggregator.settings.report_sources import DIRECT
 from undertone_aggregator.store.inventory import ACTIVE, FORGOTTEN, REVOKED, Device, key_text, tombstone
 from undertone_aggregator.store.store import Store, open_store
 from undertone_device.core.ledger import DEFAULT_OUTBOX
@@ -274,9 +275,13 @@ class FleetFiles:
         earlier = leaving(self.config.folder, active)
         for name, campaigns in active.items():
             campaigns += [campaign for campaign in earlier.get(name, ()) if campaign not in campaigns]
-        home_assistant = self.config.server.home_assistant
+        broker = self.config.broker
         credentials.write_access_rules(
-            self.broker / "access", self.config.broker.prefix, active, home_assistant=home_assistant
+            self.broker / "access",
+            broker.prefix,
+            active,
+            home_assistant=self.config.server.home_assistant,
+            exact=None if broker.mode == DIRECT else credentials.EXACT_DEVICES,
         )
 
 

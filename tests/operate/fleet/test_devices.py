@@ -13,10 +13,12 @@ from support.command import undertone
 from support.paho_client import leave
 from support.waiting import wait_for
 from undertone_aggregator.base.log import Journal
+from undertone_aggregator.mqtt.endpoint.access import read_access
 from undertone_aggregator.mqtt.source import open_source
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.server.hang_up import watch_hang_up
 from undertone_operate.fleet import devices
+from undertone_shared.topics import DEFAULT_PREFIX, report_topic
 
 
 @pytest.fixture
@@ -34,6 +36,27 @@ def run(tmp_path, free_port):
     call("campaign", "create", home, "load", *plan)
     call("devices", "add", "3")
     return call
+
+
+@pytest.mark.parametrize("where", [(), ("--broker", "mqtts://broker.example")], ids=["direct", "external"])
+def test_at_the_servers_own_endpoint_every_device_is_tied_to_its_campaign(tmp_path, monkeypatch, where):
+    """At a mosquitto, which reads many rules too slowly, many devices share one pattern."""
+    monkeypatch.setattr(devices.credentials, "EXACT_DEVICES", 2)
+    home = tmp_path / "home"
+    done = [undertone("init", str(home), *where)]
+    plan = ("--unit", "Wh", "--bound", "10000", "--epsilon", "1", "--slot-seconds", "60")
+    for name in ("load", "heat"):
+        done += [
+            undertone("campaign", "create", str(home), name, "--sensor", name, *plan),
+            undertone("devices", "add", "2", "--home", str(home), "--campaign", name),
+        ]
+    assert [each.stderr for each in done if each.returncode] == []
+    access = read_access(home / "broker/access")
+    for name, other in (("load", "heat"), ("heat", "load")):
+        device = f"{name}-001"
+        assert access.may_publish(report_topic(DEFAULT_PREFIX, name, device), device)
+        assert access.may_publish(report_topic(DEFAULT_PREFIX, other, device), device) == bool(where)
+        assert not access.may_publish(report_topic(DEFAULT_PREFIX, other, f"{other}-001"), device)
 
 
 class Client:
