@@ -331,7 +331,7 @@ phone: "Phone | None" = None
 
 def _device() -> Phone:
     if phone is None:
-        raise Invalid("no device runs on this phone")
+        raise Invalid("this phone does not take part now")
     return phone
 
 

@@ -133,7 +133,10 @@ def _states(first: Epoch, epoch: Epoch, estimates: Estimates) -> dict[int, Move]
 
 
 def _scale(began: Threshold, mean: float, theta: int) -> float:
-    """Return the factor at which the readings of a choice of θ have this mean when they are truncated at ``theta``."""
+    """Return the factor by which readings must grow for their mean, truncated at ``theta``, to be ``mean``.
+
+    ``began``: the choice of θ that found the readings' distribution.
+    """
     levels = np.minimum(np.outer(SCALES, _middles(began)), theta) @ np.asarray(began.density)
     return float(np.exp(np.interp(mean, levels, np.log(SCALES))))
 

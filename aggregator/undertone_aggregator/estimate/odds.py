@@ -15,7 +15,7 @@ from undertone_aggregator.estimate.guarantee import EVENT, USER, WINDOW, Guarant
 from undertone_shared.errors import Invalid
 
 _DAY_SECONDS = 86400
-# From here on a probability rounds up to 1, with as many digits as are shown.
+# With odds from here on, a probability is shown as 1, because of rounding.
 _PRACTICALLY_SURE = 10**6
 _STEPS = 10_000
 # More than what `exponential_below` lacks to e^ε.

@@ -4,11 +4,11 @@ The slot of a report is public, so this costs no privacy. Within a piece the dis
 whole day's (`threshold.tail`). The parameters of all pieces have a normal prior around the day's, with a correlation
 that decreases with the time between two pieces round the cycle: a piece with few reports resembles its neighbours and
 the day. The posterior is its normal approximation at the mode, found by Fisher scoring. The size of the day's largest
-readings is known better, because all of the day's reports inform it: a piece's tail is therefore half its own and half
+readings is known better, because all of the day's reports inform it. So a piece's tail is the average of its own and of
 the day's, and the pieces decide only at what time large readings occur.
 
-The day's own fit uses the reports for the threshold, and those reports of readings that are from all times of day. The
-pieces' fits use all reports, also those of a block of the day. So the mean over the pieces is scaled to the day's
+The day's own fit uses the threshold reports, and ordinary reports of epochs with one θ for all times of day. The
+pieces' fits use all reports, also those of epochs whose θ differs by block of the day. So the mean over the pieces is scaled to the day's
 distribution only where there are no reports of readings: elsewhere the mean over the pieces knows more than the day's
 fit does.
 """

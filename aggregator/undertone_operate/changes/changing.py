@@ -136,8 +136,8 @@ class _End:
         latest = self._latest()
         if latest >= self.new:
             return ""
-        allowed = f"at most {utc(latest)}" if latest > self.old else f"no later end than {utc(self.old)}"
-        return f"the new end is {utc(self.new)}, expected {allowed}, which the policies of all devices allow: "
+        allowed = max(latest, self.old)
+        return f"the new end is {utc(self.new)}, but the devices' policies allow no end after {utc(allowed)}: "
 
     def sentence(self) -> str:
         """Return a sentence about the end, and about the latest that all policies allow if that is earlier."""

@@ -113,8 +113,8 @@ def create(
     print("\n".join(preview(config, int(time.time()))))
     if home.join.listen is not None and config.budget.epsilon > LARGEST_FOR_PEOPLE:
         print(
-            f"warning: people will be asked, and epsilon is {float(config.budget.epsilon):g}: a guess of 50 % about one"
-            f" reading can become one of {percent(math.ceil(config.budget.epsilon * UNIT)) or 100} %. Choose at most"
+            f"warning: people are asked to take part with epsilon = {float(config.budget.epsilon):g}, with which a guess"
+            f" of 50 % about one reading can become one of {percent(math.ceil(config.budget.epsilon * UNIT)) or 100} %. Choose at most"
             f" {LARGEST_FOR_PEOPLE}, or be ready to explain it"
         )
     if only_show:

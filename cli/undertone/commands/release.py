@@ -143,7 +143,7 @@ def _release(
     scale: Annotated[str, typer.Option(help="units of --bound in one unit of the input: 1000 from kWh to Wh")] = "1",
     last_block: Annotated[str, typer.Option(help="hold back or pad the last incomplete block")] = "hold",
     state: Annotated[
-        Path | None, typer.Option(help="file of the checkpoint, which is secret; for files OUTPUT.state")
+        Path | None, typer.Option(help="file of the checkpoint, which is secret; if absent, OUTPUT.state where the output is a file")
     ] = None,
     continues: Annotated[
         bool,

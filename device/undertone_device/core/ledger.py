@@ -190,8 +190,9 @@ class Sums:
         return struct.unpack_from(">II", self.buffer, RING + 8 * group)
 
     def permits(self, start: int, uptime: int, seconds: int, ticks: int) -> bool:
-        """Return True if a draw for a slot at ``start`` keeps the cap: ``seconds`` by the clock and ``ticks`` of
-        uptime.
+        """Return True if a draw for the slot at ``start``, at ``uptime``, keeps the cap.
+
+        ``seconds``, ``ticks``: the cap's period by the clock and by the uptime.
         """
         if self._count < self._size and self._count:
             return True

@@ -31,7 +31,7 @@ class RuleState(Protocol):
     """The state that one kind of rule keeps from report to report, with its counts and charges."""
 
     def lost(self, now: int) -> None:
-        """Count everything that a lost ledger may have counted as spent."""
+        """Count as spent everything that a lost ledger may have held."""
 
     def charge(self, campaign: "Campaign", now: int) -> None:
         """Charge the campaign as a whole. Raises Refused."""

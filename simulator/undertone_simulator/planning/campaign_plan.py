@@ -40,8 +40,8 @@ def _report_options(config: Config, devices: int, readings: dict[str, Any]) -> P
     source = open_source(PlanOptions(bound=campaign.bound, **readings), 1, 1).source
     if source.unit != campaign.unit:
         raise Invalid(
-            f"the readings are in {source.unit}, but the campaign's in {campaign.unit}: name readings like them with"
-            " --data or --population"
+            f"the readings are in {source.unit}, but the campaign is in {campaign.unit}: choose readings in"
+            f" {campaign.unit} with --data or --population"
         )
     if campaign.bound == 1 or campaign.offset:
         raise Invalid("there is no prediction for a binary sensor or an offset, expected a bound from 2 and offset 0")

@@ -67,7 +67,7 @@ class StreamCertificate:
             f"certificate  rho = {float(self.rho):.6f}, so (ε, δ) = ({self.epsilon_achieved:.6f}, {delta:g})"
             f" <= ({shown(self.budget.epsilon)}, {delta:g})",
             f"guarantee    user level: {self._span()}; a window more costs its rho again",
-            f"one chain    rho = {float(self.chain_rho):.6f} by the closed form, {exact} by the exact programme",
+            f"one chain    rho = {float(self.chain_rho):.6f} by the closed form, {exact} by exact computation",
             f"one report   ε = {single}",
             "",
         ]

@@ -70,8 +70,8 @@ def shipped(slew: Fraction, slots: int, chains: int = 1) -> Stationary:
 def optimised(slew: Fraction, slots: int, taps: int = 1) -> Stationary:
     """Return the stationary filter of ``taps`` taps with the least release variance at its exact S² (one chain).
 
-    The taps are found in floating point from the closed form's share, rounded to multiples of 2^-10, then measured
-    exactly. Raises Invalid.
+    A search with floats begins at the closed form's share. The taps that it finds are rounded to multiples of 2^-10,
+    and their S² is computed exactly. Raises Invalid.
     """
     # SciPy's modules take a second to import. Nearly all commands import this module, and few call this.
     from scipy.optimize import minimize, minimize_scalar

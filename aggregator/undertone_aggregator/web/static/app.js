@@ -552,7 +552,7 @@ function draw() {
   drawReports(raw, zone, place.clientWidth);
   const first = overlaid[0][0];
   $("chart-caption").textContent =
-    `Mean of what a device measured in each ${lasting(about.slot_seconds)}, ${unit}, in ${zone}; smoothed (filtered) over time. ` +
+    `Mean of what a device measured in each ${lasting(about.slot_seconds)}, in ${unit}, smoothed over time (filtered). Times are those of ${zone}. ` +
     "95 times in 100 the true mean lies within the band. " +
     (unit === "Wh" && about.slot_seconds !== 3600
       ? `100 Wh in ${lasting(about.slot_seconds)} are a power of ${number(360_000 / about.slot_seconds, 3)} W. `
