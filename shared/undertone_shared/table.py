@@ -106,7 +106,7 @@ class TableMechanism(TableAnalysis):
         A reading of another range is first scaled to the table's, at random so that the mean is exact (one word more).
         """
         if x < 0 or x > theta or not self.covers(theta):
-            raise Invalid("the truncated reading is %d, expected 0 to theta = %d, and a theta that the table covers" % (x, theta))
+            raise Invalid("the truncated reading is %d, expected 0 to theta = %d, which the table covers" % (x, theta))
         if theta != self.reach:
             scaled = x * self.reach
             x = scaled // theta

@@ -40,7 +40,7 @@ REASONS = {
     REVOKED: "from a device whose operator has revoked it",
     TURN: "not the device's turn in this slot",
     WRONG_KIND: "a Square Wave report in a slot for an ordinary one, or an ordinary one in a slot for the Square Wave",
-    SYMBOL: "a value that no honest device sends: another symbol than the mechanism draws, or a stream's number out of range",
+    SYMBOL: "no honest device sends it: a symbol that the mechanism never draws, or a stream's number out of range",
     FUTURE: "for a slot that is not over yet",
     LATE: "for a slot that ended too long ago",
     CONFLICT: "another report for a slot that was already counted (alarm)",

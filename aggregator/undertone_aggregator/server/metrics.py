@@ -45,7 +45,11 @@ FAMILIES = {
     "undertone_broker_stored": (GAUGE, "Messages that the broker holds for all its clients.", ()),
     "undertone_commits": (COUNTER, "Transactions in which this process stored reports.", ("campaign",)),
     "undertone_commit_seconds": (COUNTER, "How long they took.", ("campaign",)),
-    "undertone_fast_path_failures": (COUNTER, "Batches whose reports were checked one by one, because checking them together failed.", ("campaign",)),
+    "undertone_fast_path_failures": (
+        COUNTER,
+        "Batches whose reports had to be checked one by one.",
+        ("campaign",),
+    ),
     "undertone_threshold_seconds": (GAUGE, "How long the newest choice of theta and mechanism took.", ("campaign",)),
     "undertone_broker_dropped": (COUNTER, "Messages that the broker threw away.", ("campaign",)),
     "undertone_newest_slot_end_seconds": (GAUGE, "Unix time: end of the newest slot with a report.", ("campaign",)),

@@ -8,9 +8,9 @@ readings is known better, because all of the day's reports inform it. So a piece
 the day's, and the pieces decide only at what time large readings occur.
 
 The day's own fit uses the threshold reports, and ordinary reports of epochs with one θ for all times of day. The
-pieces' fits use all reports, also those of epochs whose θ differs by block of the day. So the mean over the pieces is scaled to the day's
-distribution only where there are no reports of readings: elsewhere the mean over the pieces knows more than the day's
-fit does.
+pieces' fits use all reports, also those of epochs whose θ differs by block of the day. So the mean over the pieces is
+scaled to the day's distribution only where there are no reports of readings: elsewhere the mean over the pieces knows
+more than the day's fit does.
 """
 
 from collections.abc import Iterable, Sequence

@@ -148,7 +148,7 @@ def _allows(policy: Policy, campaign: Campaign) -> bool:
 
 
 def _policies(fleet: Path, drawn: int, new: Config, signer: Signer, agreed: Sequence[str]) -> list[str]:
-    """Return sentences about policies that allow no hand-over, or too few reports in a life for the new campaign, too.
+    """Return sentences about policies that allow no hand-over, or less than the new campaign may come to need.
 
     ``drawn``: the reports that a device may have drawn in the campaigns before. ``agreed``: see `_agreed`.
     """
@@ -174,6 +174,14 @@ def _policies(fleet: Path, drawn: int, new: Config, signer: Signer, agreed: Sequ
             f"warning: the policies of {sum(number for _, number in short)} devices allow {least} reports in a life,"
             f" but the campaigns may take {turns}: such a device stops reporting before the end, unless it gets a"
             " policy that allows more"
+        )
+    bound = new.campaign.bound
+    if narrow := [(policy, number) for policy, number in policies if policy.theta[1] < bound]:
+        least = min(policy.theta[1] for policy, _ in narrow)
+        sentences.append(
+            f"warning: the policies of {sum(number for _, number in narrow)} devices allow theta up to {least}, but the"
+            f" campaign's bound is {bound}: such a device refuses an epoch with a larger theta, unless it gets a policy"
+            " that allows more"
         )
     return sentences
 

@@ -112,10 +112,11 @@ def create(
     config = home.config(name, plan)
     print("\n".join(preview(config, int(time.time()))))
     if home.join.listen is not None and config.budget.epsilon > LARGEST_FOR_PEOPLE:
+        likely = percent(math.ceil(config.budget.epsilon * UNIT)) or 100
         print(
-            f"warning: people are asked to take part with epsilon = {float(config.budget.epsilon):g}, with which a guess"
-            f" of 50 % about one reading can become one of {percent(math.ceil(config.budget.epsilon * UNIT)) or 100} %. Choose at most"
-            f" {LARGEST_FOR_PEOPLE}, or be ready to explain it"
+            f"warning: people are asked to take part with epsilon = {float(config.budget.epsilon):g}, with which a"
+            f" guess of 50 % about one reading can become one of {likely} %. Choose at most {LARGEST_FOR_PEOPLE}, or be"
+            " ready to explain it"
         )
     if only_show:
         _predict(config, 1000 if devices is None else devices, population, data)

@@ -143,7 +143,8 @@ def _release(
     scale: Annotated[str, typer.Option(help="units of --bound in one unit of the input: 1000 from kWh to Wh")] = "1",
     last_block: Annotated[str, typer.Option(help="hold back or pad the last incomplete block")] = "hold",
     state: Annotated[
-        Path | None, typer.Option(help="file of the checkpoint, which is secret; if absent, OUTPUT.state where the output is a file")
+        Path | None,
+        typer.Option(help="file of the checkpoint, which is secret; if absent and OUTPUT is a file, OUTPUT.state"),
     ] = None,
     continues: Annotated[
         bool,

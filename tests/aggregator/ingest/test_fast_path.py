@@ -211,7 +211,9 @@ def test_a_failure_sends_the_batch_one_by_one_and_changes_nothing(monkeypatch: p
         assert quick.partial == plain.partial
     assert broken.seen.snapshot() == whole.seen.snapshot()
     assert FAILURES[broken.campaign] == before + len(said) == before + len(deliveries) // LEAST
-    assert said[0] == "alarm: the fast path failed, a batch is judged one by one: IndexError('poison')"
+    assert (
+        said[0] == "alarm: the fast path failed, so the reports of a batch are checked one by one: IndexError('poison')"
+    )
 
 
 def test_an_error_of_the_program_is_not_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:

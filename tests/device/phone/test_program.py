@@ -126,5 +126,5 @@ def test_a_browser_without_random_numbers_is_an_error(answers: dict[str, Any]) -
 
 
 def test_what_cannot_be_kept_is_an_error(answers: dict[str, Any]) -> None:
-    assert answers["no number"]["error"] == "no device runs on this phone"
+    assert answers["no number"]["error"] == "this phone does not take part now"
     assert answers["full"] > 0

@@ -133,6 +133,15 @@ def test_what_a_device_may_spend_in_its_life_counts_over_both(home: Home) -> Non
     assert "--successors" in run("devices", "add", 1, "--home", home.folder, "--successors", -1, code=2)
 
 
+def test_a_larger_bound_than_the_policies_allow_is_named(home: Home) -> None:
+    begin(home, "power", 1_800_000_000)
+    bound = home.config("power").campaign.bound
+    wider = ("campaign", "succeed", home.folder, "power", "power-2", "--preview", "--set")
+    said = run(*wider, f"bound={2 * bound}")
+    assert f"the policies of 3 devices allow theta up to {bound}, but the campaign's bound is {2 * bound}" in said
+    assert "allow theta" not in run(*wider, f"bound={bound}")
+
+
 def test_policies_that_refuse_it_are_asked_first(home: Home) -> None:
     begin(home, "power", 1_800_000_000)
     dearer = ("campaign", "succeed", home.folder, "power", "power-2", "--set", "epsilon=2")

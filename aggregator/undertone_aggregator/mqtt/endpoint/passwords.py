@@ -54,7 +54,9 @@ def password_matches(entry: str, password: str) -> bool:
         derived = hashlib.pbkdf2_hmac("sha512", password.encode(), base64.b64decode(salt), int(iterations), 64)
         return kind == "7" and hmac.compare_digest(derived, base64.b64decode(digest))
     except ValueError:
-        raise Invalid(f"an entry of a password file begins with {entry[:3]!r}, expected a whole entry that begins with $7$") from None
+        raise Invalid(
+            f"an entry of a password file begins with {entry[:3]!r}, expected a whole entry that begins with $7$"
+        ) from None
 
 
 def read_passwords(path: Path) -> dict[str, str]:
