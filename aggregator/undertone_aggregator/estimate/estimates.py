@@ -153,11 +153,10 @@ class Estimate(MeanRow):
 
     ``kind`` ``report``: the mean of the readings of ``reports`` devices, which were truncated at ``theta``, with a 95 %
     interval [low, high]: see `MeanRow`. ``stream``: the same of a stream's clipped readings, where "truncated" means
-    clipped. ``model``: a slot of a threshold round, while θ is learnt: the mean of a fitted distribution, which can be
-    far off and has no standard error. No outlet shows it as an estimate: in rows it is the column ``model``, and
-    ``estimate`` is None.
-    ``absent``: a slot without a number, because nobody reported, or (of what is published) because too few did: no
-    reports are counted in the row, and its ``estimate`` is nan here and None in rows.
+    clipped. ``model``: a slot of a threshold round, while θ is learnt: ``model`` is the mean of a fitted distribution,
+    which can be far off and has no standard error. ``absent``: a slot without a number, because nobody reported, or (of
+    what is published) because too few did: no reports are counted in the row. Slots of the last two kinds have no
+    ``estimate``: it is nan here, and None in rows.
     ``cohort``: reports for the threshold in the slot. ``start``: Unix second.
     ``bias`` with its ``bias_se``: what truncation removes from the mean, a model; None where no threshold round came
     before.
@@ -169,8 +168,6 @@ class Estimate(MeanRow):
     """
 
     plural: ClassVar[str] = "slots"
-    derived: ClassVar[tuple[str, ...]] = (*MeanRow.derived, "model")
-
     slot: int
     start: int
     series: Series
@@ -187,6 +184,7 @@ class Estimate(MeanRow):
     misfit: float | None = None
     manipulation: float | None = None
     carried: float | None = None
+    model: float | None = None
 
     @property
     def is_learning(self) -> bool:
@@ -194,17 +192,12 @@ class Estimate(MeanRow):
         return self.kind == MODEL
 
     @property
-    def model(self) -> float | None:
-        """The fitted mean of a slot of a threshold round; None for every other slot."""
-        return self.estimate if self.is_learning else None
-
-    @property
     def is_absent(self) -> bool:
         """True if the slot has no number."""
         return self.kind == ABSENT
 
     def row(self) -> dict[str, Any]:
-        """Return a flat map: column -> value. A threshold round's number is in the column ``model`` only."""
+        """Return a flat map: column -> value."""
         return {name: values[0] for name, values in self.table([self]).items()}
 
     @classmethod
@@ -216,11 +209,10 @@ class Estimate(MeanRow):
     def of_row(cls, columns: Mapping[str, Any]) -> "Estimate":
         """Make the estimate from the columns that ``row`` returned. Raises KeyError if one is missing."""
         values = {name: columns[name] for name in cls.columns()}
-        model = values["model"]
         values = {name: value for name, value in values.items() if name not in cls.derived}
         series = Series(*(values.pop(name) for name in Series._fields))
         if values["kind"] in (MODEL, ABSENT):
-            values["estimate"] = math.nan if model is None else model
+            values["estimate"] = math.nan
         return cls(**values, series=series)
 
 
@@ -250,6 +242,7 @@ class Estimates(Sequence[Estimate]):
     misfit: Vector
     manipulation: Vector
     carried: Vector
+    model: Vector
 
     @classmethod
     def of(cls, rows: Sequence[Estimate]) -> "Estimates":
@@ -307,17 +300,7 @@ class Estimates(Sequence[Estimate]):
 
     def table(self) -> dict[str, list[Any]]:
         """Return the values by column as `Estimate.row` does, None where there is none."""
-        measured = (self.kind != MODEL) & (self.kind != ABSENT)
-        derived = {
-            "estimate": np.where(measured, self.estimate, np.nan),
-            "truncated_mean": np.where(measured, self.truncated_mean, np.nan),
-            "truncated_se": self.truncated_se,
-            "model": np.where(self.kind == MODEL, self.estimate, np.nan),
-        }
-        return {
-            name: _listed(name, derived[name] if name in derived else getattr(self, name))
-            for name in Estimate.columns()
-        }
+        return {name: _listed(name, getattr(self, name)) for name in Estimate.columns()}
 
     def __len__(self) -> int:
         return len(self.slot)

@@ -317,7 +317,7 @@ class Reconstruction:
         slots = np.array(sorted(largest), dtype=np.int64)
         means = np.array([self._model(*largest[slot][1:]) for slot in slots.tolist()], dtype=np.float64)
         return Estimates.each(
-            len(slots), group=group, kind=MODEL, slot=slots, start=slots * self._slot_seconds, estimate=means,
+            len(slots), group=group, kind=MODEL, slot=slots, start=slots * self._slot_seconds, model=means,
             reports=np.zeros_like(slots), cohort=np.zeros_like(slots),
         )  # fmt: skip
 

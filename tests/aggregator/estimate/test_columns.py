@@ -11,7 +11,7 @@ from undertone_aggregator.estimate.estimates import ABSENT, MEASURED, MODEL, Est
 ROWS = [
     Estimate(5, 50, Series("north"), MEASURED, 9, 1, 4.0, 2.0, 0.1, 7.9, 700, 1.5, 0.5, 0.25, 3.0),
     Estimate(4, 40, Series("all", 2, True), MEASURED, 8, 0, 4.5, 2.5, -0.4, 9.4, 700, carried=0.5),
-    Estimate(4, 40, Series("all"), MODEL, 0, 80, 33.0, None, None, None, None),
+    Estimate(4, 40, Series("all"), MODEL, 0, 80, math.nan, None, None, None, None, model=33.0),
     Estimate(3, 30, Series("north"), ABSENT, 0, 0, math.nan, None, None, None, None),
 ]
 

@@ -404,7 +404,7 @@ def test_threshold_rounds_are_fitted_once(store: Path, tmp_path: Path) -> None:
         made.set_meta({MODELS: json.dumps({key: value + 1000 for key, value in models.items()})})
     with open_results(copy) as results:
         # The models that the store keeps are used; none is fitted again.
-        assert [e.estimate for e in results.estimates(last=FIRST + 10)] == [e.estimate + 1000 for e in first]
+        assert [e.model for e in results.estimates(last=FIRST + 10)] == [e.model + 1000 for e in first]
 
 
 def test_line_protocol_and_json_lines(store: Path) -> None:

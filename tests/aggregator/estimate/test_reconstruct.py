@@ -202,7 +202,7 @@ def test_a_threshold_epoch_shows_a_model_without_coverage() -> None:
         None,
         None,
     )
-    assert 30 < estimate.estimate < 150, "all readings lie in the cell from 10 to 99"
+    assert 30 < estimate.model < 150, "all readings lie in the cell from 10 to 99"
 
 
 def test_a_cells_mean_is_the_fitted_distributions_or_its_middle() -> None:

@@ -156,9 +156,10 @@ def test_a_model_is_of_the_epoch_with_most_reports_and_has_no_bias() -> None:
     (one,) = estimates_of(made, both)
     (alone,) = estimates_of(made, {key(first, FIRST + 101, report.COHORT): many})
     assert (one.kind, one.reports, one.cohort) == (MODEL, 0, 5005)
-    assert one.estimate == alone.estimate
+    assert one.model == alone.model
+    assert np.isnan([one.estimate, one.truncated_mean]).all(), "nobody takes it for the mean of the readings"
     # Nearly all readings lie in the highest cell, from 100 to 1000, whose middle is 550; the offset shifts it.
-    assert 400 < one.estimate < 500
+    assert 400 < one.model < 500
     # The same of a report epoch, whose threshold is known.
     reporting = Epoch(campaign(cohort_stride=9, theta=500), 0, threshold_to_json(CHOSEN))
     cohort = counts(reporting, 500, report.COHORT)
@@ -176,7 +177,7 @@ def test_a_model_of_several_epochs_is_of_most_reports_and_of_the_newest_of_as_ma
     one, turned = (estimates_of(made, dict(order)) for order in (tables.items(), reversed(tables.items())))
     of = key(old if of_old > 5 else new, slot, report.COHORT)
     (expected,) = estimates_of(made, {of: tables[of]})
-    assert [each.estimate for each in one] == [each.estimate for each in turned] == [expected.estimate]
+    assert [each.model for each in one] == [each.model for each in turned] == [expected.model]
 
 
 def test_where_devices_take_turns_the_mean_is_of_all_of_them() -> None:

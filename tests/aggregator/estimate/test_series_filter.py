@@ -31,7 +31,7 @@ def estimates(slots, error=25.0, seed=1, series=Series(), reports=500, **more): 
 def test_each_series_is_filtered_by_itself_and_keeps_its_facts():
     slots = np.arange(FIRST, FIRST + 4 * DAY)
     raw = estimates(slots, misfit=0.5) + estimates(slots, seed=2, series=Series("north", 2))
-    model = Estimate(FIRST - 1, 0, Series(), MODEL, 0, 90, 180.0, None, None, None, None)
+    model = Estimate(FIRST - 1, 0, Series(), MODEL, 0, 90, np.nan, None, None, None, None, model=180.0)
     smoothed = HOW.smoothed(Estimates.of([model, *raw]))
     assert {estimate.series for estimate in smoothed} == {Series("all", 1, True), Series("north", 2, True)}
     alone = list(HOW.smoothed(Estimates.of(raw[: len(slots)])))
