@@ -89,7 +89,10 @@ def test_a_preview_without_readings_like_its_own_says_so(home: Home) -> None:
     words = ("--set", "slot_seconds=60")
     named = tuple("l" if word == "Wh" else word for word in CREATE)
     other = undertone("campaign", "create", str(home.folder), "power", *named, "--preview")
-    assert "no prediction of errors: the readings are in Wh, but the campaign's in l" in other.stdout
+    assert (
+        "no prediction of errors: the readings are in Wh, but the campaign is in l: choose readings in l"
+        in other.stdout
+    )
     named = (*CREATE, "--preview", "--population", "phones")
     assert undertone("campaign", "create", str(home.folder), "power", *named).returncode == 2
     assert "slot_seconds" in create(home, *words, code=2)

@@ -132,7 +132,9 @@ def test_what_policies_refuse_is_named_and_needs_the_operators_word(home: Home) 
     said = extend(home, "--by", "30d", code=2)
     assert "2 of 2 known policies refuse it" in said
     end = tick(home, int(time.time()))[-1].campaign.end
-    assert said.startswith(f"error: the new end is {utc(end + 30 * DAY)}, expected at most ")
+    assert said.startswith(
+        f"error: the new end is {utc(end + 30 * DAY)}, but the devices' policies allow no end after "
+    )
     preview = extend(home, "--by", "30d", "--preview")
     assert "lifetime" in preview
     assert "the policies of all devices allow an end up to" in preview
