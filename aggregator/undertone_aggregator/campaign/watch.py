@@ -8,6 +8,7 @@ from undertone_aggregator.campaign.binding import RETIRED
 from undertone_aggregator.campaign.state import OVER, STRAYS, CampaignState
 from undertone_aggregator.counts.seen import CONFLICT
 from undertone_aggregator.ingest.admission import REASONS
+from undertone_aggregator.mqtt.certificates import cure
 from undertone_aggregator.store.store import RECEIVED
 
 # Number of slots without a report, besides those that may still be under way, after which an alarm is raised.
@@ -100,9 +101,7 @@ class Watch:
             yield "disk", f"{look.free >> 20} MB are free where the store is"
         for path, end in look.certificates.items():
             if (days := notice(end, look.now)) is not None:
-                sentence = (
-                    f"the certificate in {path} ends in {days_left(end, look.now)} days: undertone authority renew"
-                )
+                sentence = f"the certificate in {path} ends in {days_left(end, look.now)} days: {cure(path)}"
                 yield f"certificate {path} {days}", sentence
         last = self._last
         if last is None or retired:

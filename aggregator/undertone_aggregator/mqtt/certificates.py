@@ -20,6 +20,13 @@ def certificate_ends(config: Config) -> dict[str, int]:
     return found
 
 
+def cure(path: str) -> str:
+    """Return what to do before the certificate at this path ends."""
+    if Path(path).name == "ca.crt":
+        return "no command renews an authority: every device needs the certificate of a new one before"
+    return "undertone authority renew, or put a new certificate there"
+
+
 def certificate_end(path: Path) -> int:
     """Return the Unix second at which the first certificate in a PEM file ends. Raises OSError, ValueError."""
     from cryptography import x509

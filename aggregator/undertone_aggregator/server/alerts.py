@@ -23,7 +23,7 @@ LASTING = {
     "disk": "little space is left on the disk of the stores",
     CROWD: "devices are turned away, because there is no room for more connections: undertone doctor says why, and how"
     " to make room",
-    "certificate": "a certificate of the server ends soon: undertone authority renew",
+    "certificate": "a certificate of the server ends soon: undertone doctor says which one, and what to do",
     "failed": "the campaign does not run: undertone campaign show and the log have the reason",
     "not-ready": "the campaign takes in no reports: undertone doctor has the reason",
     STRAYS: "devices report under an epoch that the server does not know, so it refuses their reports: undertone doctor"

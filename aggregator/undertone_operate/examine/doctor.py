@@ -21,7 +21,7 @@ from undertone_aggregator.base.plural import many
 from undertone_aggregator.base.room import room
 from undertone_aggregator.campaign.state import read_state, state_of
 from undertone_aggregator.mqtt.addresses import PLAIN_PORT, TLS_PORT, WEBSOCKET_PATH
-from undertone_aggregator.mqtt.certificates import certificate_ends
+from undertone_aggregator.mqtt.certificates import certificate_ends, cure
 from undertone_aggregator.mqtt.credentials import servers_names
 from undertone_aggregator.mqtt.endpoint.listener import Listener
 from undertone_aggregator.mqtt.endpoint.passwords import read_passwords
@@ -116,7 +116,7 @@ def _certificates(config: Config) -> Iterator[Finding]:
     now = time.time()
     for path, end in certificate_ends(config).items():
         sentence = f"{path} is valid for {days_left(end, now)} more days"
-        fix = "undertone authority renew, or put a new certificate there" if notice(end, now) is not None else ""
+        fix = cure(path) if notice(end, now) is not None else ""
         yield Finding("certificate", WARNING if fix else OK, sentence, fix)
 
 
