@@ -74,14 +74,21 @@ def group_of(number: int) -> str:
     return GROUPS[number % len(GROUPS)]
 
 
+# When the disk of water became full.
+FULL_SINCE = time.time() - 7200
+
+
 def as_served(summary: Summary) -> Summary:
     """Return a campaign's summary as if a server ran it, which it does for another half a year."""
-    devices = CAMPAIGNS[summary["name"]][1]
-    silent = devices // 50
-    counts = {"reporting": devices - silent, "silent": silent, "lost": 0, "conflicting": 0}
+    newest = summary["newest"]
+    reporting = newest["reports"] + newest["cohort"]
+    # Of devices that take turns, a silent one waits for its turn.
+    silent = None if summary["name"] == "heating" else CAMPAIGNS[summary["name"]][1] - reporting
+    counts = {"reporting": reporting, "silent": silent, "lost": 0, "conflicting": 0}
     state = full if summary["name"] == "water" else served("running")
     changed = state(summary | {"last_slot_ends": summary["last_slot_ends"] + 183 * 86400})
-    return changed | {"server": changed["server"] | {"devices": {"all": counts}}}
+    alarms = [alarm | {"time": FULL_SINCE} for alarm in changed["server"]["alarms"]]
+    return changed | {"server": changed["server"] | {"devices": {"all": counts}, "alarms": alarms}}
 
 
 def answer(campaigns: dict[str, Any]) -> dict[str, Any]:

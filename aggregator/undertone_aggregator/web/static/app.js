@@ -119,7 +119,7 @@ function now(campaign) {
       element("div", `${reporting(campaign)}.`, "small"),
     );
   refresh($("latest"), made);
-  const title = old(campaign) ? "The newest number" : "Now";
+  const title = old(campaign) || isAway() ? "The newest number" : "Now";
   $("latest-when").textContent = newest && !learns ? `${title}, ${slotOf(newest.start, slot, zone)}` : title;
 }
 
@@ -749,7 +749,7 @@ function tabulate() {
         number(raw.high[i]),
         (raw.kind[i] === "model" ? raw.cohort[i] : raw.reports[i]) ?? "–",
       ]),
-      ["slot", `mean of the slot alone, ${data.unit}`, "95 % from", "to", "reports"],
+      ["slot", `mean of the slot alone, ${data.unit}`, "95 % from", "to", "reports in the mean"],
     ),
   );
 }
@@ -1092,7 +1092,7 @@ function showOne(name) {
     ask();
   };
   news.onerror = () => {
-    link("the server does not answer: trying again", true);
+    link("the server does not answer: trying again", true, true);
     if (!data) ask();
   };
   $("widgets").replaceChildren();
@@ -1103,11 +1103,17 @@ function showOne(name) {
   if (wished().has("alone")) $("choose").elements.alone.checked = wished().get("alone") === "true";
 }
 
-function link(words, lost = false) {
+// While the server is away, what the page says of now fades: it was so when the server last answered.
+function link(words, lost = false, away = false) {
   $("link").textContent = words;
   $("link").className = lost ? "lost" : "";
+  document.body.classList.toggle("away", away);
+  if (about) now(about);
 }
-const say = (error) => link(error.message, true);
+// A request that gets no answer at all ends with a TypeError.
+const say = (error) =>
+  error instanceof TypeError ? link("the server does not answer: trying again", true, true) : link(error.message, true);
+const isAway = () => document.body.classList.contains("away");
 
 // --- actions, where the server allows them and the campaign's state has a use for them
 
@@ -1219,7 +1225,10 @@ $("login").addEventListener("submit", (event) => {
 $("logout").addEventListener("click", () => api("session", { method: "DELETE" }).then(actions).catch(say));
 setInterval(() => {
   if (document.hidden) return;
-  if (!shown) showAll().catch(say);
+  if (!shown)
+    showAll()
+      .then(() => isAway() && link(""))
+      .catch(say);
   else if (about) now(about);
 }, 5000);
 $("chart").tabIndex = 0;

@@ -1,6 +1,7 @@
 // Is it different? Two means of a campaign, their difference with its error, and whether that may be chance.
 
 import { $, amount, day, element, natural, number, refresh, scale } from "./format.js";
+import { drowned } from "./state.js";
 
 const Z = 1.96;
 const RAREST = 1e-4; // the server tells rarer chances not apart, either
@@ -11,7 +12,9 @@ const EARLIER = { "7d": "the same time a week before", "1d": "the same time a da
 
 // A difference in words: how much, in which direction, and how likely chance alone makes one like it. `sized`: the scale
 // of the amounts beside it. `each`: the number of slots over which a measure adds up, else 1.
-export function differing(row, { unit }, than, sized, each = 1) {
+export function differing(row, campaign, than, sized, each = 1) {
+  const { unit } = campaign;
+  if (!comparable(row, campaign)) return { kind: "unclear", words: `Not enough reports to compare with ${than}.` };
   const shape = amount(Math.abs(each * row.estimate), Z * each * row.standard_error, unit, sized);
   const size = `${shape.value} ${shape.unit} ${shape.error}`;
   if (row.verdict === "unclear")
@@ -19,11 +22,16 @@ export function differing(row, { unit }, than, sized, each = 1) {
   return { kind: row.verdict, words: `${size} ${row.verdict} than ${than}.` };
 }
 
+// A number that says nothing is shown nowhere, so nothing is compared with it. A mean's error is that of the difference,
+// divided by √2 where both means are as sure.
+const comparable = (row, campaign) =>
+  [row.mean, row.against].every((mean) => !drowned(mean, (Z * row.standard_error) / Math.SQRT2, campaign));
+
 function chance({ chance: p }) {
   if (p === null) return "";
-  if (p > 0.5) return "If nothing were different, noise alone would mostly show more than this.";
+  if (p > 0.5) return "If nothing were different, chance alone would mostly give a larger difference.";
   const odds = p > RAREST ? `${number(1 / p, p > 0.2 ? 2 : 3)}` : `more than ${number(1 / RAREST)}`;
-  return `If nothing were different, noise alone would show as much in 1 of ${odds} cases.`;
+  return `If nothing were different, chance alone would give as much in 1 of ${odds} cases.`;
 }
 
 // The form's choices: the groups on both sides, which are known only once the campaign is.
@@ -75,16 +83,13 @@ export async function compare(campaign, spanOf, api) {
     const shape = amount(value, Z * row.standard_error, campaign.unit, sized);
     return `${shape.value} ${shape.unit}`;
   };
-  const from = (start) => day(start, campaign.time_zone);
-  const times =
-    row.start === row.against_start ? "" : ` (from ${from(row.start)}) and (from ${from(row.against_start)})`;
+  const from = (start) =>
+    row.start === row.against_start ? "" : ` (the time from ${day(start, campaign.time_zone)} on)`;
+  const means =
+    `Mean of a device in a slot: ${side(row.mean)}${from(row.start)}, and ${side(row.against)}${from(row.against_start)}.` +
+    ` ${chance(row)} The ± belongs to the difference: errors that both means share cancel each other in it.`;
   refresh(place, [
     element("p", sentence, `verdict ${kind}`),
-    element(
-      "p",
-      `Mean of a device in a slot${times}: ${side(row.mean)} and ${side(row.against)}. ${chance(row)} The ± is of the` +
-        " difference: errors that both means share are not in it.",
-      "small",
-    ),
+    ...(comparable(row, campaign) ? [element("p", means, "small")] : []),
   ]);
 }

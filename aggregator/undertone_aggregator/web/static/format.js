@@ -82,7 +82,11 @@ export function amount(value, error, unit, [size, shown] = scale(Math.max(Math.a
   const decimals = fine > 0 ? Math.min(Math.max(1 - Math.floor(Math.log10(fine)), 0), 6) : 0;
   const words = new Intl.NumberFormat(undefined, { minimumFractionDigits: 0, maximumFractionDigits: decimals });
   return {
-    value: words.format(value / size),
+    // What rounds to nothing has no sign.
+    value: words
+      .format(value / size)
+      .replace(/^-0$/, "0")
+      .replace("-", "−"),
     error: error === null ? "" : `± ${number(error / size, 2)}`,
     unit: shown,
   };

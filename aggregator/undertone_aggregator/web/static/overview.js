@@ -122,7 +122,7 @@ function firstSteps() {
 
 export function showCampaigns(campaigns) {
   const sorted = [...campaigns].sort((a, b) => natural(a.name, b.name));
-  $("overall").hidden = !sorted.length;
+  $("overall").hidden = $("errors").hidden = !sorted.length;
   refresh($("overall"), overall(sorted));
   refresh($("cards"), sorted.length ? sorted.map(card) : firstSteps());
 }

@@ -198,7 +198,9 @@ export function reporting({ newest, server, slot_seconds: slot, time_zone: zone 
 
 // One sentence of privacy, from the campaign's exact odds.
 export function inOdds({ odds }) {
-  const [seen] = odds.filter(({ of }) => of !== "all reports of a day").slice(-1);
+  const ofDay = odds.find(({ of }) => of === "all reports of a day");
+  const [seen] = odds.filter((each) => each !== ofDay).slice(-1);
   if (!seen) return "";
-  return `Who sees ${seen.of} of a home can be ${sure(seen.at_most)} between two values.`;
+  const more = ofDay ? `; who sees ${ofDay.of}, ${sure(ofDay.at_most)}` : "";
+  return `Who sees ${seen.of} of a home can be ${sure(seen.at_most)} between two values${more}.`;
 }
