@@ -79,7 +79,7 @@ def test_a_preview_counts_slots_of_any_length(home: Home, more: tuple[str, ...])
     words = ("campaign", "create", str(home.folder), "power", *CREATE, "--slot-seconds", "1", *options)
     shown = undertone(*words).stdout.splitlines()
     start = shown.index(
-        "the prediction takes each slot of 1 s for one of the 48 readings of a day: below, a day stands for 48 slots"
+        "the campaign's slots last 1 s, but the prediction's readings have 48 slots a day: below, a day means 48 slots"
     )
     assert len(shown) - start > 10
     assert shown[start + 1 :] == usual[-len(shown) + start + 1 :]

@@ -67,4 +67,4 @@ def test_spark_counts_only_what_the_configuration_leaves_to_it(folder, call):
     (folder / "server.toml").write_text("", encoding="utf-8")
     Home(folder).write_plan("meters", lines + '[landing]\nfolder = "landing"\n')
     code, _, err = call("spark", "run", "--home", folder, "--checkpoint", folder / "check")
-    assert (code, err) == (2, "error: landing.counts is 'server', expected 'spark', with the folder of the files\n")
+    assert (code, err) == (2, "error: landing.counts is 'server', expected 'spark', with landing.folder\n")

@@ -209,7 +209,7 @@ def test_interrupted_and_resumed_from_a_pipe(tmp_path, run, end):
     child.send_signal(end)
     said = child.communicate()[1].decode()
     assert child.returncode == (130 if end == signal.SIGINT else -signal.SIGKILL)
-    assert ("the same command goes on" in said) == (end == signal.SIGINT)
+    assert ("the same command resumes" in said) == (end == signal.SIGINT)
     before = out.read_text(encoding="utf-8")
     everything = "".join(f"{i % 7}\n" for i in range(40))
     assert "does not begin" in run(*TOPS, "--output", out, text=everything.replace("3", "4"), code=2).err

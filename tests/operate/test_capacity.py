@@ -99,7 +99,7 @@ def test_the_command_says_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("undertone_operate.examine.capacity.measure", lambda: SPEED)
     table = undertone("capacity", "--homes", 5000, "--homes", 100_000_000, "--slot", "15m")
     assert table.returncode == 0, table.stderr
-    for words in ("5,000", "100,000,000", "reports a second", "5.56", "one process", "several: brokers"):
+    for words in ("5,000", "100,000,000", "reports a second", "5.56", "one process", "several machines: brokers"):
         assert words in table.stdout
     assert "10 µs of processor time a report and 0.5 ms a login" in table.stdout
     monkeypatch.setattr("undertone_operate.examine.capacity.here", lambda: HERE)

@@ -207,7 +207,7 @@ def test_traffic_counts_the_packets(households):
 @pytest.mark.parametrize(
     ("devices", "mean", "sentence"),
     [
-        (5, 110.0, "even over a day the standard error"),
+        (5, 110.0, "even over a day its standard error"),
         (5, 220.0, "nothing would be visible in a single slot"),
         (400, 220.0, ""),
     ],

@@ -63,7 +63,7 @@ class ScalarCollection:
         rule, (number, planned) = epoch.report, round_of
         if rule is None:
             return [("epoch", f"threshold round {number} of {planned} starts in {wait} s", {"round": number})]
-        sentence = f"theta = {epoch.campaign.thetas}, in force in {wait} s"
+        sentence = f"theta = {epoch.campaign.thetas} takes effect in {wait} s"
         fields: dict[str, Any] = {"theta": epoch.campaign.theta, "ranges": epoch.campaign.ranges}
         reporting = mechanism_facts(epoch, epsilon)
         if reporting is None:

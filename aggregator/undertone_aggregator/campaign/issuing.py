@@ -138,7 +138,7 @@ class Issuing:
         if epoch is not None:
             self._issue(epoch, now)
         elif newest.phase == THRESHOLD_PHASE:
-            journal.say_once("waiting", f"no report has come in epoch {newest.campaign.epoch}: the round goes on")
+            journal.say_once("waiting", f"threshold epoch {newest.campaign.epoch} goes on, because no report has come")
             return
         else:
             journal.say("theta", f"theta stays at {newest.campaign.thetas}")

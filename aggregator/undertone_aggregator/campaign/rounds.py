@@ -163,7 +163,7 @@ class Rounds:
             return ""
         return (
             f"{presence.now:.0f} devices report, and {presence.before:.0f} did before: the server chooses no new theta "
-            "until they are back, because the reports that they keep would be missing"
+            "until the others are back, because the reports that those devices hold would be missing"
         )
 
     def next(self, timeline: Timeline, now: int) -> Epoch | None:
@@ -175,8 +175,8 @@ class Rounds:
         devices, most = evidence.devices(), evidence.most_devices()
         if rule is not None and devices < max(most * FEWEST, 1.0):
             self._means.warn(
-                f"{devices:.0f} devices report, and {most:.0f} did before: the server does not choose theta from the "
-                "readings of a part of the fleet"
+                f"theta is not decided: {devices:.0f} devices report, and {most:.0f} did before; the server keeps "
+                "theta until more of them report again"
             )
             return None
         histograms = evidence.cohort()

@@ -377,7 +377,7 @@ class Running:
                         self.journal.alarm(event, sentence)
                     self.lasting = watch.lasting
                     for sentence in watch.over:
-                        self.journal.say("over", f"over: {sentence}")
+                        self.journal.say("over", f"this problem is over: {sentence}")
                     for event, sentence in watch.notices(look):
                         self.journal.say(event, sentence)
                 if self._known.state == RETIRED:

@@ -109,15 +109,15 @@ class CampaignState:
             return ""
         when = utc(self.end)
         return (
-            f"it ends at {when}, in {days_left(self.end, now)} days: undertone campaign extend gives it a later end,"
-            " undertone campaign succeed starts the next one"
+            f"the campaign ends at {when}, in {days_left(self.end, now)} days: undertone campaign extend sets a later"
+            " end, undertone campaign succeed starts the next campaign"
         )
 
     def straying(self) -> str:
         """Return a sentence about the devices that follow another version of the campaign, and what to do."""
         return (
-            f"{many(self.strays, 'device')} report under an epoch that this server does not know, so it refuses their"
-            " reports. If you restored a backup from before an extension, extend the campaign again (undertone campaign"
+            f"the server refuses the reports of {many(self.strays, 'device')}, because it does not know their epoch."
+            " If you restored a backup from before an extension, extend the campaign again (undertone campaign"
             " extend): the devices then come back by themselves. If the campaign is a stream, or is over, start the"
             " next one (undertone campaign succeed)"
         )
@@ -185,7 +185,7 @@ class ServerState:
         campaign = self.campaigns.get(name)
         if campaign is not None and campaign.full:
             why = f"the disk of campaign {name} is full: {campaign.reason}"
-            return {"full": f"{why}; free space, and it goes on by itself"}
+            return {"full": f"{why}; free space, and the campaign goes on by itself"}
         if campaign is not None and campaign.state in (FAILED, STARTING):
             return {"failed": f"campaign {name} is {campaign.sentence()}"}
         if campaign is not None and campaign.state in _OPEN and not campaign.ready:

@@ -66,7 +66,7 @@ class Status:
         parts = [f"{n} {outcome}" for outcome, n in sorted(outcomes.items()) if outcome != RECEIVED and n]
         sentence = f"{many(outcomes[RECEIVED], 'delivery', 'deliveries')}: " + (", ".join(parts) or "none yet")
         if missing:
-            sentence += f"; {missing} reports were drawn and never came"
+            sentence += f"; {missing} reports that devices made never arrived"
         if late:
             sentence += f"; {late} reports came after their slot had settled, and are in no published mean"
         journal.say("deliveries", sentence, lost=missing, **outcomes)

@@ -32,11 +32,11 @@ class MechanismFacts:
     def sentence(self) -> str:
         """Return the facts as a sentence for people."""
         if self.kind == "hybrid":
-            return "the Hybrid reports"
+            return "devices report by the Hybrid"
         change = f"{abs(1 - self.error_ratio):.1%} {'smaller' if self.error_ratio <= 1 else 'larger'}"
         return (
-            f"{self.what} of {self.levels + 1} levels and {self.symbols} symbols reports: standard errors {change} than"
-            f" the Hybrid's (variance × {self.variance_ratio:.3f}, predicted from the threshold rounds)"
+            f"devices report by {self.what} of {self.levels + 1} levels and {self.symbols} symbols: standard errors"
+            f" {change} than the Hybrid's (variance × {self.variance_ratio:.3f}, predicted from the threshold rounds)"
         )
 
 

@@ -225,7 +225,7 @@ class Ingest:
                     return False
         if batch.conflicting:
             names = ", ".join(sorted(batch.conflicting)[:_MOST_NAMES])
-            self._say(f"alarm: second, different reports for slots that were counted already, from {names}")
+            self._say(f"alarm: devices sent a second, different report for a slot that was already counted: {names}")
         self._records += len(batch.seen) // RECORD_BYTES
         if self._records > max(COMPACT_RECORDS, len(self._admission.seen)):
             # A smaller segment only saves space. If compacting fails, it is tried again after the next batch.

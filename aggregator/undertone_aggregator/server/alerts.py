@@ -26,7 +26,7 @@ LASTING = {
     "certificate": "a certificate of the server ends soon: undertone doctor says which one, and what to do",
     "failed": "the campaign does not run: undertone campaign show and the log have the reason",
     "not-ready": "the campaign takes in no reports: undertone doctor has the reason",
-    STRAYS: "devices report under an epoch that the server does not know, so it refuses their reports: undertone doctor"
+    STRAYS: "the server refuses the reports of some devices, because it does not know their epoch: undertone doctor"
     " says what to do",
     "unsigned": "the signing key is missing: devices that verify campaigns refuse this one",
     "silent": "no report has come for several slots, although the server takes them in: look at the devices and their"
@@ -44,7 +44,7 @@ MOMENTARY = {
     "foreign": "another program broadcasts the campaign",
     "take_over": "the campaign of another server was replaced",
     "groups": "the changed groups file is not valid and not in use",
-    "plan": "the changed plan is not in use: undertone campaign apply",
+    "plan": "the changed plan is not in use: undertone campaign apply checks it and puts it in use",
     "handover": "the campaign's devices cannot be moved to the next campaign",
 }
 _OTHER = "the log has an alarm named {event}"

@@ -82,7 +82,7 @@ def delete(home: Home, name: str) -> str:
     url = home.stores().get(name)
     file = None if url is None else store_address(url).file
     if url is not None and file is None:
-        raise Invalid(f"the store of {name} is a database, which keeps it: retire it instead")
+        raise Invalid(f"campaign {name} is in a database and cannot be deleted: retire the campaign")
     if url is not None:
         with open_store(url, campaign=name) as store:
             epochs, received = store.epoch_count(), store.outcomes()[RECEIVED]

@@ -70,7 +70,7 @@ class Member:
         if running is None:
             return CampaignState(STARTING)
         if self.hangs:
-            return CampaignState(FAILED, f"its loop has not gone on for {running.idle:.0f} s")
+            return CampaignState(FAILED, f"its loop has made no progress for {running.idle:.0f} s")
         state = running.state
         return state if state.reason else replace(state, reason=self.note)
 
@@ -273,7 +273,7 @@ class Server:
             return
         if unapplied:
             changed = "; ".join(map(str, unapplied))
-            member.note = f"the plan was changed and not applied, nothing changes: {changed}"
+            member.note = f"the plan was changed without undertone campaign apply; the change is not in use: {changed}"
             member.journal.alarm("plan", member.note)
             return
         member.journal.say("plan", f"campaign {member.name} takes up its changed plan")

@@ -94,7 +94,7 @@ class BrokerOptions(Checked):
     reached_as: str | None = option(None, "direct: the name or address by which devices reach this server; absent: "
                                     "host", host_name)  # fmt: skip
     hosts: tuple[str, ...] = option((), "external: several brokers in place of host, each HOST or HOST:PORT; "
-                                    "with n of them, shard s is number s mod n's", hosts)  # fmt: skip
+                                    "with n brokers, shard s uses broker number s mod n", hosts)  # fmt: skip
     certificate: str | None = option(None, "direct: the certificate that devices verify, with its chain; read again "
                                      "at SIGHUP", text)  # fmt: skip
     key: str | None = option(None, "direct: the certificate's key", text)

@@ -58,9 +58,9 @@ class CampaignPlan(Checked):
     name: str = option(..., "the campaign's name: a-z, 0-9 and -, also a level of its topics", check.name)
     version: int = option(1, "number of the plan's version: undertone campaign apply writes it, and refuses a change "
                           "that was made to an older version", integer(1, SMALL))  # fmt: skip
-    succeeds: str | None = option(None, "the campaign whose devices it takes over when that ends: undertone campaign "
-                                  "succeed writes it", check.name)  # fmt: skip
-    sensor: str = option(..., "the sensor whose readings it takes", check.name)
+    succeeds: str | None = option(None, "the campaign whose devices this one takes over when that campaign ends: "
+                                  "undertone campaign succeed writes this option", check.name)  # fmt: skip
+    sensor: str = option(..., "the sensor whose readings the campaign collects", check.name)
     unit: str = option(..., "the reading's unit, in whole units", check.unit)
     measure: str = option("sum", "a slot's value: " + ", ".join(MEASURES), choice(*MEASURES))
     bound: int = option(..., "public upper bound of reading - offset; 1: a binary sensor", integer(1, _READING))
@@ -102,7 +102,7 @@ class CampaignPlan(Checked):
                         "slot by itself), or ranges:R (random ranges of up to R slots)", check.query)  # fmt: skip
     bins: str = option("logarithmic", "bins of the first threshold round: logarithmic, or linear (the paper's)",
                        choice("logarithmic", "linear"))  # fmt: skip
-    filter: bool = option(True, "the series that people are shown is filtered; false: it is as the reports gave it",
+    filter: bool = option(True, "true: people are shown the series smoothed over time; false: the raw series",
                           boolean)  # fmt: skip
     theta_max: int | None = option(None, "the threshold never exceeds this reading, even if reports suggest so; "
                                    "absent: the largest under the bound", integer(-_READING, _READING))  # fmt: skip
@@ -233,8 +233,9 @@ class StreamPlan(Checked):
                                "bound", integer(1, _READING))  # fmt: skip
     round_slots: int = option(0, "slots of a threshold round before the stream, in which each device sends one Square "
                               "Wave report, from which theta is chosen; 0: no round", integer(0, 10_000))  # fmt: skip
-    round_epsilon: Fraction | None = option(None, "what that one report costs: a part of the "  # noqa: RUF009
-                                            "campaign's epsilon; the stream has the rest", check.epsilon)  # fmt: skip
+    round_epsilon: Fraction | None = option(None, "epsilon of the threshold round's report: a "  # noqa: RUF009
+                                            "part of campaign.epsilon; the stream has the rest",
+                                            check.epsilon)  # fmt: skip
     dimension: int = option(1, "coordinates of a reading, each within the same range", integer(1, LARGEST_DIMENSION))
     reports: int = option(48, "reports of one stream", integer(1, 0xFFFF))
     chains: int = option(2, "chains of one stream: 1, and 1 more for each reboot allowed", integer(1, 0xFFFF))

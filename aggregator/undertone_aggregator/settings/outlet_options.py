@@ -37,5 +37,6 @@ class OutletOptions(Checked):
         """Raise Invalid if an outlet is given although a broker brings the reports: estimates go to that broker."""
         if self.host is not None and broker.source.broker:
             raise Invalid(
-                f"[outlet] is for broker.mode = 'direct', but it is {broker.mode!r}, whose broker has the estimates"
+                f"[outlet] is for broker.mode = 'direct', but broker.mode is {broker.mode!r}: its broker has the"
+                " estimates"
             )

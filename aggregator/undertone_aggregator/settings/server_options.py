@@ -47,8 +47,8 @@ class ServerOptions(Checked):
     alerts: str | None = option(None, "a file of mode 0600 with one address per line to which alerts go, as Apprise's "
                                 "URLs such as mailtos:// and json://, see undertone doctor --alert-test",
                                 text)  # fmt: skip
-    alert_seconds: int = option(60, "a problem must last so long before it is sent, and so must its end; the least "
-                                "time from one message to the next", integer(0, 3600))  # fmt: skip
+    alert_seconds: int = option(60, "seconds for which a problem must last before an alert is sent, and be over before "
+                                "its end is sent; the least time between messages", integer(0, 3600))  # fmt: skip
     home_assistant: str | None = option(
         None, "Home Assistant's discovery prefix; Home Assistant then shows the series", topic_prefix
     )

@@ -68,7 +68,7 @@ def _remember(job: CountingJob, store: Store, stop: threading.Event, say: Say) -
         last[:] = [entry]
         return True
 
-    say("what the store holds is read once more, for what Spark has to remember of the devices")
+    say("Spark reads the reports that the store has counted once more, to remember each device's reports")
     job.count(store, keep_the_memory, stop, say)
     if last and not stop.is_set():
         ledger.adopt(store, last[0])

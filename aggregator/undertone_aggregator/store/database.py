@@ -272,6 +272,8 @@ def _check_version(connection: Connection, name: str, *, newest: bool = True) ->
     if _is_before_first(connection, version):
         raise Invalid(f"{name} was made by a version before 0.3.0, which no later version can read: make a new store")
     if version is not None and version > tables.HEAD:
-        raise Invalid(f"{name} has schema version {version}, this Undertone knows up to {tables.HEAD}: upgrade it")
+        raise Invalid(
+            f"{name} has schema version {version}, this Undertone knows up to {tables.HEAD}: upgrade Undertone"
+        )
     if newest and version != tables.HEAD:
         raise Invalid(f"{name} is a store from before {tables.HEAD}: undertone upgrade {name} brings it up to date")

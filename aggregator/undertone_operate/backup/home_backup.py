@@ -171,11 +171,12 @@ def restore_home(file: Path, folder: Path) -> list[str]:
     )
     if by_spark := [name for name in Home(folder).names() if Home(folder).config(name).landing.counts == SPARK]:
         sentences.append(
-            f"Spark counts the landed reports of {', '.join(by_spark)}: count the files that are still there into the"
-            " restored store with undertone spark recount, and a new checkpoint"
+            f"Spark counts the landed reports of {', '.join(by_spark)}: run undertone spark recount with a new"
+            " checkpoint, which counts the files that still exist into the restored store"
         )
     sentences.append(
-        "devices reach the server at the name or address in server.toml: give it to this machine, then start the server"
+        "devices connect to the name or address in server.toml: give this machine that name or address,"
+        " then start the server"
     )
     if any(code.state(time.time()) == OPEN for code in JoinCodes(folder).codes()):
         sentences.append(

@@ -86,12 +86,13 @@ def _move_fleets(home: Home, host: str, port: int, *, endpoint: bool) -> list[st
     sentences.append("a device that cannot log in there tries both addresses in turn")
     if home.join.listen is not None:
         sentences.append(
-            f"phones keep the app of {home.join.url}, from which they learn where to report: serve it there until each"
-            " has opened it twice, or ask people to join again"
+            f"phones learn from the web app at {home.join.url} where to report: keep the app at this address until each"
+            " phone has opened it twice, or ask people to join again"
         )
     first = "stop the broker, then the server" if endpoint else "stop the server"
     sentences.append(
-        f"{SERVER} has the new address, which takes effect when the server starts: {first}, and start the server there"
+        f"{SERVER} has the new address, which takes effect when the server starts: {first}, and start the server at the"
+        " new address"
     )
     return sentences
 
@@ -126,8 +127,8 @@ def _move_device(home: Home, campaign: str, device: str, to: str, group: str) ->
         _check_policy(target, policy, device, now)
         if not is_inside(policy, agreements(home, to)):
             raise Invalid(
-                f"the household of {device} has not agreed to {to}: it needs a new policy, so add a"
-                f" device to {to} and revoke this one"
+                f"the household of {device} has not agreed to {to}: add a device to {to}, which gets a new policy, and"
+                f" revoke {device}"
             )
         new.check_group(group)
         about_group = new.about_group(group)

@@ -161,12 +161,13 @@ def _policies(fleet: Path, drawn: int, new: Config, signer: Signer, agreed: Sequ
     sentences = [f"{devices - by_hand - asked} of {devices} devices move to the new campaign by themselves"]
     if asked:
         sentences.append(
-            f"{asked} devices do not: the new campaign is outside what their households have agreed to. Phones and Home"
-            " Assistant say so; give those people new links, and owners of other devices new policies"
+            f"{asked} devices do not move: the new campaign is outside what their households have agreed to. Phones and"
+            " Home Assistant show this; give those people new links, and owners of other devices new policies"
         )
     if by_hand:
         sentences.append(
-            f"{by_hand} devices need their changed device.json: their policies allow no hand-over by this server"
+            f"{by_hand} devices cannot move by themselves, because their policies allow no hand-over by this server:"
+            " copy its changed device.json to each"
         )
     if short:
         least = min(allowed_reports(policy) for policy, _ in short)

@@ -59,10 +59,10 @@ _YEARS = 3
 _COMFORTABLE = 0.5
 _DAY = 86400
 # Names of the ways to run a server of a size.
-ONE, FILES, MEMORY, MANY = "one process", "too few files", "too little memory", "several"
+ONE, FILES, MEMORY, MANY = "one process", "too few files", "too little memory", "several machines"
 _ONE = "one process with SQLite, on this machine"
-_BROKERS = "or brokers, which hold the connections"
-_MANY = "brokers, with workers and PostgreSQL on several machines, or with landed reports and Spark"
+_BROKERS = "or use brokers, which hold the connections"
+_MANY = "brokers, with workers and PostgreSQL, or with landed reports and Spark"
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,7 @@ def _settings(config: Config) -> Iterator[Finding]:
             "broker's file", FAILURE, f"{path} does not set {', '.join(wrong)}", "set it, and restart the broker"
         )
         return
-    summary = f"persistent, {queued} messages queued for each session, a client id belongs to its user"
+    summary = f"the broker keeps sessions on disk, queues {queued} messages for each, and ties client ids to users"
     yield Finding("broker's file", OK, summary)
 
 
@@ -97,8 +97,8 @@ def _absence(configs: list[Config]) -> Iterator[Finding]:
     shortest = min(hours, key=lambda name: hours[name])
     for name, each in (short or {shortest: hours[shortest]}).items():
         sentence = (
-            f"devices of {name} keep {OUTBOX} reports, {each:.3g} hours, while this server is away; no broker queues"
-            " them"
+            f"while this server is away, devices of {name} keep their last {OUTBOX} reports, those of {each:.3g} hours;"
+            " no broker queues reports"
         )
         fix = "add devices with --absence, which sets their queue's size, restart the server in time, or use a broker"
         yield Finding("absence", WARNING, sentence, fix) if name in short else Finding("absence", OK, sentence)

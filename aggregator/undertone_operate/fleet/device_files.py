@@ -146,7 +146,7 @@ def life_sentence(policy: dict[str, Any]) -> str:
     if not units and rho:
         return f"each device may spend rho = {rho / UNIT:.5f} in its whole life; then it stops reporting for good"
     if not lifetime:
-        return "no bound for life: the policy's lifetime is 0, so what a device ever spends is bounded by period alone"
+        return "the policy's lifetime is 0: a device's spending is limited in each period, and not in its whole life"
     sentence = (
         f"each device may spend epsilon = {lifetime / UNIT:.2f} in its whole life, which is {lifetime // units} reports"
     )

@@ -45,7 +45,7 @@ def create(
     slot_seconds: Annotated[int, typer.Option(help="Length of a slot in seconds.")] = 1800,
     window: Annotated[
         str | None,
-        typer.Option(help="Devices take turns, so that one epsilon protects any span of this length, such as 24h."),
+        typer.Option(help="A time such as 24h: devices take turns, so that epsilon protects any span of this length."),
     ] = None,
     rounds: Annotated[
         str | None,
@@ -114,9 +114,9 @@ def create(
     if home.join.listen is not None and config.budget.epsilon > LARGEST_FOR_PEOPLE:
         likely = percent(math.ceil(config.budget.epsilon * UNIT)) or 100
         print(
-            f"warning: people are asked to take part with epsilon = {float(config.budget.epsilon):g}, with which a"
-            f" guess of 50 % about one reading can become one of {likely} %. Choose at most {LARGEST_FOR_PEOPLE}, or be"
-            " ready to explain it"
+            f"warning: people are asked to take part; with epsilon = {float(config.budget.epsilon):g}, a report can"
+            f" raise a guess about one reading from 50 % to {likely} %. Choose at most {LARGEST_FOR_PEOPLE}, or be"
+            " ready to explain this epsilon"
         )
     if only_show:
         _predict(config, 1000 if devices is None else devices, population, data)
@@ -180,7 +180,9 @@ def succeed(
     ] = None,
     about: Annotated[
         str | None,
-        typer.Option(help="What it is for, if not what the old one was for: each household is then asked again."),
+        typer.Option(
+            help="What the next campaign is for, if not the same as the old one: each household is then asked again."
+        ),
     ] = None,
     although_refused: Annotated[
         bool, typer.Option("--although-refused", help="Start the campaign even if policies of devices refuse it.")
@@ -363,7 +365,7 @@ def _state_command(verb: str, explain: str) -> None:
     app.command(verb)(change)
 
 
-_state_command("pause", "Stop issuing epochs and publishing; reports for the last broadcast campaign still count.")
+_state_command("pause", "Issue no new epoch and publish no means; reports for the newest epoch still count.")
 _state_command("resume", "End the pause of a campaign.")
 
 

@@ -53,10 +53,10 @@ def capacity(
         "memory": lambda each: f"{each.memory_bytes / 1e9:.3g} GB",
         "disk after three years": lambda each: f"{each.disk_bytes / 1e9:.3g} GB",
         "open files": lambda each: f"{each.files:,}",
-        "reports, of a core": lambda each: f"{100 * each.core:.2g} %",
-        "until all are back": lambda each: f"{each.back_seconds:,.0f} s",
+        "share of a core": lambda each: f"{100 * each.core:.2g} %",
+        "all back after a restart": lambda each: f"{each.back_seconds:,.0f} s",
         "network": lambda each: f"{each.network_bits_per_second / 1e6:.2g} Mbit/s",
-        "the way": lambda each: each.way,
+        "setup": lambda each: each.way,
     }
     for name, shown in rows.items():
         table.add_row(name, *map(shown, needs))

@@ -26,7 +26,8 @@ def certify(
     table: Annotated[Path | None, typer.Option(help="A file with one mechanism as JSON, such as a table.")] = None,
     message: Annotated[Path | None, typer.Option(help="A file with a campaign's body or its retained message.")] = None,
     delta: Annotated[
-        float | None, typer.Option(help="δ of a stream campaign (1e-5), or of the published numbers (1e-6).")
+        float | None,
+        typer.Option(help="δ of a stream campaign (default 1e-5), or of the published numbers (default 1e-6)."),
     ] = None,
     signer: Annotated[
         str | None, typer.Option(help="A public key in hex whose signature the retained message must carry.")
@@ -38,15 +39,16 @@ def certify(
         int | None, typer.Option(help="With --published: number of reports behind the smallest number.")
     ] = None,
     slots: Annotated[
-        int | None, typer.Option(help="With --published: how many published numbers of a day one household is in (48).")
+        int | None,
+        typer.Option(help="With --published: how many published numbers of a day one household is in (default 48)."),
     ] = None,
     fakes: Annotated[
-        float | None, typer.Option(help="With --published: share of the reports that may be fake (0).")
+        float | None, typer.Option(help="With --published: share of the reports that may be fake (default 0).")
     ] = None,
     levels: Annotated[
-        int | None, typer.Option(help="Number of levels that a reading is rounded to, less one (256).")
+        int | None, typer.Option(help="Number of levels that a reading is rounded to, less one (default 256).")
     ] = None,
-    bins: Annotated[int | None, typer.Option(help="Number of bins of square-wave (128).")] = None,
+    bins: Annotated[int | None, typer.Option(help="Number of bins of square-wave (default 128).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Check a mechanism's privacy, bias and variance from its integer weights; exit code 1 if a check fails.

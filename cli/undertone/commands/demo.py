@@ -59,7 +59,10 @@ def demo(
     ] = None,
     slew: Annotated[
         float | None,
-        typer.Option(help="With --collect stream: largest step, as a share of the range below 1/2 (default 0.05)."),
+        typer.Option(
+            help="With --collect stream: largest step between two reports, as a share of the range: less than 1/2"
+            " (default 0.05)."
+        ),
     ] = None,
     mechanism: Annotated[
         str | None, typer.Option(help="With --collect stream: gaussian, one-bit or direct (default gaussian).")

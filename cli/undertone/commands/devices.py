@@ -107,9 +107,10 @@ def add(
     print(life_sentence(json.loads(policy)))
     if absence is not None and outbox is not None:
         print(
-            f"each device keeps its newest {outbox} reports, {24 * outbox:,} bytes, while the server is away: {absence}"
+            f"each device keeps its newest {outbox} reports, {24 * outbox:,} bytes, while the server is away for up"
+            f" to {absence}"
         )
-        print("a device that restarts while the server is away draws nothing until it hears from the server")
+        print("a device that restarts while the server is away makes no reports until it hears from the server")
     print(broker_advice(fleet.config.broker, fleet.broker))
 
 

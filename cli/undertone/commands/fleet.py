@@ -64,7 +64,8 @@ def fleet(
     ] = "households",
     seed: Annotated[int, typer.Option(help="Seed of the population and the faults, never of a device's noise.")] = 1,
     window: Annotated[
-        str | None, typer.Option(help="ε covers all readings in any window, such as 60s; devices report in turns.")
+        str | None,
+        typer.Option(help="A time such as 60s: ε covers all readings in any span of this length; devices take turns."),
     ] = None,
     micropython: Annotated[int, typer.Option(help="Number of clients that are processes under MicroPython.")] = 0,
     provisioned: Annotated[
@@ -162,7 +163,7 @@ def _show(result: "LoadResult", *, has_output: bool, theirs: bool) -> None:
         console.print(f"the fleet's process took {result.peak_megabytes} MB at most")
     if result.skipped:
         console.print(
-            f"warning: this machine was too slow for {result.skipped} draws, which their devices skipped:"
+            f"warning: this machine was too slow for {result.skipped} reports, which the devices skipped:"
             " try fewer clients, or a longer interval"
         )
     if has_output:

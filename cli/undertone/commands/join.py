@@ -98,7 +98,8 @@ def create(
     places = [str(path) for path in (links, qr) if path is not None]
     until = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(ends))
     print(
-        f"{many(len(addresses), 'code')} of {name}, until {until}" + "".join(f", {place}" for place in places),
+        f"{many(len(addresses), 'code')} for {name}, valid until {until}"
+        + "".join(f", in {place}" for place in places),
         file=sys.stderr,
     )
 
@@ -146,7 +147,7 @@ def revoke(
         if each not in revoked:
             device = listed[each].device
             what = f"{device} has joined with it" if device else "its device was forgotten"
-            print(f"{each} is not revoked: {what}; undertone devices revoke ends a device's part")
+            print(f"code {each} is not revoked: {what}; to revoke a device, use undertone devices revoke")
     print(f"{many(len(revoked), 'code')} revoked")
 
 

@@ -44,9 +44,9 @@ def _show_reports(plan: "FleetPlan") -> None:
     )
     console.print(table)
     console.print(
-        f"noise: the standard error from {plan.reports:,} reports a slot; truncated: the noise and the bias of"
-        f" {plan.bias:.3g}{unit} by truncation; error: that of the number that undertone query shows, with a model of"
-        " what truncation removed; only the mean of a slot is filtered"
+        f"noise: the standard error of a mean of {plan.reports:,} reports a slot; truncated: the error of the truncated"
+        f" mean, from noise and a bias of {plan.bias:.3g}{unit}; error: that of the mean that undertone query shows, to"
+        " which a model adds what truncation removed; only the mean of a slot is filtered"
     )
     gain = f", {plan.gain:.1%} less variance than the Hybrid" if plan.mechanism != "hybrid" else ""
     ends = f"range {plan.bottom} to {plan.theta}" if plan.bottom else f"θ = {plan.theta}"
@@ -71,10 +71,10 @@ def _show_reports(plan: "FleetPlan") -> None:
         console.print(sentence)
     if plan.wanted is not None:
         needed = "more than 10^9" if plan.devices_needed is None else f"{plan.devices_needed:,}"
-        dear = "above 8" if plan.epsilon_needed is None else f"{plan.epsilon_needed:g}"
+        dear = "ε above 8" if plan.epsilon_needed is None else f"ε = {plan.epsilon_needed:g}"
         console.print(
-            f"a truncated error of {plan.wanted:.3g}{unit} a slot needs {needed} devices at ε = {shown(plan.epsilon)},"
-            f" or ε = {dear} with {plan.devices} devices (Hybrid)"
+            f"an error of {plan.wanted:.3g}{unit} for a slot in the column truncated needs {needed} devices at"
+            f" ε = {shown(plan.epsilon)}, or {dear} with {plan.devices} devices (Hybrid)"
         )
     of = plan.traffic
     console.print(
@@ -106,8 +106,8 @@ def _show_stream(plan: "StreamComparison") -> None:
     console.print(shown)
     what = "a slot's mean" if plan.query == "slot" else f"a sum over {plan.query.removeprefix('range:')} slots"
     console.print(
-        f"variance: over the paper's; raw, smoothed: root mean square error of {what} from noise, in shares of the"
-        " range"
+        f"variance: divided by that of the paper's method; raw, smoothed: root mean square error of {what} from noise,"
+        " in shares of the range"
     )
     console.print("clipping adds bias, which depends on the data: see docs/cgm.md")
     console.print(f"smoothed: the mean is assumed to move by {plan.movement:g} of the range per slot (1 sd)")
@@ -128,7 +128,7 @@ def _show_window(plan: "WindowPlan") -> None:
     from rich.table import Table
 
     console = Console(highlight=False)
-    table = Table("way", "a day", "θ", "noise", "bias", "error", "filtered", box=None, pad_edge=False)
+    table = Table("way", "reports a day", "θ", "noise", "bias", "error", "filtered", box=None, pad_edge=False)
     table.columns[0].no_wrap = True
     for way in plan.ways:
         parts = tuple(map(plan.text, (way.noise, way.bias, way.raw, way.filtered)))
@@ -137,11 +137,11 @@ def _show_window(plan: "WindowPlan") -> None:
     for column in table.columns[1:]:
         column.justify = "right"
     kind = "" if plan.far_from_zero else ", in shares of the mean"
-    console.print(f"{plan.devices} devices; errors of a slot's mean{kind}, with the mechanism for the readings")
+    console.print(f"{plan.devices} devices; errors of a slot's mean{kind}, with a mechanism designed for the readings")
     console.print(table)
     console.print(
-        "error: noise and bias of a slot by itself; filtered: the error of the number that undertone query shows, with"
-        " a model of what truncation removed"
+        "error: noise and bias of a slot's mean without a filter; filtered: the error of the mean that undertone query"
+        " shows, to which a model adds what truncation removed"
     )
     for way in plan.ways:
         console.print(f"{way.name}: {way.guarantee}{'' if way.same else ' (another guarantee, for comparison)'}")

@@ -45,7 +45,7 @@ def query(
     last: Annotated[int | None, typer.Option(help="Number of the last slot.")] = None,
     newest: Annotated[int | None, typer.Option(min=1, help="Only this many newest slots.")] = None,
     group: Annotated[
-        list[str] | None, typer.Option(help="Only these groups; by default all, which is everybody.")
+        list[str] | None, typer.Option(help="Only these groups; by default the group all, which is everybody.")
     ] = None,
     groups: Annotated[bool, typer.Option("--groups", help="Print every group.")] = False,
     settled: Annotated[
@@ -70,18 +70,21 @@ def query(
     ] = None,
     total: Annotated[
         bool,
-        typer.Option("--total", help="Beside that mean, print the total of all registered devices over these slots."),
+        typer.Option("--total", help="Print the mean of the selected slots, and the total of all registered devices."),
     ] = False,
     against: Annotated[
         str | None,
         typer.Option(
-            help="Print how much that mean differs from another one: group:NAME, a time ago such as 7d, or FROM..TO."
+            help="Print how much the mean of the selected slots differs from that of group:NAME, of a time ago such as"
+            " 7d, or of FROM..TO."
         ),
     ] = None,
     losses: Annotated[
         bool,
         typer.Option(
-            "--losses", help="Print gaps: slots without reports, with late or with lost ones; as a file, every slot."
+            "--losses",
+            help="Print gaps: slots without reports, or with late or lost reports; in other formats than table, print"
+            " every slot.",
         ),
     ] = False,
     quantiles: Annotated[
@@ -159,7 +162,7 @@ def query(
 
 # Option that prints something else than single slots -> the options that do not go with it, and why.
 _SELECTS = ("between", "days", "by", "total", "against")
-_RUNS = "but for single slots: the noise of a run averages out without a filter"
+_RUNS = "except for single slots: over several slots, noise averages out without a filter"
 _ONE_MEAN = f"with {', '.join(f'--{name}' for name in _SELECTS)}, which give one mean"
 _OTHERS = {
     "as_json": (("form",), "with --json, which is a format"),
@@ -186,7 +189,7 @@ def _refuse_others(context: typer.Context) -> None:
     if "quantiles" in given:
         refuse(context, ["group", "groups"], "with --quantiles, which are of everybody")
     if given & {*_SELECTS, "every", "quantiles"} and "newest" not in given:
-        refuse(context, ["settled"], "but for single slots, or with --newest")
+        refuse(context, ["settled"], "except for single slots or with --newest")
 
 
 def _zone(results: "Results", name: str | None) -> tzinfo:
@@ -282,8 +285,8 @@ def _show(
     elif rows and isinstance(rows[0], Quantile):
         heads = [starts, "reports", "share", f"at most, {campaign.unit}", "90 % band (a model)"]
     elif kind is MeanDifference:
-        heads = [starts, "series", f"mean, {campaign.unit}", "less the mean of", f"which is, {campaign.unit}"]
-        heads += [f"difference, {campaign.unit}", "95 %", "which is", "by chance"]
+        heads = [starts, "series", f"mean, {campaign.unit}", "compared with", f"its mean, {campaign.unit}"]
+        heads += [f"difference, {campaign.unit}", "95 %", "verdict", "by chance"]
     elif rows and isinstance(rows[0], Selection):
         heads = [starts, "series", "slots", "absent", f"mean, {campaign.unit}", "95 %", "mean of min(x, θ)"]
         heads += [f"total of all devices, {campaign.unit}", "± 95 %"] if total else []

@@ -192,10 +192,10 @@ def _release(
         )
     except KeyboardInterrupt:
         if state is not None or output != "-":
-            _say("interrupted; the same command goes on from there")
+            _say("interrupted; the same command resumes the release")
         raise
     if listens:
-        _say(f"stopped after {released.values} values; the same command goes on from there")
+        _say(f"stopped after {released.values} values; the same command resumes the release")
     else:
         _summary(released, as_json, sys.stderr if output == "-" else sys.stdout)
 

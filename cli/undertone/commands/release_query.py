@@ -23,7 +23,7 @@ def query(
         list[int] | None,
         typer.Option(
             "--share",
-            help="Print the share of values that are at most this one; of a release for points, that are this one.",
+            help="Print the share of values up to this one; in a release for points, the share of values equal to it.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,

@@ -18,14 +18,18 @@ Home = Annotated[Path, typer.Option(help="The server's folder, as undertone init
 Campaign = Annotated[
     str | None, typer.Option(help='The campaign, with [landing] counts = "spark"; needed if there are several.')
 ]
-Master = Annotated[str | None, typer.Option(help="Spark's master; without it, spark-submit's.")]
+Master = Annotated[str | None, typer.Option(help="Address of Spark's master; by default that of spark-submit.")]
 Partitions = Annotated[
-    int | None, typer.Option(min=1, help="Number of tasks of a batch, 8 by default; the checkpoint fixes it.")
+    int | None,
+    typer.Option(min=1, help="Number of tasks of a batch (default 8); it stays the same for the life of a checkpoint."),
 ]
 Buckets = Annotated[
     int,
     typer.Option(
-        min=1, max=1 << 20, help="Number of parts of the fleet, one for about 10,000 devices; the checkpoint fixes it."
+        min=1,
+        max=1 << 20,
+        help="Number of parts into which the fleet is divided, one for about 10,000 devices; it stays the same for the"
+        " life of a checkpoint.",
     ),
 ]
 
@@ -44,7 +48,7 @@ def run(
     checkpoint: Annotated[Path, typer.Option(help="Folder of Spark's checkpoint, which all machines share. Keep it.")],
     campaign: Campaign = None,
     master: Master = None,
-    seconds: Annotated[float, typer.Option(min=0.0, help="Between two batches.")] = 30.0,
+    seconds: Annotated[float, typer.Option(min=0.0, help="Seconds between two batches.")] = 30.0,
     files: Annotated[
         int | None,
         typer.Option(min=1, help="Largest number of files in one batch; without it, up to 1 GiB of the waiting files."),
@@ -102,6 +106,6 @@ def _job(
     settings = home.config(home.only(campaign))
     plan = settings.landing.plan(settings.folder)
     if plan is None or plan.counts != SPARK:
-        raise Invalid(f"landing.counts is {settings.landing.counts!r}, expected 'spark', with the folder of the files")
+        raise Invalid(f"landing.counts is {settings.landing.counts!r}, expected 'spark', with landing.folder")
     where = (settings.store_url, settings.campaign.name, Path(plan.folder), checkpoint.resolve(), master)
     return CountingJob(*where, **options)  # type: ignore[arg-type]

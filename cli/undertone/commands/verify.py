@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
 
 def verify(
     ledger: Annotated[list[Path], typer.Option(help="Ledger of a fleet, or log of a device; repeat it for more.")],
-    store: Annotated[str, typer.Option(help=STORE_HELP + " Kept with audit = true.")],
+    store: Annotated[str, typer.Option(help=STORE_HELP + " The server must have run with [store] audit = true.")],
     campaign: WhichCampaign = None,
     landing: Annotated[
         Path | None, typer.Option(help="The folder of [landing], where Spark counts: the audit is in its files.")
@@ -30,7 +30,7 @@ def verify(
     broker_window: Annotated[
         float,
         typer.Option(
-            help="Seconds before the broker was killed in which it may have lost messages that it acknowledged."
+            help="Seconds: a killed broker may have lost messages that it acknowledged in this time before its end."
         ),
     ] = BROKER_WINDOW_SECONDS,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,

@@ -38,7 +38,9 @@ def web(
     ] = None,
     remote_actions: Annotated[
         bool,
-        typer.Option("--remote-actions", help="Accept these actions from other machines, too; use a proxy with TLS."),
+        typer.Option(
+            "--remote-actions", help="Accept the actions of --token from other machines, too; use a proxy with TLS."
+        ),
     ] = False,
     names: Annotated[
         list[str] | None,

@@ -71,7 +71,7 @@ def take(
     if number > now + policy.lead_seconds:
         # Whoever has stolen a key must not use up the numbers.
         raise Refused(
-            "ahead", "the hand-over's number is %d, more than %d seconds after %d" % (number, policy.lead_seconds, now)
+            "ahead", "the hand-over's number is %d, over %d s after the clock's %d" % (number, policy.lead_seconds, now)
         )
     entry = handover.entry_of(fields, device)
     after = dict(before)

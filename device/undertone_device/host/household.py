@@ -91,7 +91,7 @@ def explain(state: dict[str, Any]) -> list[str]:
     lines.append(
         f"signers     {signers}"
         if signers
-        else "signers     none: insecure; it takes anybody's campaign, and one far ahead in time keeps later ones out"
+        else "signers     none: insecure; the device takes anybody's campaign; one dated far ahead blocks later ones"
     )
     refusals = ", ".join(f"{reason} {count}" for reason, count in sorted(state["refusals"].items()))
     lines.append(f"refused     {refusals or 'nothing'}")
@@ -150,7 +150,7 @@ def _spent(state: dict[str, Any]) -> list[str]:
         if streams is not None and streams["lifetime"]:
             line += f", of {streams['lifetime'] / UNIT:.4g} allowed,"
         lines.append(
-            f"{line} beside that and not part of it: epsilon = {at_delta(rho):.4g} at delta = 2^-{_DELTA_BITS}"
+            f"{line} in addition to the epsilon above: epsilon = {at_delta(rho):.4g} at delta = 2^-{_DELTA_BITS}"
         )
     return lines
 

@@ -30,8 +30,8 @@ def in_slots(config: Config, planned: Plan) -> str:
     if not isinstance(planned, FleetPlan | WindowPlan) or planned.per_day * config.campaign.slot_seconds == _DAY:
         return ""
     return (
-        f"the prediction takes each slot of {config.campaign.slot_seconds} s for one of the {planned.per_day} readings"
-        f" of a day: below, a day stands for {planned.per_day} slots"
+        f"the campaign's slots last {config.campaign.slot_seconds} s, but the prediction's readings have"
+        f" {planned.per_day} slots a day: below, a day means {planned.per_day} slots"
     )
 
 

@@ -33,7 +33,7 @@ from undertone_simulator.readings.begin import begin
 _LARGEST_EPSILON = 8
 AS_PAPERS = (
     "as the papers: one round of the Square Wave, then reports by the Hybrid; θ is the best one for the query {} and"
-    " these readings, which a campaign has to estimate by the white box"
+    " these readings; a campaign does not know the readings, and estimates their distribution by the white box"
 )
 
 
@@ -317,13 +317,13 @@ def visible(
     left = population.mean - bias
     curve = float(np.std(population.profile)) * left / population.mean if population.mean else 0.0
     fleet = f"with {devices} devices at ε = {shown(epsilon)}"
-    level = f"a truncated mean of {left:.3g} {population.unit}"
+    level = f"the truncated mean is {left:.3g} {population.unit}"
     if day > left / 2:
-        return (f"{fleet} nothing would be visible: even over a day the standard error is {day:.3g} on {level}",)
+        return (f"{fleet} nothing would be visible: {level}, and even over a day its standard error is {day:.3g}",)
     if slot > left / 2:
         return (
-            f"{fleet} nothing would be visible in a single slot: its standard error is {slot:.3g} on {level};"
-            f" over a day it is {day:.3g}",
+            f"{fleet} nothing would be visible in a single slot: {level}, and its standard error is {slot:.3g} in a"
+            f" slot and {day:.3g} over a day",
         )
     if slot > curve:
         return (

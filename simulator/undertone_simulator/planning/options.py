@@ -39,7 +39,8 @@ class PlanOptions(FleetOptions):
     ] = None
     error: Annotated[
         float | str | None,
-        "Wanted error of a slot's mean, in the unit or such as 5%: print how many devices or which ε would reach it.",
+        "Wanted error of a slot's mean, in the unit of the readings or as a share such as 5%: print how many devices or"
+        " which ε it needs.",
     ] = None
     as_papers: Annotated[
         bool,
@@ -48,8 +49,8 @@ class PlanOptions(FleetOptions):
     mechanism: Annotated[str | None, "With reports: auto, hybrid, piecewise or optimal (default auto)."] = None
     reach: Annotated[
         float | None,
-        "With a table: its largest decoded value over the least possible, 1.01 to 2 (default 1.25 if noise outweighs"
-        " 1 % of false reports, else 1.1).",
+        "With a table: its largest decoded value, divided by the least possible one, 1.01 to 2 (default 1.25 or 1.1,"
+        " whichever gives the smaller error with 1 % of false reports).",
     ] = None
     cohort_share: Annotated[
         float | None, f"With reports: share of them that keeps the threshold up to date (default {COHORT_SHARE})."

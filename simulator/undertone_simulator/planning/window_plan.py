@@ -183,9 +183,11 @@ def plan_window(
     budget = Budget.parse(epsilon)
     seconds = 86400 // source.per_day
     if source.per_day < 2 or days < 1:
-        raise Invalid(f"the readings cover {days} days of {source.per_day} slots, expected a whole one of 2 or more")
+        raise Invalid(
+            f"the readings cover {days} days of {source.per_day} slots, expected a whole day of 2 or more slots"
+        )
     if window_seconds < seconds or window_seconds % seconds or window_seconds > 31 * 86400:
-        raise Invalid(f"window is {window_seconds} seconds, expected whole slots of {seconds}, at most 31 days")
+        raise Invalid(f"window is {window_seconds} s, expected whole slots of {seconds} s, at most 31 days")
     slots = DaySlots.of(source, bound, 1, days)
     cut = [slots.joined(span) for span in _spans(source.per_day, seconds)]
     ways = [_turns(slots, devices, budget, window_seconds, seconds, make) for slots in cut]
@@ -294,7 +296,8 @@ def _sentences(plan: WindowPlan, best: Way) -> tuple[str, ...]:
         )
     wins = "beats" if stream.raw < half.raw else "loses to"
     sentences.append(
-        f"the stream {wins} turns on readings like these: {plan.text(stream.raw)} against {plan.text(half.raw)} raw; it"
-        " wins where readings move by less than about 1 % of the range from slot to slot"
+        f"on readings like these, the stream {wins} turns: its raw error is {plan.text(stream.raw)}, that of turns is"
+        f" {plan.text(half.raw)}; a stream wins where readings move by less than about 1 % of the range from slot to"
+        " slot"
     )
     return tuple(sentences)

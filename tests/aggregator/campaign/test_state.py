@@ -182,7 +182,7 @@ def test_a_full_disk_is_named_and_is_the_one_problem() -> None:
 def test_devices_of_an_unknown_epoch_are_counted_and_the_cure_is_named() -> None:
     for state in (RUNNING, OVER):
         (sentence,) = campaign(state=state, strays=50).problems(NOW)
-        assert "50 devices report under an epoch that this server does not know" in sentence
+        assert "the server refuses the reports of 50 devices, because it does not know their epoch" in sentence
         assert "undertone campaign extend" in sentence
     assert campaign(state=RETIRED, strays=50).problems(NOW) == []
 

@@ -199,7 +199,7 @@ def test_a_device_that_contradicts_itself_is_named(store: Failing) -> None:
     said: list[str] = []
     ingest = make(store, said)
     ingest.commit([Delivery(*delivery(OLD.campaign, "d7", FIRST + 1, symbol), False) for symbol in (0, 1)])
-    assert said == ["alarm: second, different reports for slots that were counted already, from d7"]
+    assert said == ["alarm: devices sent a second, different report for a slot that was already counted: d7"]
     assert store.outcomes()["conflict"] == 1
 
 

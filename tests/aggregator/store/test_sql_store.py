@@ -149,7 +149,7 @@ def test_what_another_process_upgrades_meanwhile_is_looked_at_again(
         store.execute(text("UPDATE alembic_version SET version_num = '9999'"))
 
     monkeypatch.setattr(SqliteStore, "_lock_setup", upgraded)
-    with refused(path, "upgrade it"):
+    with refused(path, "upgrade Undertone"):
         open_store(path, campaign="load")
     assert steps == []
 

@@ -487,7 +487,7 @@ def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
     with contextlib.closing(sqlite3.connect(path)) as database, database:
         database.execute("UPDATE alembic_version SET version_num = '9999'")
     for read_only in (True, False):
-        with pytest.raises(Invalid, match="upgrade it"):
+        with pytest.raises(Invalid, match="upgrade Undertone"):
             open_store(path, read_only=read_only)
 
 

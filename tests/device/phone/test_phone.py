@@ -319,14 +319,14 @@ def test_a_number_that_does_not_count_is_asked_about_and_kept_only_then(
     receiver.report(PATIENCE + 2.5 * 3600 / 120)
     page.fill("#number", "99999")
     press(page, "Save")
-    assert asked == ["99,999 Wh is beyond what counts: at most 1,000. Send 1,000?"]
+    assert asked == ["99,999 Wh is too large: the limit is 1,000. Send 1,000?"]
     assert page.input_value("#number") == "99999", "nothing was kept"
     says(page, "You have entered nothing for this period")
     answer["yes"] = True
     press(page, "Save")
     says(page, "You entered 1,000 Wh")
     for text, question in (
-        ("-5", "-5 Wh is beyond what counts: at least 0. Send 0?"),
+        ("-5", "-5 Wh is too small: the limit is 0. Send 0?"),
         ("3.7", "Only whole numbers count here: 3.7 Wh is not one. Send 4?"),
     ):
         page.fill("#number", text)

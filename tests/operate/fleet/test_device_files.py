@@ -137,7 +137,7 @@ def test_a_policy_bounds_a_life_by_the_plans_reports_and_a_tenth(config):
         assert policy["lifetime"] == reports * epsilon_units(*policy["cap"])
         epsilon = policy["lifetime"] / 2**20
         assert f"epsilon = {epsilon:.2f} in its whole life, which is {reports} reports" in life_sentence(policy)
-    assert "no bound for life" in life_sentence(dict(policy, lifetime=0))
+    assert "not in its whole life" in life_sentence(dict(policy, lifetime=0))
 
 
 @pytest.mark.parametrize("host", ["broker.example", "127.0.0.1"])

@@ -450,9 +450,7 @@ def test_a_campaign_for_people_warns_above_epsilon_2(tmp_path):
     def said(home: Home, epsilon: str) -> str:
         return run("campaign", "create", home.folder, "other", *CREATE[:-1], epsilon, "--preview")
 
-    assert "with epsilon = 2.5, with which a guess of 50 % about one reading can become one of 93 %" in said(
-        asking, "2.5"
-    )
+    assert "with epsilon = 2.5, a report can raise a guess about one reading from 50 % to 93 %" in said(asking, "2.5")
     assert "people are asked" not in said(asking, "2")
     assert "people are asked" not in said(silent, "2.5")
 

@@ -66,7 +66,7 @@ class StreamCertificate:
             f"mechanism    {self.rule.law} stream: {integers}",
             f"certificate  rho = {float(self.rho):.6f}, so (ε, δ) = ({self.epsilon_achieved:.6f}, {delta:g})"
             f" <= ({shown(self.budget.epsilon)}, {delta:g})",
-            f"guarantee    user level: {self._span()}; a window more costs its rho again",
+            f"guarantee    user level: {self._span()}; each further window costs rho again",
             f"one chain    rho = {float(self.chain_rho):.6f} by the closed form, {exact} by exact computation",
             f"one report   ε = {single}",
             "",

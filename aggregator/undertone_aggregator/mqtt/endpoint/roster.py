@@ -234,7 +234,7 @@ class Roster:
             self._told = counted
             reasons = ", ".join(f"{n} {reason}" for reason, n in sorted(self.refused.items())) or "none"
             sentence = f"{len(self.online)} devices online; connections ended: {reasons}"
-            sentence += f"; reading paused {self.throttled} times"
+            sentence += f"; the server waited {self.throttled} times because a device sent too much"
             if self.unknown:
                 sentence += f"; reports for unknown campaigns, not acknowledged: {self.unknown}"
             self._say(sentence)

@@ -34,7 +34,7 @@ export function aboutIt(campaign) {
   const joining = element("dd");
   joining.append(
     "By a link from whoever runs it, on a phone or in Home Assistant, which shows what the home agrees to; a gateway or a board" +
-      " gets its files from there. More: ",
+      " gets its files from whoever runs the campaign. More: ",
     link("taking part", "guides/taking-part.md"),
     ".",
   );

@@ -648,7 +648,7 @@ function drawReports(raw, zone, width) {
       `${number(absent, 6)} of ${number(sent.length, 6)} slots have no number: nobody reported, or too few did.`,
     );
   if (sum("late")) words.push(`On top: ${number(sum("late"), 9)} came too late.`);
-  if (sum("lost")) words.push(`On top, at the slot that showed it: ${number(sum("lost"), 9)} are lost.`);
+  if (sum("lost")) words.push(`On top, at the slot whose report showed the gap: ${number(sum("lost"), 9)} are lost.`);
   if (sum("refused"))
     words.push(`At the very top, when they arrived: ${number(sum("refused"), 9)} deliveries were refused.`);
   $("reports-caption").textContent = words.join(" ");
@@ -730,7 +730,8 @@ function detail(i) {
     );
   }
   words.push(`${raw.reports[i]} reports, ${raw.cohort[i]} for the threshold`);
-  if (raw.manipulation[i] !== null) words.push(`1 % liars could move it by ${number(raw.manipulation[i])}`);
+  if (raw.manipulation[i] !== null)
+    words.push(`1 % false reports could move the mean by ${number(raw.manipulation[i])}`);
   $("slot").textContent = words.join("; ");
 }
 
