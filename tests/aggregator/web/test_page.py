@@ -443,14 +443,36 @@ def test_a_restart_of_the_server_is_said_and_survived(
     before = page.evaluate(latest)
     server.stop()
     until(page, "document.getElementById('link').className === 'lost'")
+    # What the page says of now fades meanwhile.
+    until(page, "document.getElementById('latest-when').textContent.startsWith('The newest number')")
+    weight = "getComputedStyle(document.querySelector('#latest .value')).fontWeight"
+    assert page.evaluate(weight) == "400"
     one_more_report()
     server.start()
     until(page, "document.getElementById('link').textContent === 'live'")
+    assert page.evaluate(weight) == "700"
     # What came while it was away, and what comes from now on.
     until(page, f"{latest} !== {json.dumps(before)}")
     before = page.evaluate(latest)
     one_more_report()
     until(page, f"{latest} !== {json.dumps(before)}")
+
+
+def test_what_says_nothing_is_not_compared_and_zero_has_no_sign(open_page: Callable[..., Any], name: str) -> None:
+    page = open_page(f"#{name}")
+    asked = "import(new URL('static/{}', location)).then(({{ {} }}) => {})"
+    amounts = "[[-0.004, 1.4], [-158, 30]].map(([value, error]) => amount(value, error, 'l').value)"
+    assert page.evaluate(asked.format("format.js", "amount", amounts)) == ["0", "−158"]
+    rows = [
+        {"mean": 60, "against": -24, "estimate": 84, "standard_error": 42, "verdict": "more"},
+        {"mean": 120, "against": 100, "estimate": 20, "standard_error": 5, "verdict": "more"},
+    ]
+    words = "differing(row, { unit: 'Wh', offset: 0 }, 'a week before', [1, 'Wh']).words"
+    compared = asked.format("compare.js", "differing", f"{json.dumps(rows)}.map((row) => {words})")
+    assert page.evaluate(compared) == [
+        "Not enough reports to compare with a week before.",
+        "20 Wh ± 9.8 more than a week before.",
+    ]
 
 
 def test_a_browser_whose_language_is_none_draws_all_the_same(open_page: Callable[..., Any], name: str) -> None:

@@ -28,12 +28,21 @@ import {
 import { showCampaigns } from "./overview.js";
 import { dot, drowned, learning, notice, notices, old, reporting, slotOf, standing, value } from "./state.js";
 
-const api = (path, options) =>
-  fetch(`api/v1/${path}`, options).then(async (answer) => {
-    const value = await answer.json();
-    if (!answer.ok) throw new Error(value.error);
-    return value;
+// The server gave no answer at all.
+class Away extends Error {
+  constructor() {
+    super("the server does not answer: trying again");
+  }
+}
+
+const api = async (path, options) => {
+  const answer = await fetch(`api/v1/${path}`, options).catch(() => {
+    throw new Away();
   });
+  const value = await answer.json();
+  if (!answer.ok) throw new Error(value.error);
+  return value;
+};
 
 let shown = null; // the name of the campaign that is open
 let news = null; // its events
@@ -1093,7 +1102,7 @@ function showOne(name) {
     ask();
   };
   news.onerror = () => {
-    link("the server does not answer: trying again", true, true);
+    say(new Away());
     if (!data) ask();
   };
   $("widgets").replaceChildren();
@@ -1111,9 +1120,7 @@ function link(words, lost = false, away = false) {
   document.body.classList.toggle("away", away);
   if (about) now(about);
 }
-// A request that gets no answer at all ends with a TypeError.
-const say = (error) =>
-  error instanceof TypeError ? link("the server does not answer: trying again", true, true) : link(error.message, true);
+const say = (error) => link(error.message, true, error instanceof Away);
 const isAway = () => document.body.classList.contains("away");
 
 // --- actions, where the server allows them and the campaign's state has a use for them
