@@ -135,7 +135,8 @@ def revoke(
 
     home, now = choice.open(), int(time.time())
     if bool(ids) == every:
-        raise Invalid("the codes are missing, expected their numbers, or --all")
+        given = "given both by numbers and by --all" if every else "missing"
+        raise Invalid(f"the codes are {given}, expected numbers or --all")
     name = None if choice.campaign is None else home.only(choice.campaign)
     codes = JoinCodes(home.folder)
     listed = {code.id: code for code in codes.codes() if name in (None, code.campaign)}

@@ -535,7 +535,7 @@ def test_the_commands(tmp_path):
         (("create", "--group", "status"), "is reserved"),
         (("create", "--campaign", "../power"), "expected one of"),
         (("revoke",), "the codes are missing"),
-        (("revoke", 1, "--all"), "the codes are missing"),
+        (("revoke", 1, "--all"), "the codes are given both by numbers and by --all"),
     ],
 )
 def test_a_command_that_is_wrong_is_refused(home, words, sentence):
