@@ -124,7 +124,7 @@ def test_a_phone_uses_up_no_code_that_it_cannot_use(phones: Any, site: PhoneSite
     site.offer["credentials"] = "certificate"
     page = phones()
     screen(page, "none")
-    says(page, "certificates, with which a browser cannot log in")
+    says(page, "devices of this measurement log in with certificates, and a browser cannot")
     site.offer |= {"credentials": "password", "websocket": None}
     page.reload()
     screen(page, "none")
