@@ -82,7 +82,7 @@ def as_served(summary: Summary) -> Summary:
     """Return a campaign's summary as if a server ran it, which it does for another half a year."""
     newest = summary["newest"]
     reporting = newest["reports"] + newest["cohort"]
-    # Of devices that take turns, a silent one waits for its turn.
+    # Where devices take turns, a device without a report is not silent: its turn comes later.
     silent = None if summary["name"] == "heating" else CAMPAIGNS[summary["name"]][1] - reporting
     counts = {"reporting": reporting, "silent": silent, "lost": 0, "conflicting": 0}
     state = full if summary["name"] == "water" else served("running")

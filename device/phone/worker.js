@@ -33,7 +33,8 @@ let stream = null;
 let sample = null;
 let running = false;
 let timer = null;
-let telling = false;
+// Keys of the devices of which the server is being told.
+const telling = new Set();
 let posted = "";
 const view = { stage: "starting", offer: null, agreed: null, error: null, status: null, left: null, source: null };
 
@@ -294,25 +295,25 @@ function writeGone(left) {
   else journal.delete(GONE);
 }
 
-// The server revokes the devices, so that nobody looks for a phone that is only silent.
-async function tellGone() {
-  if (telling) return;
-  telling = true;
-  for (let [first] = gone(); first; [first] = gone()) {
-    const { code, key } = first;
-    try {
-      await askUntilAnswered(
-        "leave",
-        { code, key },
-        () => true,
-        (error) => console.info(error.message),
-      );
-    } catch (error) {
-      console.info(error.message);
-    }
-    writeGone(gone().filter((each) => each.key !== key));
+// The server revokes the devices, so that nobody looks for a phone that is only silent. None waits for another.
+function tellGone() {
+  for (const each of gone()) if (!telling.has(each.key)) tell(each);
+}
+
+async function tell({ code, key }) {
+  telling.add(key);
+  try {
+    await askUntilAnswered(
+      "leave",
+      { code, key },
+      () => true,
+      (error) => console.info(error.message),
+    );
+  } catch (error) {
+    console.info(error.message);
   }
-  telling = false;
+  writeGone(gone().filter((each) => each.key !== key));
+  telling.delete(key);
 }
 
 const ACTIONS = {

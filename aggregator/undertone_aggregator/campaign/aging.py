@@ -133,10 +133,7 @@ def _states(first: Epoch, epoch: Epoch, estimates: Estimates) -> dict[int, Move]
 
 
 def _scale(began: Threshold, mean: float, theta: int) -> float:
-    """Return the factor by which readings must grow for their mean, truncated at ``theta``, to be ``mean``.
-
-    ``began``: the choice of θ that found the readings' distribution.
-    """
+    """Return the scale c for which E[min(c x, ``theta``)] is ``mean``; x has the distribution that ``began`` found."""
     levels = np.minimum(np.outer(SCALES, _middles(began)), theta) @ np.asarray(began.density)
     return float(np.exp(np.interp(mean, levels, np.log(SCALES))))
 

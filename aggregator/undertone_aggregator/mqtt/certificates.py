@@ -21,9 +21,9 @@ def certificate_ends(config: Config) -> dict[str, int]:
 
 
 def cure(path: str) -> str:
-    """Return what to do before the certificate at this path ends."""
+    """Return how an operator replaces the certificate in this file before it expires, as a part of a sentence."""
     if Path(path).name == "ca.crt":
-        return "no command renews an authority: every device needs the certificate of a new one before"
+        return "no command renews an authority: give every device the certificate of a new authority before that day"
     return "undertone authority renew, or put a new certificate there"
 
 

@@ -112,9 +112,9 @@ class Database:
             upgrade(self._connection)
 
     def _choose(self, campaign: str | None, *, create: bool) -> int:
-        """Return the number of the campaign of this name, or, without a name, the number of the only campaign.
+        """Return the number of the campaign that `_find` finds; with ``create``, create one that is not there.
 
-        Raises Invalid for several campaigns without a name, and for another campaign's file; NoStore for none.
+        Raises Invalid as `_find` does, and NoStore if there is no such campaign and none is to be created.
         """
         found = self._find(campaign)
         if found is not None:
@@ -131,7 +131,10 @@ class Database:
             return int(self.execute(row).scalar_one())
 
     def _find(self, campaign: str | None) -> int | None:
-        """Return what `_choose` returns, None if there is no such campaign. Raises Invalid as it does."""
+        """Return the number of the campaign of this name, or, without a name, of the only campaign; None without one.
+
+        Raises Invalid for several campaigns without a name, and for another campaign's file.
+        """
         numbers = {name: int(number) for number, name in self.rows(select(tables.campaigns))}
         if campaign is None:
             if len(numbers) > 1:

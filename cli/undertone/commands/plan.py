@@ -23,8 +23,8 @@ def plan(
 ) -> None:
     """Predict what a campaign would give before anybody deploys it: errors, θ and mechanism, traffic, privacy.
 
-    Without --window: a campaign in which ε protects each reading (event level), or with --collect stream the stream
-    methods at equal privacy. With --window: all ways of collecting that spend ε in any window of this length.
+    Without --window, ε protects each reading (event level); with --collect stream, the command compares the stream
+    methods at equal privacy. With --window, it compares all ways of collecting that spend ε in any time of this length.
     """
     from undertone_aggregator.base.plain import STEADY, plain
     from undertone_simulator.planning import plan as planner

@@ -255,7 +255,7 @@ class Others:
     def poll(self, milliseconds: int) -> "list[Any]":
         """Return the events that are of the device's own topics."""
         if self._connected and self.comparison.on and not self._topics:
-            # The topics are computed at each connection, because a hand-over can have added campaigns.
+            # A hand-over can have added campaigns since the last connection, so the topics are computed anew.
             config = self._config
             for name in config.campaigns:
                 group = group_of(config, name)

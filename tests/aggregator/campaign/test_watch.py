@@ -125,4 +125,5 @@ def test_of_an_authority_that_ends_no_command_is_named_that_does_not_help() -> N
     ends = {name: int(FINE.now) + 5 * 86400 for name in ("broker/server.crt", "tls/ca.crt")}
     server, authority = (alarm[1] for alarm in Watch(1800, 2).look(replace(FINE, certificates=ends)))
     assert server.endswith("undertone authority renew, or put a new certificate there")
-    assert authority.endswith("no command renews an authority: every device needs the certificate of a new one before")
+    assert "no command renews an authority" in authority
+    assert "undertone authority renew" not in authority

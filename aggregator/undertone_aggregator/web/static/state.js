@@ -16,7 +16,7 @@ const ADVICE = {
   unsigned: ["put the signing key back: devices that verify campaigns refuse an unsigned one"],
   uncounted: ["start undertone spark run again"],
   groups: ["mend the file of groups"],
-  certificate: ["undertone authority renew"],
+  certificate: ["do what the sentence says before that day"],
   plan: ["mend the plan; undertone campaign show says what is wrong"],
   failed: ["mend what the sentence says; the server tries again"],
 };
