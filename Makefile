@@ -1,7 +1,7 @@
 # `make test` on a fresh machine is all that a contributor needs; it is also what CI runs.
 PYTHON ?=
 # More than a small machine has cores, because tests with brokers, servers and fleets mostly wait.
-WORKERS ?= 8
+WORKERS ?= 5
 # For what computes all the time.
 JOBS ?= 2
 ARGS ?=
@@ -45,7 +45,7 @@ test-services: .venv/.installed tools services
 
 # The commands and examples of the guides, their figures, links and paths; then the site, built --strict.
 docs-test: .venv/.installed tools
-	$(BIN)/pytest -m "not slow and not exhaustive" tests/docs tests/cli/test_api.py tests/test_docs.py -n $(WORKERS) --dist worksteal $(ARGS)
+	$(BIN)/pytest -m "not exhaustive" tests/docs tests/cli/test_api.py tests/cli/test_examples.py tests/test_docs.py -n $(WORKERS) --dist worksteal $(ARGS)
 
 # The drawings of docs/, from their text; graphviz makes them.
 diagrams:

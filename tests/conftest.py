@@ -105,7 +105,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for fixture, marker in MARKER_OF_FIXTURE.items():
             if fixture in getattr(item, "fixturenames", ()):
                 item.add_marker(marker)
+    _mark_slow_cases(items, whole=not any("[" in arg for arg in config.args))
     items[:] = dealt(items, int(getattr(config, "workerinput", {}).get("workercount", 1)))
+
+
+def _mark_slow_cases(items: list[pytest.Item], whole: bool) -> None:
+    """Mark the cases of a parametrized test as slow, but for those that its marker ``slow_but`` names.
+
+    ``whole``: all cases were collected, so that a name of no case is a mistake. Raises pytest.UsageError.
+    """
+    unknown: dict[str, set[str]] = {}
+    for item in items:
+        if quick := item.get_closest_marker("slow_but"):
+            test, case = item.nodeid.partition("[")[0], item.callspec.id
+            unknown.setdefault(test, set(quick.args)).discard(case)
+            if case not in quick.args:
+                item.add_marker("slow")
+    for test, cases in unknown.items():
+        if whole and cases:
+            raise pytest.UsageError(f"slow_but of {test} names {sorted(cases)}, expected ids of its cases")
 
 
 # --- the summary; it works on reports alone, because under xdist the tests ran in other processes ---

@@ -112,6 +112,7 @@ def test_a_wheel_names_its_licence(wheels, name):
         assert b"License-Expression: Apache-2.0" in archive.read(metadata)
 
 
+@pytest.mark.slow
 def test_the_devices_sdist_builds_the_same_wheel(wheels, tmp_path):
     """Outside the clone, where the folder ``shared`` is not beside it."""
     built = run(sys.executable, "-m", "build", "--no-isolation", "--outdir", tmp_path, REPO / "device")
@@ -123,10 +124,12 @@ def test_the_devices_sdist_builds_the_same_wheel(wheels, tmp_path):
         }
 
 
+@pytest.mark.slow
 def test_a_device_pulls_nothing_but_paho(device_install):
     assert installed_names(device_install) == {"undertone-device", "paho-mqtt"}
 
 
+@pytest.mark.slow
 def test_a_plain_install_pulls_nothing_but_the_device(plain_install):
     assert installed_names(plain_install) == {"undertone-ldp", "undertone-device", "paho-mqtt"}
 

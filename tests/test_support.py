@@ -79,6 +79,7 @@ def run_pytest(project: Path, *options: str, **environment: str) -> tuple[int, s
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("micropython")
 def test_each_interpreter_has_its_own_result(project):
     folder = project / "tests/some/both"
@@ -110,6 +111,7 @@ def test_each_interpreter_has_its_own_result(project):
     assert f"{5 * len(flavours) - 5 + 3} tests ran under MicroPython" in output
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not mp.interpreter32(), reason=mp.MISSING32)
 def test_without_the_unix_port_the_one_under_node_takes_its_place(project):
     folder = project / "tests/some/both"
@@ -127,6 +129,7 @@ def test_without_the_unix_port_the_one_under_node_takes_its_place(project):
     assert "no MicroPython here" in output
 
 
+@pytest.mark.slow
 def test_ci_wants_tests_under_micropython(project):
     (project / "tests/test_any.py").write_text("def test_any():\n    pass\n", encoding="utf-8")
     assert run_pytest(project)[0] == 0
@@ -141,6 +144,7 @@ def test_ci_wants_tests_under_micropython(project):
     assert run_pytest(project, "-m", "services and not slow", CI="true")[0] == 0
 
 
+@pytest.mark.slow
 def test_ci_accepts_no_skip_but_for_what_a_machine_may_lack(project):
     source = """
 import pytest

@@ -156,7 +156,8 @@ def used(name: str, sources: Iterable[str]) -> bool:
     package, _, module = name.rpartition(".")
     imports = rf"from {re.escape(package)} import (\([^)]*|[^\n]*)\b{module}\b"
     found = re.compile(rf"\b{re.escape(name)}\b|{imports}")
-    return any(found.search(source) for source in sources)
+    # Most sources do not have the word at all, which is found out much faster.
+    return any(module in source and found.search(source) for source in sources)
 
 
 def test_every_module_of_the_server_is_used_or_in_a_table() -> None:

@@ -114,6 +114,7 @@ def test_the_image_is_linted_and_of_this_version() -> None:
     assert re.search(r"^USER \d+:\d+$", file.read_text(encoding="utf-8"), re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_the_compose_file_is_one(tmp_path: Path) -> None:
     """The file is checked by the schema of the specification; no container is run from it."""
     file = written(tmp_path / "home", tls=True) / "compose.yaml"

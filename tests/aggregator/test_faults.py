@@ -149,6 +149,7 @@ def finish(server: Server, campaign: Campaign, sent: list[tuple[str, bytes]], ow
         return outcomes["duplicate"] + outcomes["duplicate_unverified"]
 
 
+@pytest.mark.slow_but("external")
 @pytest.mark.long
 def test_killed_at_twenty_random_points(site: Site) -> None:
     chance = random.Random(20)
@@ -178,6 +179,7 @@ def test_killed_at_twenty_random_points(site: Site) -> None:
     assert duplicates > repeated, "no delivery came twice: the kills hit nothing"
 
 
+@pytest.mark.slow_but("direct")
 @pytest.mark.long
 def test_killed_at_any_moment_under_load(site: Site) -> None:
     """No failpoint: a signal from outside, whatever the server does then."""
@@ -203,6 +205,7 @@ def kill_at_random(site: Site, kills: int, devices: int, readers: Sequence[Liste
     finish(server, campaign, sender.sent, site.asynchronous)
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_killed_with_readers_connected(tmp_path: Path, free_port: Callable[[], int]) -> None:
     kill_with_readers(tmp_path, (free_port(), free_port()), kills=4, devices=60, readers=10)
@@ -309,6 +312,7 @@ def test_the_password_file_is_read_again_at_sighup(site: Site) -> None:
     assert not set(kept) & sender.acknowledged
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_two_workers_killed_again_and_again_count_what_one_counts(
     tmp_path: Path, server: Server, sender: Sender

@@ -43,6 +43,7 @@ def server(tmp_path: Path, free_port: Callable[[], int]) -> Iterator[Server]:
         made.end(signal.SIGKILL)
 
 
+@pytest.mark.slow
 @pytest.mark.waits
 @pytest.mark.parametrize("workers", [1, 2])
 def test_what_waits_at_the_broker_is_counted_once_there_is_room(

@@ -21,6 +21,7 @@ def test_every_export_is_there_and_documented(name):
         assert f"`{name}" in API.read_text(encoding="utf-8"), f"docs/api.md does not mention {name}"
 
 
+@pytest.mark.slow
 def test_each_result_shows_itself_in_a_few_words_and_as_a_table(tmp_path):
     simulated = undertone.simulate(devices=300, slots=2, rounds=(0.25, 0.25, 0.25), epsilon=4, seed=1)
     simulated.save(tmp_path / "meters.sqlite")

@@ -12,6 +12,7 @@ from undertone_studies.row import Measured, duration, rate
 COLUMNS = {"name", "value", "unit", "baseline", "baseline_value", "ratio", "goal"}
 
 
+@pytest.mark.slow
 def test_mechanisms_as_json():
     result = CliRunner().invoke(app, ["bench", "mechanisms", "--quick", "--json"])
     assert result.exit_code == 0, result.output

@@ -57,6 +57,7 @@ def test_create_says_what_it_costs_and_what_would_go_badly_and_may_write_nothing
     assert home.names() == ["power"]
 
 
+@pytest.mark.slow
 def test_a_preview_predicts_what_plan_predicts(home: Home) -> None:
     """The table of errors, the days of rounds and the guarantees: line by line those of `undertone plan`."""
     plan = ("plan", "--devices", "300", "--epsilon", "1", "--bound", "1000", "--days", "30", "--mechanism", "hybrid")
@@ -71,6 +72,7 @@ def test_a_preview_predicts_what_plan_predicts(home: Home) -> None:
     assert windowed in create(home, "--preview", "--devices", "300", "--set", "window=2h")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [(), ("--set", "window=48s")])
 def test_a_preview_counts_slots_of_any_length(home: Home, more: tuple[str, ...]) -> None:
     """A rehearsal in slots of a second has the errors of half-hours with readings like these."""

@@ -47,6 +47,7 @@ def test_hybrid_at_one():
     assert (facts["cells"], facts["levels"]) == (1647, 256)
 
 
+@pytest.mark.slow_but("0.05-hybrid", "8-piecewise")
 @pytest.mark.parametrize("name", [name for name in certified_names() if name != "optimal"])
 @pytest.mark.parametrize("epsilon", ["0.05", "8"])
 def test_every_mechanism(name, epsilon):
@@ -224,6 +225,7 @@ def test_one_source_is_expected():
         CliRunner().invoke(app, ["certify", "--epsilon", "1"], catch_exceptions=False)
 
 
+@pytest.mark.slow_but("hybrid", "optimal")
 @pytest.mark.parametrize("name", certified_names())
 def test_what_is_printed_as_json_is_certified_again(name, tmp_path):
     printed = certify("--mechanism", name, "--epsilon", 1, "--json").stdout
@@ -246,6 +248,7 @@ def test_a_damaged_certificate_is_named(tmp_path):
         undertone.certify("hybrid", table=path)
 
 
+@pytest.mark.slow
 def test_what_the_world_learns_of_a_slot_a_day_and_a_year():
     result = certify("--published", "--epsilon", 1, "--reports", 1000, "--slots", 48, "--json")
     assert result.exit_code == 0, result.output

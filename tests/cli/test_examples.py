@@ -189,6 +189,7 @@ def test_every_example_is_run_or_the_source_says_why_not() -> None:
     assert [each for each in beginnings if not any(example.startswith(each) for example in left)] == []
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -59,6 +59,7 @@ def test_a_server_without_a_campaign_waits_with_its_page_and_ends_well(served: C
     wait_for(lambda: served() == [])
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_the_first_campaign_is_taken_up_and_its_fleet_needs_no_name_after_a_successor(
     served: Callable[[], Any], tmp_path: Path

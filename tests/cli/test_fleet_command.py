@@ -14,6 +14,7 @@ def fleet(*words):
     return CliRunner().invoke(app, ["fleet", *map(str, words)])
 
 
+@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.broker
 def test_a_small_load_is_accounted_for(tmp_path, mosquitto_binary):

@@ -47,6 +47,7 @@ def test_bad_input(words, sentence):
     assert sentence in str(result.exception)
 
 
+@pytest.mark.slow
 def test_a_window_compares_all_ways_of_collecting(tmp_path, monkeypatch):
     planned = []
 

@@ -189,6 +189,7 @@ def test_epsilon_is_at_most_eight_as_everywhere(tmp_path):
     assert release("simple-2", [1], tmp_path / "out.csv", epsilon=8, bound=9).values == 1
 
 
+@pytest.mark.slow_but("9")
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
 def test_interrupted_and_resumed_from_a_pipe(tmp_path, run, end):
     out, state = tmp_path / "out.csv", tmp_path / "out.csv.state"

@@ -156,6 +156,7 @@ def test_bad_input(words, sentence):
     assert sentence in str(result.exception)
 
 
+@pytest.mark.slow
 def test_a_temperature_is_truncated_from_both_sides():
     words = ["--population", "temperature", "--devices", "2000", "--slots", "12", "--epsilon", "1"]
     result = simulate("--mechanism", "hybrid", "--json", *words, small=[])
@@ -168,6 +169,7 @@ def test_a_temperature_is_truncated_from_both_sides():
     assert error < 320 * np.sqrt(4.289 / 1900) / 3
 
 
+@pytest.mark.slow
 def test_one_liar_in_a_hundred_does_not_choose_theta():
     words = ["--devices", "10000", "--epsilon", "1", "--seed", "3", "--json"]
     honest = json.loads(simulate(*words, small=[]).stdout)

@@ -35,6 +35,7 @@ def command_lines() -> list[str]:
     return lines
 
 
+@pytest.mark.slow
 @pytest.mark.broker
 @pytest.mark.parametrize(
     "words", ["demo --devices 4 --slots 30 --broker mosquitto", "fleet --clients 4 --interval 5 --ramp-up 1"]

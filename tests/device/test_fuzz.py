@@ -64,6 +64,7 @@ def streams(draw):
     return data
 
 
+@pytest.mark.slow
 @MANY
 @given(streams(), st.lists(st.integers(0, 500), max_size=5))
 def test_a_brokers_bytes_however_they_are_cut(data, cuts):
@@ -111,6 +112,7 @@ def accepted_or_invalid(parse, data):
         parse(data)
 
 
+@pytest.mark.slow
 @MANY
 @given(st.sampled_from(sorted(GOOD)), st.sampled_from(["", "host", "tls", "kind", "command", "password"]), JSON)
 def test_a_configuration_with_one_field_replaced(field, inner, value):
@@ -122,6 +124,7 @@ def test_a_configuration_with_one_field_replaced(field, inner, value):
     accepted_or_invalid(parse_config, json.dumps(changed).encode())
 
 
+@pytest.mark.slow
 @MANY
 @given(st.binary(max_size=200) | JSON.map(lambda value: json.dumps(value).encode()))
 def test_any_bytes_as_files(data):
@@ -130,6 +133,7 @@ def test_any_bytes_as_files(data):
     accepted_or_invalid(certificates, data)
 
 
+@pytest.mark.slow
 @MANY
 @given(st.binary(max_size=80) | st.text(max_size=80))
 def test_any_line_as_a_sample(line):

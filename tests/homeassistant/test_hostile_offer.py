@@ -167,6 +167,7 @@ def test_an_honest_server_is_believed(house: Path) -> None:
     assert outcome(Answers(), house) == "stored"
 
 
+@pytest.mark.slow
 def test_one_lie_and_two_lies_about_any_fields(house: Path) -> None:
     counts: dict[str, int] = {}
     chosen = random.Random(42)
@@ -186,6 +187,7 @@ def test_one_lie_and_two_lies_about_any_fields(house: Path) -> None:
     assert set(counts) == {"not shown", "refused", "stored"}
 
 
+@pytest.mark.slow
 def test_ten_thousand_random_answers(house: Path) -> None:
     counts: dict[str, int] = {}
     chosen = random.Random(7)

@@ -40,6 +40,7 @@ pytestmark = [pytest.mark.services, pytest.mark.long, pytest.mark.timeout(900)]
 
 # This test takes longest, so it is the first of the file: the tests of a file run in their order.
 @pytest.mark.slow
+@pytest.mark.slow
 def test_a_home_follows_the_campaigns_successor(home, server, meter):
     server.create("short", *ENERGY, report_slots=60)
     # Those who join agree to later campaigns of the same kind: the first device of the fleet is their model.
@@ -107,6 +108,7 @@ def test_a_home_joins_by_a_link_and_never_blocks_the_event_loop(home, server, me
 LOADS = {"north": 1000, "south": 9000}
 
 
+@pytest.mark.slow_but("groups")
 @pytest.mark.parametrize("loads", [{}, LOADS], ids=["no groups", "groups"])
 def test_a_home_sees_itself_beside_the_published_mean(home, server, meter, loads):
     """With groups, the mean is that of the group which the link names, and not that of all."""
@@ -187,6 +189,7 @@ def test_power_cuts(home, server, meter, joined, kills):
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_two_entities_with_a_ledger_each_and_a_restart_in_the_middle_of_a_slot(home, server):
     server.create("temperature", *TEMPERATURE)
     server.stop()
@@ -235,6 +238,7 @@ class Outside(Meter):
         )
 
 
+@pytest.mark.slow
 def test_a_meter_that_is_reset_unavailable_in_another_unit_and_removed(home, server, meter, joined):
     reports(server, 1, meter)
     meter.kwh = 0.0
@@ -283,6 +287,7 @@ def test_a_pause_by_the_devices_own_rules_and_leaving(home, server, meter, joine
     assert server.state_of(name) == "revoked", "the server was told"
 
 
+@pytest.mark.slow
 @pytest.mark.slow
 def test_an_old_backup_is_a_lost_ledger(home, server, meter, joined):
     reports(server, 2, meter)

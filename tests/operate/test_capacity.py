@@ -88,6 +88,7 @@ def test_a_slower_machine_needs_more_of_a_core() -> None:
     assert slow.core == pytest.approx(10 * need(20_000, 1800, SPEED, HERE).core)
 
 
+@pytest.mark.slow
 def test_the_trial_measures_this_machine() -> None:
     found = measure()
     # Wide enough for any machine: a report takes some microseconds, a handshake some hundreds of them.

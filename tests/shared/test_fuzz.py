@@ -88,6 +88,7 @@ ORIGINALS = [
 ]
 
 
+@pytest.mark.slow_but("parse_policy-original2", "parse_policy-original3")
 @many
 @given(values)
 @pytest.mark.parametrize(("parse", "original"), ORIGINALS)

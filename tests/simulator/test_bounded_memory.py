@@ -32,6 +32,7 @@ def simulate(devices, slots):
     return facts
 
 
+@pytest.mark.slow
 def test_four_times_the_devices_take_hardly_more_memory():
     few, many = simulate(70_000, 3), simulate(280_000, 3)
     assert many["megabytes"] < few["megabytes"] + 30

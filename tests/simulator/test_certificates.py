@@ -133,6 +133,7 @@ def site(request: pytest.FixtureRequest, tmp_path: Path, free_port, mosquitto_bi
         yield made
 
 
+@pytest.mark.slow_but("direct")
 def test_a_certificate_is_rotated_and_revoked(site: Site, tmp_path: Path) -> None:
     own, stolen = (site.fleet / "devices" / f"load-00{number}" for number in (1, 2))
     wait_for(lambda: site.lets_in(own))

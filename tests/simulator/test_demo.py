@@ -70,6 +70,7 @@ def late(folder):
 
 
 # Not long, or it would be dealt by itself, and a second worker would run the demonstrations again.
+@pytest.mark.slow
 @pytest.mark.waits
 def test_every_report_is_counted_exactly_once(demo):
     result, folder, _ = demo
@@ -153,6 +154,7 @@ def test_json_has_exactly_the_documented_keys(demo):
     assert "event-level" in data["guarantee"]
 
 
+@pytest.mark.slow_but("direct")
 @pytest.mark.waits
 def test_table_sentences_and_picture(demo, tmp_path):
     result, _, _ = demo

@@ -38,6 +38,7 @@ def missed(folder):
     return 2 * skipped + (max(slots) - min(slots) + 1 - len(set(slots)) if slots else 0)
 
 
+@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("mechanism", "dimension"),

@@ -37,6 +37,7 @@ def test_beside_the_default_the_papers_way_is_simulated_on_the_same_readings(tmp
     assert ways(plan)[0].as_json() == papers.as_json(), "the seed fixes it"
 
 
+@pytest.mark.slow
 def test_beside_the_papers_way_the_default_is_simulated_raw_and_filtered(tmp_path):
     plan = prepared(tmp_path, as_papers=True)
     raw, filtered = ways(plan)

@@ -21,6 +21,7 @@ class Silent:
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_nobody_reports_twice_within_the_window(tmp_path, mosquitto_binary, monkeypatch):
     monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)

@@ -55,6 +55,7 @@ def run_fleet(world, slots, faults=(), **options):
 both_ways = pytest.mark.parametrize("direct", [False, True], ids=["broker", "direct"])
 
 
+@pytest.mark.slow_but("direct")
 @both_ways
 def test_minutes_by_an_injected_clock_lose_nothing(make_world, direct):
     world = make_world(6, MINUTES, PatientClock(SPEED), direct)
@@ -84,6 +85,7 @@ def test_minutes_by_an_injected_clock_lose_nothing(make_world, direct):
     assert [play.stride for play in sent.plays] == [4, 1]
 
 
+@pytest.mark.slow_but("direct")
 @both_ways
 def test_a_fleet_that_ends_is_gone_on_with_from_its_storage(make_world, direct, tmp_path):
     world = make_world(4, MINUTES.replace("report_slots = 12", "report_slots = 20"), PatientClock(SPEED), direct)
@@ -99,6 +101,7 @@ def test_a_fleet_that_ends_is_gone_on_with_from_its_storage(make_world, direct, 
     assert len(slots) == len(set(slots))
 
 
+@pytest.mark.slow_but("direct")
 @both_ways
 def test_an_aggregator_that_stops_and_comes_back_counts_everything_once(make_world, direct):
     world = make_world(5, MINUTES, PatientClock(SPEED), direct)

@@ -149,6 +149,7 @@ def test_two_campaigns_get_devices_of_one_broker(home: Place) -> None:
         running.end()
 
 
+@pytest.mark.slow
 @pytest.mark.broker
 def test_what_waits_for_the_server_outlives_its_new_password(home: Place) -> None:
     """A SIGHUP with it would have mosquitto drop what a session may read, and then what arrives for it: not sent."""

@@ -25,6 +25,7 @@ settle_slots = 1
 PATIENCE_SECONDS = 550
 
 
+@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("number", [12, pytest.param(48, marks=pytest.mark.slow)])

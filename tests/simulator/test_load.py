@@ -33,6 +33,7 @@ def test_a_soft_limit_is_raised(monkeypatch):
     assert raised == [(20_000, 20_000)], "all that there is: the server that it starts inherits it"
 
 
+@pytest.mark.slow
 @pytest.mark.waits
 def test_a_provisioned_fleet_against_a_running_aggregator(make_world, tmp_path):
     world = make_world(
@@ -55,6 +56,7 @@ def test_a_provisioned_fleet_against_a_running_aggregator(make_world, tmp_path):
 RUNNING = "slot_seconds = 1\ncycle = 4\nepsilon = 1\nrounds = [2]\nreport_slots = 60\nmechanism = 'hybrid'"
 
 
+@pytest.mark.slow
 @pytest.mark.waits
 def test_a_campaign_that_runs_already_gets_all_slots_asked_for(make_world, tmp_path):
     world = make_world(3, RUNNING, write_seconds=1)
@@ -86,6 +88,7 @@ class Jumping:
             self._ahead = 3600.0
 
 
+@pytest.mark.slow
 def test_a_client_that_cannot_connect_ends_the_test(make_world, tmp_path, monkeypatch):
     world = make_world(3, RUNNING)
     (world.site.device("load-002") / "password").write_text("another\n", encoding="utf-8")
@@ -94,6 +97,7 @@ def test_a_client_that_cannot_connect_ends_the_test(make_world, tmp_path, monkey
         run(LoadOptions(clients=3, slots=3, provisioned=world.site.fleet), tmp_path / "load", clock.show)
 
 
+@pytest.mark.slow
 def test_a_campaign_that_no_device_accepts_ends_the_test(make_world, tmp_path, monkeypatch):
     world = make_world(3, RUNNING, cap=[101, 100])
     world.start_aggregator()
@@ -103,6 +107,7 @@ def test_a_campaign_that_no_device_accepts_ends_the_test(make_world, tmp_path, m
         run(LoadOptions(clients=3, slots=3, provisioned=world.site.fleet), tmp_path / "load", clock.show)
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_turns_under_load(tmp_path):
     result = run(LoadOptions(clients=20, interval=1, slots=12, window="4s"), tmp_path, lambda sentence: None)

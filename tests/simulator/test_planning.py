@@ -50,6 +50,7 @@ def test_the_distribution_is_the_populations(households):
     assert households.day.shares @ households.day.densities[:, 0] == pytest.approx(households.density)
 
 
+@pytest.mark.slow
 def test_blocks_of_the_day_are_planned_where_they_gain(households):
     plan = plan_fleet(households, 5000, "1", kind="hybrid")
     thetas = np.repeat(
@@ -102,6 +103,7 @@ def test_readings_far_from_zero_are_truncated_at_both_ends_with_the_bias_of_each
     assert all("%" not in fact for name, fact in planned.facts().items() if name.startswith("error"))
 
 
+@pytest.mark.slow
 def test_a_higher_reach_lowers_the_noise_and_lets_one_false_report_count_for_more(households):
     tight, wide = (plan_fleet(households, 500, "2", kind="optimal", reach=reach) for reach in (1.1, 1.25))
     assert (tight.reach, wide.reach) == (1.1, 1.25)
@@ -114,6 +116,7 @@ def test_a_higher_reach_lowers_the_noise_and_lets_one_false_report_count_for_mor
     assert plan_fleet(households, 500, "2", kind="hybrid").reach is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", ["1", "2"])
 def test_the_default_reach_has_the_smaller_error_with_one_false_report_in_a_hundred(households, epsilon):
     def error(reports, reach):
@@ -181,6 +184,7 @@ def test_hours_and_days_average_the_noise_and_keep_the_bias(households):
     assert plan.gain == 0
 
 
+@pytest.mark.slow
 def test_what_is_needed_reaches_the_error(households):
     plan = plan_fleet(households, 1000, "1", kind="hybrid", wanted=12.0)
     assert plan.devices_needed > 1000
@@ -204,6 +208,7 @@ def test_traffic_counts_the_packets(households):
     assert traffic.packets == 96
 
 
+@pytest.mark.slow_but("400-220.0-")
 @pytest.mark.parametrize(
     ("devices", "mean", "sentence"),
     [

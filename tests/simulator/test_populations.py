@@ -54,6 +54,7 @@ def test_mean_spread_and_daily_shape(readings):
     assert day[36] > 1.25
 
 
+@pytest.mark.slow
 def test_appliances_run_on_over_midnight():
     """With even starts every half-hour of the day has the same mean, the first one included.
 

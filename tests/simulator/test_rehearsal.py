@@ -46,6 +46,7 @@ def counted(home: Path) -> int:
         return opened.outcomes()["counted"]
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_a_fleet_passes_over_the_revoked_follows_a_move_and_says_its_accounts_when_it_is_stopped(
     home: Path, tmp_path: Path, free_port: Callable[[], int]

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from support.stepped import SteppedClock, at_rest
 from undertone_aggregator.campaign.coordinator import Coordinator
@@ -88,6 +89,7 @@ def heard(device):
     return {campaign.fingerprint for campaign in campaigns if campaign is not None}
 
 
+@pytest.mark.slow
 def test_the_wire_and_the_arrays_give_identical_campaigns(make_world, monkeypatch):
     """The clock waits for the server to look at the threshold and to count, and for every device to be at rest."""
     behaviour = Behaviour(5, drop_out=0.3, late=0.25, late_slots=12, liars=0.1)

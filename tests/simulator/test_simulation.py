@@ -54,6 +54,7 @@ def plain():
     return simulate()
 
 
+@pytest.mark.slow
 def test_neither_chunks_nor_groups_matter(plain):
     names = device_names("load", DEVICES)
     again = simulate(chunk=97, groups={name: f"g-{i % 3}" for i, name in enumerate(names) if i % 3})
@@ -65,6 +66,7 @@ def test_neither_chunks_nor_groups_matter(plain):
     assert all(again.truth(cell.slot) == plain.truth(cell.slot) for cell in plain.truths)
 
 
+@pytest.mark.slow
 def test_slots_drawn_one_at_a_time_give_the_same(plain, monkeypatch):
     monkeypatch.setattr(reporting, "TOGETHER", 1)
     liars = Behaviour(1, drop_out=0.1, liars=0.1)
@@ -148,6 +150,7 @@ def test_drop_outs_and_late_joiners(plain):
     assert simulation.partial != plain.partial
 
 
+@pytest.mark.slow
 def test_liars_shift_the_mean_by_what_their_share_allows(plain):
     share = 0.2
     lying = simulate(behaviour=Behaviour(3, liars=share))
@@ -195,6 +198,7 @@ def test_a_liar_sends_the_largest_symbol_that_an_honest_device_may_draw(epsilon)
         assert not any(weights[lie + 1 :])
 
 
+@pytest.mark.slow
 def test_turns_estimate_the_whole_fleet():
     # The window has six slots of half an hour, so a device reports in every seventh slot.
     plan = replace(PLAN, window=6 * 1800, epsilon=PLAN.epsilon * 2, report_slots=42)

@@ -66,6 +66,7 @@ def busy_workers(parent):
     return busy
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_all_processes():
     command = [sys.executable, "-m", "undertone", "simulate", "--devices", "4000000", "--workers", "2"]
     # A group of its own: the signal goes to the parent alone, as from `kill`. What a shell's background job
@@ -101,6 +102,7 @@ def lives(group):
     return True
 
 
+@pytest.mark.slow
 def test_refusals():
     with refused("workers", 0, 1, 1024), workers(0):
         pass

@@ -34,6 +34,7 @@ FAULTS = [
 ]
 
 
+@pytest.mark.slow_but(r'mechanism = "one-bit"\nchains = 1\nreports = 14')
 @pytest.mark.parametrize(
     "lines",
     [

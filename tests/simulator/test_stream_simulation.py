@@ -92,6 +92,7 @@ def test_chunks_do_not_matter(plain):
     assert simulate(seed=2).partial != plain.partial
 
 
+@pytest.mark.slow_but("direct")
 @pytest.mark.parametrize("mechanism", ["one-bit", "gaussian", "direct"])
 def test_the_errors_are_what_the_estimates_say(mechanism, plain):
     simulation = plain if mechanism == "one-bit" else simulate(stream=replace(CONFIG.stream, mechanism=mechanism))
@@ -102,6 +103,7 @@ def test_the_errors_are_what_the_estimates_say(mechanism, plain):
     assert all(abs(slot.truncated_error) < 6 * slot.estimate.truncated_se for slot in compared)
 
 
+@pytest.mark.slow_but("2")
 @pytest.mark.parametrize("dimension", [2, 3])
 def test_coordinates_have_a_truth_and_an_error_each(dimension):
     compared = simulate(stream=replace(CONFIG.stream, mechanism="gaussian", dimension=dimension)).compared()

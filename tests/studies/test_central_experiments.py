@@ -39,6 +39,7 @@ def by_method(outcome, value="MSE", at="ε", name="method"):
     return grouped
 
 
+@pytest.mark.slow
 def test_table_1_and_the_stand_ins_that_are_fitted_to_it():
     outcome = quick("tops-table1", only=(STREAM, "Fare (stand-in)")).document()["rows"]
     rows = {row.pop("stream"): row for row in outcome}
@@ -49,6 +50,7 @@ def test_table_1_and_the_stand_ins_that_are_fitted_to_it():
         assert ours["max"] <= paper["max"]
 
 
+@pytest.mark.slow
 def test_figure_1_the_default_objective_is_least_where_the_release_errs_least():
     outcome = quick("tops-fig1")
     measured = columns(outcome, "measured RMSE", "θ")
@@ -59,6 +61,7 @@ def test_figure_1_the_default_objective_is_least_where_the_release_errs_least():
     assert any("is at most 2 in" in note for note in outcome.notes)
 
 
+@pytest.mark.slow
 def test_figure_2_tops_follows_the_stream_and_pak_does_not():
     error = columns(quick("tops-fig2"), "RMSE of a window's mean", "method")
     pak = [x for (name,), x in error.items() if name.startswith("PAK")]
@@ -67,6 +70,7 @@ def test_figure_2_tops_follows_the_stream_and_pak_does_not():
     assert error[("ToPS, ε = 0.05",)] < min(pak) / 20
 
 
+@pytest.mark.slow
 def test_figure_3_pak_is_worse_than_nothing():
     for methods in by_method(quick("tops-fig3")).values():
         assert methods["ToPS"] < methods["NM-E + H2"] < methods["Base"] < methods["PAK"] / 10
@@ -82,12 +86,14 @@ def test_figure_3_on_pos_has_the_papers_orders_of_magnitude(undertone_data):
         assert epsilon > 0.05 or methods["PAK"] > methods["Base"]
 
 
+@pytest.mark.slow
 def test_figure_4_every_smoother_helps_and_a_mean_suits_independent_values():
     for methods in by_method(quick("tops-fig4")).values():
         assert methods.keys() == {"auto", "recent", "mean", "median", "moving-average", "exponential", "Base"}
         assert methods["mean"] < methods["moving-average"] < methods["recent"] < methods["Base"] / 1000
 
 
+@pytest.mark.slow
 def test_figure_5_consistency_and_smoothing_improve_on_the_raw_hierarchy():
     for methods in by_method(quick("tops-fig5")).values():
         assert methods["H16 consistent, smoothed"] < methods["H16 consistent"] / 3
@@ -97,12 +103,14 @@ def test_figure_5_consistency_and_smoothing_improve_on_the_raw_hierarchy():
     assert k["H16 consistent"] < k["H2 consistent"] < k["H16"]
 
 
+@pytest.mark.slow
 def test_figure_6_the_noisy_maximum_is_near_the_best_percentile():
     for methods in by_method(quick("tops-fig6"), name="θ").values():
         percentiles = [mse for name, mse in methods.items() if name.startswith("p")]
         assert methods["NM-E"] < 2 * min(percentiles) < median(percentiles) < methods["Base"]
 
 
+@pytest.mark.slow
 def test_figure_7_the_noisy_maximum_beats_smooth_sensitivity():
     outcome = quick("tops-fig7")
     assert any(note.startswith(f"{STREAM}: if the scores with c = 60 had no noise") for note in outcome.notes)
@@ -110,12 +118,14 @@ def test_figure_7_the_noisy_maximum_beats_smooth_sensitivity():
         assert max(methods["NM-E"], methods["NM-E, paper's c = 60"]) < min(methods["S-PAK"], methods["S-P"]) / 10
 
 
+@pytest.mark.slow
 def test_figure_8_our_local_threshold_beats_both_of_the_papers():
     for methods in by_method(quick("tops-fig8"), at="ε of the threshold").values():
         assert methods["ours"] < methods["SW-W"] < methods["SW"]
         assert methods["ours"] < methods["Base"]
 
 
+@pytest.mark.slow
 def test_figure_9_reports_follow_the_stream():
     error = columns(quick("tops-fig9"), "RMSE of a window's mean", "method")
     by_name = {name.split(",")[0]: x for (name,), x in error.items()}
@@ -123,6 +133,7 @@ def test_figure_9_reports_follow_the_stream():
     assert by_name["ours"] < by_name["Base"]
 
 
+@pytest.mark.slow
 def test_figure_10_has_the_other_metrics_of_the_same_releases():
     outcome = quick("tops-fig10")
     assert set(outcome.columns) == FIGURE | {"MAE", "MMAE", "MMSE"}
@@ -147,6 +158,7 @@ def test_the_blogs_counters(monkeypatch):
     assert any("4 trials" in note for note in outcome.notes)
 
 
+@pytest.mark.slow
 def test_a_sanitizers_confidence_does_not_decay_with_the_blocks():
     outcome = EXPERIMENTS.run("counting-sanitizer", StudyOptions(repeats=8))
     rows = outcome.document()["rows"]

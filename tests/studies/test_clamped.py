@@ -1,12 +1,14 @@
 """S-P in Figure 7: how often θ is 1 or the public bound, in closed form and as it is drawn."""
 
 import numpy as np
+import pytest
 
 from undertone_studies.tops_methods import quantile_threshold, source
 from undertone_studies.tops_streams import stand_in
 from undertone_studies.tops_threshold import clamped
 
 
+@pytest.mark.slow
 def test_the_closed_form_is_what_is_drawn() -> None:
     """300 draws at ε = .1: six deviations of a share are .17, so that a right share fails with probability 2e-9."""
     stream = stand_in("Kosarak", 1)

@@ -44,6 +44,7 @@ def test_what_is_said_of_the_blogs_counters_follows_from_the_stored_rows() -> No
     assert of[1_000, "two-level"] < of[1_000, "simple 2"] < of[1_000, "simple 1"]
 
 
+@pytest.mark.slow
 def test_the_binary_counter_is_the_best_one_from_where_the_stored_note_says() -> None:
     """The blog says around t = 4000: the exact variances cross before, the errors of 25 trials after."""
     kept = Outcome.of(json.loads((RESULTS / "counting-blog.json").read_text(encoding="utf-8")))

@@ -19,6 +19,7 @@ def meters(undertone_data):
         return arrays["wh"].astype(np.int64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", ["1", "4"])
 def test_the_truncated_means_interval_holds(meters, epsilon):
     chosen = coverage.threshold(meters, epsilon, BOUND, 48, 0)
@@ -43,6 +44,7 @@ def test_both_intervals_over_two_thousand_seeds_and_two_weeks(meters, epsilon, c
     assert measured.width_raw <= 1.4
 
 
+@pytest.mark.slow
 @pytest.mark.data
 @pytest.mark.parametrize("factor", [2.0, 0.4])
 def test_the_interval_of_the_mean_holds_when_readings_move(meters, factor):

@@ -20,6 +20,7 @@ def cut():
     return {span: atoms(DaySlots.of(source, source.bound, span, 4, 1024)) for span in (1, 4, 48)}
 
 
+@pytest.mark.slow_but("1-1000-1-1", "4-1000-48-2")
 @pytest.mark.parametrize(("span", "stride"), [(1, 49), (4, 13), (48, 2), (1, 1)])
 @pytest.mark.parametrize(
     ("epsilon", "devices"),
@@ -39,6 +40,7 @@ def test_predicted_errors_are_the_simulated_ones(cut, span, stride, epsilon, dev
     assert simulated == pytest.approx(predicted.error, rel=0.05)
 
 
+@pytest.mark.slow
 def test_a_plan_compares_all_ways_at_one_guarantee():
     source = population("households", 1)
     plan = plan_window(source, source.bound, 20_000, "1", DAY, days=15)

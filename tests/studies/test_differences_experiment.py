@@ -38,6 +38,7 @@ def test_homes_above_the_median_are_large_and_the_others_are_dealt() -> None:
     assert groups == [SMALL, OTHERS, LARGE, LARGE, SMALL, OTHERS]
 
 
+@pytest.mark.slow
 def test_each_difference_is_compared_with_its_own_truth() -> None:
     options = SimulateOptions(devices=200, slots=3 * CYCLE, rounds=(0.25, 0.25, 0.5), epsilon=8, seed=3)
     chosen = open_source(options, 200, 3)

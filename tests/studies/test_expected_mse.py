@@ -19,6 +19,7 @@ def stream():
 
 
 # At 40 the bias is most of the error, at 400 the noise is.
+@pytest.mark.slow
 @pytest.mark.parametrize("theta", [40, 400])
 def test_simulated_errors_are_the_expected_ones(stream, theta):
     drawn = [reports(stream.body, theta, seed) for seed in range(RUNS)]

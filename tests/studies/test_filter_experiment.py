@@ -30,6 +30,7 @@ def test_turns_cost_the_sampling_too(truth):
     assert np.all(in_turn.noise.variance > (in_turn.theta / every.theta) ** 2 * STRIDE * every.noise.variance)
 
 
+@pytest.mark.slow
 def test_a_quick_run_gains_everywhere():
     outcome = run(StudyOptions(quick=True, only=("phones",)))
     assert [row[1] for row in outcome.rows] == list(WAYS)
@@ -39,6 +40,7 @@ def test_a_quick_run_gains_everywhere():
         assert held > 0.85
 
 
+@pytest.mark.slow
 def test_never_worse_than_raw_by_two_percent():
     """Counts with rare large ones, whose mean hardly moves: little to learn, and nothing to lose."""
     truth = synthetic("heavy-tail", 1, days=6)

@@ -18,6 +18,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_it_is_the_store_of_a_server(path: Path) -> None:
     with open_results(path) as results:
         assert [epoch.phase for epoch in results.timeline.epochs] == ["threshold", "threshold", "report"]

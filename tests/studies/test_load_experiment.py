@@ -32,6 +32,7 @@ def test_error_coverage_and_width_of_known_series() -> None:
     assert of.width == pytest.approx(1.5 / of.rmse)
 
 
+@pytest.mark.slow
 def test_a_quick_run_has_a_row_for_each_series() -> None:
     outcome = run(StudyOptions(quick=True, only=("households",)))
     assert [row[:4] for row in outcome.rows] == [
@@ -87,6 +88,7 @@ def test_moved_readings_change_at_their_column_and_stay_within_the_bound() -> No
     assert (before - slow == np.array([5, 10, 15, 20])[:, None]).all()
 
 
+@pytest.mark.slow
 def test_a_campaign_of_rooms_that_cool_down_holds_its_intervals() -> None:
     """All intervals of a day at once would fail by chance in less than one of a million campaigns."""
     case = next(case for case in moved.CASES if case.name == "temperature falls by 12 °C at once")

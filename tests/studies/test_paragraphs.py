@@ -265,6 +265,7 @@ def test_table_1() -> None:
     assert round(papers["B"] / papers["max"]) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STAND_INS)
 def test_the_probabilities_beside_figure_7(name: str) -> None:
     """A stand-in needs no data, so that the stored note is computed again."""

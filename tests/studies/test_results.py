@@ -59,6 +59,7 @@ def test_every_experiment_has_a_title_and_one_chapter():
     assert list(results.QUESTIONS) == list(CHAPTERS)
 
 
+@pytest.mark.slow
 def test_the_pages_have_figure_table_and_what_was_left_out(tmp_path):
     folder = tmp_path / "results"
     results.write("tops-fig1", OUTCOME, StudyOptions(quick=True), folder)
@@ -92,6 +93,7 @@ def test_a_table_has_no_figure(tmp_path):
         table.draw(tmp_path / "table.png")
 
 
+@pytest.mark.slow
 def test_an_experiment_without_its_data_is_skipped_by_name(tmp_path, monkeypatch):
     def run(name, options):
         if name == "coverage":
@@ -118,6 +120,7 @@ def test_an_experiment_without_its_data_is_skipped_by_name(tmp_path, monkeypatch
     assert "--repeats 7" in (folder / "tops-and-topl.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_several_processes_find_the_same(tmp_path):
     chosen = ["tops-table1", "coverage", "tops-fig5"]
     for folder, workers in (("one", 1), ("three", 3)):

@@ -34,6 +34,7 @@ def fleet(devices: int = 4000) -> CopiedFleet:
     return CopiedFleet(readings, devices, 48)
 
 
+@pytest.mark.slow_but("1.0")
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0, 4.0])
 def test_the_staircase_is_below_laplace_and_near_it_for_small_epsilon(epsilon: float) -> None:
     """The test sums the staircase's second moment over its steps, at the best share of a step."""
@@ -51,6 +52,7 @@ def test_the_staircase_is_below_laplace_and_near_it_for_small_epsilon(epsilon: f
     assert staircase_variance(epsilon) < 8 / epsilon**2
 
 
+@pytest.mark.slow_but("1.0")
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0])
 def test_three_outputs_are_one_bit_below_log_two_and_never_worse_at_worst(epsilon: float) -> None:
     x = np.linspace(-1, 1, 41)

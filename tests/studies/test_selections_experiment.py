@@ -55,6 +55,7 @@ def test_each_campaign_has_its_own_fleet() -> None:
         assert all(np.array_equal(row, np.roll(values[row[0] // 96], -24 * day)) for row in fleet.values)
 
 
+@pytest.mark.slow
 def test_each_day_is_compared_with_its_own_truth() -> None:
     campaign = simulate(SimulateOptions(devices=200, slots=5 * CYCLE // 2, rounds=(0.25, 0.25, 0.5), epsilon=8, seed=3))
     errors = list(compared(campaign, EVENING, 1))

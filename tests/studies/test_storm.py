@@ -12,6 +12,7 @@ from undertone_studies.bench.storm import Storm, come_back
 RESULTS = Path(__file__).parents[2] / "docs/results"
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_everybody_comes_back_with_what_was_stored() -> None:
     # A report of the slot before the kill leaves in the next slot, waits for the two slots of the absence, the server's

@@ -11,6 +11,7 @@ from undertone_studies.registry import EXPERIMENTS, StudyOptions
 GOALS = {"1": 0.93, "2": 0.78, "4": 0.54}
 
 
+@pytest.mark.slow
 def test_auto_has_less_error_than_the_hybrid_and_says_how_much():
     readings = populations.households(400, tables.ROUNDS + 1, 3).values.T.astype(np.int64)
     days, week = readings[: tables.ROUNDS * tables.CYCLE], readings[tables.ROUNDS * tables.CYCLE :]

@@ -16,6 +16,7 @@ def alone():
     return theta.run(theta.protocol(None, quick=True, runs=1, only=("half-normal",)), workers=1)
 
 
+@pytest.mark.slow
 def test_the_rows_do_not_depend_on_the_number_of_processes(alone):
     assert theta.run(theta.protocol(None, quick=True, runs=1, only=("half-normal",)), workers=2) == alone
 
@@ -36,6 +37,7 @@ def test_the_table_has_a_line_for_each_method_and_a_cell_for_each_epsilon(alone)
     assert lines[0][3] == theta._cell(alone[0])
 
 
+@pytest.mark.slow
 def test_the_experiment_runs_as_often_and_on_what_it_is_asked_to():
     outcome = EXPERIMENTS.run("theta", StudyOptions(repeats=1, seed=3, only=("Weibull 0.8",), quick=True))
     assert [row[1] for row in outcome.rows] == ["Weibull 0.8"]

@@ -30,6 +30,7 @@ def test_without_truncation_and_clipping_the_error_is_that_of_the_noise() -> Non
     assert study.error_at(ships, day, 100) == pytest.approx(sqrt(missing + 100**2 * ships.covariance[0, 0] / 40))
 
 
+@pytest.mark.slow
 def test_a_chosen_theta_is_never_better_than_the_best_one_in_hindsight() -> None:
     outcome = study.run(StudyOptions(repeats=1, quick=True))
     assert [row[0] for row in outcome.rows] == ["2", "2"]

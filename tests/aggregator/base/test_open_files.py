@@ -78,6 +78,7 @@ def alarms(log: Path, event: str) -> list[dict[str, Any]]:
     return [line for line in lines if line["level"] == "alarm" and line["event"] == event]
 
 
+@pytest.mark.slow
 @pytest.mark.waits
 def test_a_server_takes_all_files_that_it_may_have(home: tuple[Home, int]) -> None:
     folder, _ = home
@@ -109,6 +110,7 @@ def test_running_out_is_one_alarm_and_doctor_says_how_many_are_needed(home: tupl
     assert f"LimitNOFILE={RESERVE + 2}" in finding.fix
 
 
+@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("by_setting", [False, True])
 def test_devices_that_find_no_room_are_counted_in_log_page_metrics_and_doctor(
@@ -157,6 +159,7 @@ def test_devices_that_find_no_room_are_counted_in_log_page_metrics_and_doctor(
     assert f"undertone_open_files_limit {limits[1]}.0" in metrics
 
 
+@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("devices", "soft", "hard"),

@@ -120,6 +120,7 @@ def test_a_threshold_epoch_lasts_until_the_rounds_and_one_report_epoch_could_be_
     assert first.last_slot - first.first_slot + 1 == (5 + 2 + 3 + 1) + (7 + 2 + 3 + 1) + 20
 
 
+@pytest.mark.slow_but("1")
 @pytest.mark.parametrize("restart_every", [10**9, 1])
 def test_a_campaign_goes_through_its_rounds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restart_every: int
@@ -152,6 +153,7 @@ def test_a_campaign_goes_through_its_rounds(
     assert {campaign.fingerprint for campaign in broadcast} == {epoch.campaign.fingerprint for epoch in epochs}
 
 
+@pytest.mark.slow
 def test_a_restart_decides_nothing_else(tmp_path: Path) -> None:
     bodies = []
     for name, every in (("a", 10**9), ("b", 1)):
@@ -174,6 +176,7 @@ def test_a_round_without_reports_goes_on(tmp_path: Path) -> None:
         assert store.epoch_count() == 2
 
 
+@pytest.mark.slow
 def test_the_campaign_is_issued_again_every_hour(tmp_path: Path) -> None:
     outlet = Outlet()
     with open_store(tmp_path / "s.sqlite") as store:
@@ -192,6 +195,7 @@ def test_the_campaign_is_issued_again_every_hour(tmp_path: Path) -> None:
     assert len({message[:12] for message in messages}) == 3
 
 
+@pytest.mark.slow
 def test_a_clock_that_is_set_back_silences_nothing(tmp_path: Path) -> None:
     """A device that keeps a campaign of tomorrow draws nothing until one of today comes."""
     outlet, back = Outlet(), 7200
@@ -241,6 +245,7 @@ class Notes(Nobody):
         return len(text)
 
 
+@pytest.mark.slow
 def test_theta_stays_while_the_fleet_is_away(tmp_path: Path) -> None:
     # Report slots begin at 16, and the server looks every 8 slots. No device reports in slots 26 to 75, which has six
     # looks.
@@ -256,6 +261,7 @@ def test_theta_stays_while_the_fleet_is_away(tmp_path: Path) -> None:
     assert "0 devices report, and 400 did before" in notes.text
 
 
+@pytest.mark.slow
 @pytest.mark.waits
 @pytest.mark.parametrize("restart_every", [10**9, 1])
 def test_no_theta_is_decided_while_the_devices_that_keep_reports_are_away(tmp_path: Path, restart_every: int) -> None:
@@ -301,6 +307,7 @@ def test_no_theta_is_decided_while_the_devices_that_keep_reports_are_away(tmp_pa
     assert said == 1 if restart_every > back else said > 1
 
 
+@pytest.mark.slow
 def test_a_fleet_that_shrinks_for_good_gets_its_theta() -> None:
     """Presence is compared with what was usual, which follows the fleet; an outage of any length shows nothing."""
     counts = dict.fromkeys(range(1000), 100) | dict.fromkeys(range(1000, 60_000), 0)
@@ -340,6 +347,7 @@ def test_turns_are_no_absence() -> None:
     assert presence_of(read, 0, 4010, 48).away
 
 
+@pytest.mark.slow
 @pytest.mark.waits
 @pytest.mark.parametrize("settle_slots", [1, 3])
 def test_a_server_that_is_killed_again_and_again_still_publishes(tmp_path: Path, settle_slots: int) -> None:
@@ -371,6 +379,7 @@ def test_a_long_absence_begins_the_wait_anew(tmp_path: Path) -> None:
         assert publication_of(store, 1).settled == NOW + 199
 
 
+@pytest.mark.slow
 def test_the_report_phase_refines_theta_with_its_own_histograms(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -431,6 +440,7 @@ def published(outlet: Outlet, series: str) -> list[dict[str, Any]]:
     return [json.loads(payload) for topic, payload in outlet.messages if topic.endswith(f"/aggregate/{series}")]
 
 
+@pytest.mark.slow
 def test_only_numbers_over_enough_reports_are_published(tmp_path: Path) -> None:
     # A status comes every minute.
     for least, some, slots in ((DEVICES // 2, True, 64), (DEVICES + 1, False, 28)):
@@ -450,6 +460,7 @@ def test_only_numbers_over_enough_reports_are_published(tmp_path: Path) -> None:
             assert told["epsilon"] < 16
 
 
+@pytest.mark.slow
 def test_a_late_report_changes_no_topic_also_after_a_restart(tmp_path: Path) -> None:
     """Polled before and after one late report, the difference would be its exact symbol."""
     config, chance = server.config(tmp_path, cells=16, rounds=[5], settle_slots=2), random.Random(4)

@@ -61,6 +61,7 @@ class Fleet:
         return "counted"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("extended_again", [False, True])
 def test_devices_come_back_after_a_restore_from_a_backup_that_is_older_than_an_extension(
     tmp_path: Path, extended_again: bool

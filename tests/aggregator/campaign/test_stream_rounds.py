@@ -59,6 +59,7 @@ def simulated(plan: CampaignPlan, stream: StreamPlan) -> Simulated:
     return Simulation(plan, readings, DEVICES, 1, stream=stream).run()
 
 
+@pytest.mark.slow
 def test_each_device_sends_one_square_wave_report_and_then_its_stream(tmp_path):
     made = config(tmp_path)
     ours = simulated(made.campaign, made.stream)

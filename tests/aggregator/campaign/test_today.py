@@ -49,6 +49,7 @@ def newest_evening(store: Store) -> int:
     return newest - (newest - 40) % DAY
 
 
+@pytest.mark.slow
 def test_it_is_the_difference_that_the_page_shows(
     made: tuple[Path, CampaignPlan], store: Store, estimator: Estimator
 ) -> None:

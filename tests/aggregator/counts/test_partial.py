@@ -30,6 +30,7 @@ def of(reports: list[tuple[Key, int]]) -> Partial:
     return partial
 
 
+@pytest.mark.slow
 @given(REPORTS, REPORTS, REPORTS)
 def test_merge_is_associative_commutative_and_counts_the_union(a: list, b: list, c: list) -> None:  # type: ignore[type-arg]
     first, second, third = of(a), of(b), of(c)
@@ -40,6 +41,7 @@ def test_merge_is_associative_commutative_and_counts_the_union(a: list, b: list,
     assert first.merge(second).reports == len(a) + len(b)
 
 
+@pytest.mark.slow
 @given(REPORTS, REPORTS)
 def test_whole_histograms_are_added_as_their_reports_are(a: list, b: list) -> None:  # type: ignore[type-arg]
     whole, before = of(a), of(b)

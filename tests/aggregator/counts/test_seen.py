@@ -45,6 +45,7 @@ class Model:
         return DUPLICATE if mine[slot] == code else CONFLICT
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(EVENTS)
 def test_judgements_follow_the_rules(events: list[tuple[int, int, int]]) -> None:

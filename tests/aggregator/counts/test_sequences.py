@@ -148,6 +148,7 @@ def test_what_closes_no_gap_changes_nothing() -> None:
     assert losses.note(CLOSES, "all", 4) == [(("all", 5), -1)]
 
 
+@pytest.mark.slow
 def test_a_late_report_costs_the_same_however_many_are_missing() -> None:
     """The campaign has two days of one-second slots; looking through all of them took 25 ms for each late report."""
     losses = MissingReports({("all", slot): 1 for slot in range(200_000)})
@@ -216,6 +217,7 @@ def broker(tmp_path: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatc
         yield made
 
 
+@pytest.mark.slow
 def test_lost_equals_what_a_broker_dropped_of_acknowledged_reports(broker: Mosquitto) -> None:
     chance = random.Random(SEED[1])
     slots, names = 60, [f"d{number}" for number in range(60)]

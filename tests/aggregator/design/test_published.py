@@ -134,6 +134,7 @@ STUDY = [
 ]
 
 
+@pytest.mark.slow_but("1-1000-values0")
 @pytest.mark.parametrize(("epsilon", "reports", "values"), STUDY)
 def test_the_studys_table_within_two_per_cent(epsilon, reports, values):
     for releases, expected in zip((1, 48, 336, 17_520), values, strict=True):

@@ -33,6 +33,7 @@ def tables():
     return make
 
 
+@pytest.mark.slow_but("1-0.94")
 @pytest.mark.parametrize(("epsilon", "goal"), [("0.5", 0.97), ("1", 0.94), ("2", 0.85), ("3", 0.73), ("4", 0.61)])
 def test_worst_variance_beats_the_hybrid(tables, epsilon, goal):
     e = float(epsilon)
@@ -61,6 +62,7 @@ def test_a_density_lowers_the_mean_variance_within_the_cap_on_the_worst(tables):
     assert mean < np.average(even, weights=density)
 
 
+@pytest.mark.slow_but("1-0.34")
 @pytest.mark.parametrize(("epsilon", "saved"), [("1", 0.34), ("2", 0.22), ("4", 0.06)])
 def test_one_false_report_moves_a_mean_little_further_than_it_must(tables, epsilon, saved):
     # Against the Hybrid, whose largest value is its piecewise part's; for at most 5 % of the variance without a limit.
@@ -211,6 +213,7 @@ def permuted(seed):
     return solve
 
 
+@pytest.mark.slow_but("1")
 @pytest.mark.parametrize("epsilon", ["1", "2"])
 def test_the_table_of_least_worst_variance_is_one_whatever_the_solver_finds_first(epsilon, monkeypatch):
     """If the second objective and `_corner` were left out, each of these orders would give other integers."""

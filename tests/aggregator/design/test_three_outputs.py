@@ -46,6 +46,7 @@ def test_it_keeps_the_contract_of_every_mechanism(mechanism):
 
 # Not the optimal table, which is tried below, nor the Square Wave, which has no unbiased decode: devices report by it
 # in threshold rounds alone.
+@pytest.mark.slow_but("stochastic-rounding")
 @pytest.mark.parametrize(
     "name",
     [name for name, named in NAMES.items() if not isinstance(named.reporting, Designed) and name != "square-wave"],

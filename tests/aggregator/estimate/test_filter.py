@@ -92,6 +92,7 @@ def test_one_point_of_many_is_not_all_of_the_variance():
     )
 
 
+@pytest.mark.slow
 def test_what_hardly_moves_has_no_interval_of_twice_its_error():
     """A constant in large noise: twelve draws of 14 days; the ratio of stated to true error is known to about .1."""
     rng = np.random.default_rng(12)
@@ -149,6 +150,7 @@ def test_degenerate_series_stay_finite(values):
         assert np.isfinite(numbers).all()
 
 
+@pytest.mark.slow
 def test_correlated_noise_of_streams_renewed_each_day():
     rng = np.random.default_rng(3)
     slots = np.arange(MONDAY, MONDAY + 14 * DAY)
@@ -170,6 +172,7 @@ def test_correlated_noise_of_streams_renewed_each_day():
     assert 0.90 < np.mean(held) < 0.99
 
 
+@pytest.mark.slow
 def test_days_off_and_the_clocks_change():
     """The season of a London October is the same before and after the clocks change, and weekends are higher."""
     rng = np.random.default_rng(4)
@@ -209,6 +212,7 @@ def test_an_update_by_one_slot_is_the_causal_filter():
         assert error[0] ** 2 == pytest.approx(whole.causal_error[i] ** 2, rel=0.0, abs=off * noise.variance[i])
 
 
+@pytest.mark.slow_but("0.4")
 @pytest.mark.parametrize("factor", [2.0, 0.4])
 def test_after_a_step_the_raw_values_are_shown_until_the_filter_has_settled(factor):
     """The signal changes at once; every value from then on is within four standard errors of what is shown."""

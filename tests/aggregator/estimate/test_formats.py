@@ -72,6 +72,7 @@ def test_a_csv_file_has_each_value_with_all_its_digits(results: Results) -> None
     assert starts == columns["start"]
 
 
+@pytest.mark.slow_but("csv")
 def test_the_commands_write_what_the_format_writes(form: str, store: Path, tmp_path: Path, results: Results) -> None:
     format_ = FORMATS[form]
     series = tmp_path / "out" / f"series.{format_.suffix}"

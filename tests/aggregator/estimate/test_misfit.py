@@ -54,6 +54,7 @@ def histograms(mechanism, readings, runs, seed=1):
     return np.array([np.bincount(row, minlength=mechanism.symbols) for row in drawn])
 
 
+@pytest.mark.slow_but("like the population-1")
 @pytest.mark.parametrize("epsilon", ["0.5", "1", "4"])
 @pytest.mark.parametrize(
     "readings",
@@ -84,6 +85,7 @@ def test_a_tables_variance_is_estimated_without_a_population_too(mechanisms):
     assert noise(histograms(table, readings, 1))[0] == pytest.approx(exact, rel=0.04)
 
 
+@pytest.mark.slow_but("table-0.5", "piecewise-4")
 @pytest.mark.parametrize("epsilon", ["0.5", "4"])
 @pytest.mark.parametrize("name", MAKERS)
 def test_honest_devices_raise_no_alarm_whatever_they_measure(mechanisms, name, epsilon):
@@ -103,6 +105,7 @@ def test_the_evidence_is_an_e_value(mechanisms, name):
     assert np.mean(misfits >= 2) < 0.01 + 5 * 0.0023
 
 
+@pytest.mark.slow_but("hybrid-1-0.02")
 @pytest.mark.parametrize(
     ("name", "epsilon", "share"),
     [

@@ -65,6 +65,7 @@ def groupings(most: int) -> Iterator[tuple[list[str], tuple[int, ...]]]:
             yield names, sizes
 
 
+@pytest.mark.slow_but("2")
 @pytest.mark.parametrize("least", [1, 2, 3, 4])
 def test_no_combination_of_a_slots_numbers_is_over_a_few_reports(least: int) -> None:
     """Every grouping with up to 5 reports is tried; a larger min_reports publishes no more, and may come later."""
@@ -204,6 +205,7 @@ def compared(groups: tuple[str, ...], times: tuple[int, ...], least: int) -> fro
     return played(groups, times, least, now, differences)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("least", [2, 3])
 def test_no_difference_of_means_lets_a_report_out(least: int) -> None:
     """Differences beside all other numbers, of histories of one slot, and of some of two: every 290th of 82,000."""
@@ -224,12 +226,14 @@ def test_a_difference_from_a_mean_of_a_few_reports_would_let_one_out() -> None:
     assert not isolates(compared(groups, times, 2) | played(groups, times, 2, now), (1,) * DEVICES, 2)
 
 
+@pytest.mark.slow_but("2")
 @pytest.mark.parametrize("least", [2, 3])
 def test_no_history_of_one_slot_lets_a_report_out(least: int) -> None:
     for groups, times in histories(1):
         assert not isolates(played(groups, times, least, now), (1,) * DEVICES, least), (groups, times)
 
 
+@pytest.mark.slow
 def test_no_history_of_two_slots_lets_a_report_out() -> None:
     """Every fifth of 82,000, spread evenly: a device's late report of one slot beside its report of the next."""
     for groups, times in itertools.islice(histories(2), 0, None, 29):
@@ -280,6 +284,7 @@ def vector(keys: Iterable[Key]) -> Number:
     return tuple(numbers)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("least", [pytest.param(2, marks=pytest.mark.exhaustive), 3])
 def test_no_difference_of_pools_is_over_a_few_reports(least: int) -> None:
     """The rule holds for any selection, in runs of any length, while slots settle and after min_reports is raised."""
@@ -333,6 +338,7 @@ def test_a_restored_store_publishes_no_slot_that_another_server_may_have_publish
 # --- where an epoch begins
 
 
+@pytest.mark.slow_but("2")
 @pytest.mark.parametrize("least", [2, 3])
 def test_no_number_is_over_a_few_reports_of_another_epoch(least: int) -> None:
     """A sum of what two mechanisms drew can be taken apart, so the reports of each epoch are numbers of their own."""

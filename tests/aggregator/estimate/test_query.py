@@ -419,6 +419,7 @@ def test_line_protocol_and_json_lines(store: Path) -> None:
     assert row["reports"] == 800
 
 
+@pytest.mark.slow_but("csv")
 @pytest.mark.parametrize("form", ["table", "csv"])
 def test_a_pipe_that_closes_early_is_no_error(store: Path, form: str) -> None:
     line = f"{sys.executable} -m undertone query {store} --format {form} --groups | head -n 1"

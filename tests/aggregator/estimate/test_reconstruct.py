@@ -44,6 +44,7 @@ def key(epoch: Epoch, slot: int, kind: int = report.REPORT, group: str = "all") 
     return Key("meters", epoch.campaign.fingerprint, kind, group, slot)
 
 
+@pytest.mark.slow_but("hybrid-1", "piecewise-1")
 @pytest.mark.parametrize("epsilon", [0.4, 1, 4])
 @pytest.mark.parametrize("make", [hybrid, piecewise])
 def test_mean_and_error_hold_for_a_fixed_fleet(make, epsilon: float) -> None:  # type: ignore[no-untyped-def]

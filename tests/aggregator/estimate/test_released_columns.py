@@ -35,6 +35,7 @@ def counts_of(seed: int, kind: int) -> Partial:
     return partial
 
 
+@pytest.mark.slow_but("2")
 @pytest.mark.parametrize("kind", [report.REPORT, report.STREAM])
 def test_columns_show_what_the_rules_show_slot_by_slot(kind: int) -> None:
     publications = [Publication(settled, 4, ((0, 4),)) for settled in (-1, 7, 11)]
@@ -72,6 +73,7 @@ def without_sums(path: Path, where: Path) -> Path:
     return where
 
 
+@pytest.mark.slow
 def test_a_store_publishes_the_same_with_sums_and_without_and_by_the_plain_rules(path: Path, tmp_path: Path) -> None:
     bare = without_sums(path, tmp_path / "bare.store")
     with open_public(path) as results, open_public(bare) as others:
@@ -89,6 +91,7 @@ def test_a_store_publishes_the_same_with_sums_and_without_and_by_the_plain_rules
             assert results.estimates(groups=group) == estimates
 
 
+@pytest.mark.slow
 def test_an_operator_reads_late_reports_as_well(path: Path, tmp_path: Path) -> None:
     bare = without_sums(path, tmp_path / "bare.store")
     with open_results(path) as results, open_results(bare) as others:

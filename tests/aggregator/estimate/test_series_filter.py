@@ -73,6 +73,7 @@ def test_few_reports_that_agree_by_chance_do_not_count_for_more():
     assert HOW.noise(many).variance[0] == pytest.approx(25.0**2, rel=0.01)
 
 
+@pytest.mark.slow
 def test_live_is_causal_and_becomes_better_than_raw():
     slots = np.arange(FIRST, FIRST + 5 * DAY)
     raw = estimates(slots)

@@ -127,6 +127,7 @@ def ingest(fleet, reports, now=START + 60 * SLOT):
     return batch
 
 
+@pytest.mark.slow_but("direct")
 @pytest.mark.parametrize("mechanism", ["gaussian", "one-bit", "direct"])
 def test_errors_are_as_stated_with_losses_reboots_and_reordering(mechanism):
     # 10 % lost, 5 % rebooted, reordered within a day: squared errors over their stated variances average to 1.
@@ -146,6 +147,7 @@ def test_errors_are_as_stated_with_losses_reboots_and_reordering(mechanism):
     assert 0.5 < np.mean(ratios) < 1.6
 
 
+@pytest.mark.slow
 def test_sums_over_slots_know_their_covariance():
     squared = {}
     for mechanism in ("gaussian", "direct"):
@@ -237,6 +239,7 @@ def test_order_restart_and_duplicates_change_nothing():
     assert first.partial.merge(second.partial) == whole
 
 
+@pytest.mark.slow
 def test_filtering_lowers_the_error_and_says_so():
     better, stated = [], []
     for seed in range(4):

@@ -33,6 +33,7 @@ def day(level, error):
     return Reported(np.arange(DAY), np.full(DAY, level), np.full(DAY, error), np.full(DAY, 10_000.0))
 
 
+@pytest.mark.slow_but("2.0-10", "0.2--20", "0.2-0")
 @pytest.mark.parametrize("moved", [-60, -20, 0, 10, 40, 80])
 @pytest.mark.parametrize("error", [0.2, 2.0])
 def test_intervals_hold_readings_that_moved_and_grow_as_they_leave_the_range(moved, error):

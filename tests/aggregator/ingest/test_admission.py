@@ -306,6 +306,7 @@ LEVELS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=500)
 @given(st.lists(LEVELS, max_size=6))
 @example(["meters", "0", "m1", "report"])
@@ -339,6 +340,7 @@ def payload(chance: random.Random) -> bytes:
     return chance.choice([made, made, made, made[: chance.randrange(24)], made + made[:4], chance.randbytes(24)])
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 2**32), st.integers(FIRST - 10, FIRST + 200))
 def test_fifty_thousand_payloads_never_raise_and_are_all_accounted_for(seed: int, now: int) -> None:

@@ -111,6 +111,7 @@ def _rows(judged: Admission) -> list[bytes]:
     return [data[i : i + 20] for i in range(0, len(data), 20)]
 
 
+@pytest.mark.slow_but("3-turns", "1-turns", "0-scalar", "2-stream")
 @pytest.mark.parametrize("kind", EPOCHS)
 @pytest.mark.parametrize("seed", range(4))
 def test_both_say_the_same_of_hostile_deliveries(kind: str, seed: int) -> None:

@@ -64,6 +64,7 @@ def rows(folder: Path) -> int:
     return sum(pq.read_table(file).num_rows for file in files_of(folder))
 
 
+@pytest.mark.slow_but("0-turns", "1-scalar", "1-stream")
 @pytest.mark.parametrize("kind", EPOCHS)
 @pytest.mark.parametrize("seed", range(2))
 def test_counted_again_by_sql_it_is_what_the_server_counted(kind: str, seed: int, tmp_path: Path) -> None:

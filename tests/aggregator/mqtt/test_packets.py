@@ -36,6 +36,7 @@ def body_of(data: bytes) -> tuple[int, bytes]:
 # What a device encodes
 
 
+@pytest.mark.slow
 @MANY
 @given(TEXT, TEXT, TEXT, st.integers(1, 65535))
 def test_a_devices_connect(client_id: str, user: str, password: str, keepalive: int) -> None:
@@ -49,6 +50,7 @@ def test_the_password_is_not_in_what_is_printed() -> None:
     assert "secret" not in repr(parse_connect(body_of(device.encode_connect("d", "d", "secret", 60))[1]))
 
 
+@pytest.mark.slow
 @MANY
 @given(st.integers(1, 65535), TEXT.filter(bool), st.binary(max_size=300))
 def test_a_devices_publication(number: int, topic: str, payload: bytes) -> None:
@@ -61,6 +63,7 @@ def test_a_devices_publication(number: int, topic: str, payload: bytes) -> None:
     assert data[end + 2 : stop] == payload
 
 
+@pytest.mark.slow
 @MANY
 @given(st.integers(1, 65535), TEXT.filter(bool))
 def test_a_devices_subscription(number: int, topic: str) -> None:
@@ -176,6 +179,7 @@ def test_a_length_is_refused_before_its_bytes_have_come() -> None:
     assert split(b"\x30\xff\xff\xff") == ([], 0)
 
 
+@pytest.mark.slow
 @MANY
 @given(st.binary(max_size=400), st.lists(st.integers(0, 400), max_size=5))
 def test_any_bytes_cut_anywhere_split_alike(data: bytes, cuts: list[int]) -> None:

@@ -199,6 +199,7 @@ def write_urls(folder: Path, *urls: str) -> None:
     file.chmod(0o600)
 
 
+@pytest.mark.slow
 @pytest.mark.waits
 def test_a_server_tells_a_web_hook_of_a_campaign_that_fails_and_of_its_end(folder: Path, hook: Hook) -> None:
     """The hook hangs at first: campaigns go on meanwhile."""

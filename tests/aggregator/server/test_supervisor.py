@@ -133,6 +133,7 @@ def test_a_plan_of_a_folder_may_land_its_reports(tmp_path: Path) -> None:
     assert home.config("power").landing.folder == "landed"
 
 
+@pytest.mark.slow
 def test_a_second_server_of_a_folder_is_refused_as_a_whole(folder: Path, start: Callable[[], Running]) -> None:
     running = start()
     second = undertone_process("serve", str(folder))

@@ -49,6 +49,7 @@ def land(kind: str, chance: random.Random, folder: Path) -> tuple[MemoryStore, p
     return store, rows.sort_values("place").drop(columns="device")
 
 
+@pytest.mark.slow_but("1-scalar", "0-turns")
 @pytest.mark.parametrize("kind", EPOCHS)
 @pytest.mark.parametrize("seed", range(2))
 def test_divided_anyhow_it_counts_what_the_server_counts(kind: str, seed: int, tmp_path: Path) -> None:

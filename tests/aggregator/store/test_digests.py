@@ -131,6 +131,7 @@ def test_a_mask_is_its_own_inverse_and_leaves_out_what_it_cannot_hide() -> None:
         DigestMask(key).show(False, bytes(23))
 
 
+@pytest.mark.slow
 def test_no_report_has_the_digest_of_an_unknown_one() -> None:
     payloads = [i.to_bytes(3, "big") for i in range(1 << 22)]
     codes = digests(payloads, len(payloads))

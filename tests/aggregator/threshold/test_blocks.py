@@ -107,6 +107,7 @@ def test_as_many_blocks_as_allowed(chosen, day):
     assert len(in_blocks(chosen, day, 2, QUERY, VARIANCE).ranges) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_readings_that_are_alike_all_day_have_one_theta(seed):
     histograms = rounds(lambda _: 150, seed=seed)
@@ -162,6 +163,7 @@ def test_reports_of_a_block_tell_of_its_own_time(night_and_day, day):
     assert after > 1.5 * before
 
 
+@pytest.mark.slow
 def test_reports_of_all_times_of_day_tell_the_days_mean():
     """Rounds of few devices do not know the mean of min(x, θ) well, but the report phase's own histograms do."""
     rng = np.random.default_rng(6)

@@ -46,6 +46,7 @@ def choose(variance):
     return Threshold(theta, theta, theta, 0.0, 0.0, error, DENSITY, EDGES, "ems")
 
 
+@pytest.mark.slow
 def test_theta_minimises_the_objective_with_the_table_of_each_theta():
     design = choose_jointly("auto", "2", 256, choose)
     assert isinstance(design.mechanism, TableMechanism)

@@ -55,6 +55,7 @@ def silent(shape, epsilon, runs):
             assert misfit(drawn(rounds, generator, (size, size, 3 * size)), BOUND) < ALARM
 
 
+@pytest.mark.slow_but("Weibull-1", "90 % zeros-1", "constant-2", "narrow-0.6")
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_no_alarm_for_honest_readings_of_any_shape(shape, epsilon):
@@ -69,6 +70,7 @@ def test_no_alarm_in_two_hundred_runs(shape, epsilon):
     silent(shape, epsilon, 200)
 
 
+@pytest.mark.slow_but("90 % zeros-2", "constant-1")
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_five_percent_of_liars_are_heard(shape, epsilon):
@@ -100,6 +102,7 @@ def warned(shape, epsilon, seed, size=2_400):
     return [warning for warning in chosen.warnings if "second group" in warning or "bad fit" in warning]
 
 
+@pytest.mark.slow_but("2")
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_zeros_are_no_second_group(epsilon):
     assert not [warning for seed in range(2) for warning in warned("90 % zeros", epsilon, seed)]

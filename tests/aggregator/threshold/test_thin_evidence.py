@@ -42,6 +42,7 @@ def chosen_and_best(name, epsilon, seed, query, reports=65_536):
     return theta_from_reports(rounds, bound=BOUND, variance=constant_variance(1.0), query=query), best
 
 
+@pytest.mark.slow
 def test_a_theta_that_is_off_says_so_or_holds_the_best():
     said = []
     for name in READINGS:

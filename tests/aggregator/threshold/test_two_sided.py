@@ -69,6 +69,7 @@ def test_small_counts_are_not_far_from_zero_however_few_devices_report():
     assert two_sided_range([CohortCounts(mechanism, counts)], 28) is None
 
 
+@pytest.mark.slow_but("500-rooms", "500-skewed")
 @pytest.mark.parametrize("name", ["rooms", "mains voltage", "skewed"])
 @pytest.mark.parametrize("devices", [500, 10_000])
 def test_both_ends_are_found_where_readings_lie_far_from_zero(name, devices):

@@ -174,6 +174,7 @@ with run_page(Home(Path(sys.argv[1])), Journal()):
     wait_for(lambda: not listens())
 
 
+@pytest.mark.slow
 @pytest.mark.waits
 def test_slow_and_silent_readers_hold_nobody_up(home: Home) -> None:
     """Streams that are opened and never read: the others are answered, and their end leaves nothing behind."""

@@ -31,7 +31,7 @@ WIDTHS = {"desktop": (1280, 900), "phone": (390, 844)}
 # Both browsers, schemes of colours and widths; with those of `make slow`, each with each other one.
 WINDOWS = (
     "chromium-dark-phone",
-    "firefox-light-desktop",
+    pytest.param("firefox-light-desktop", marks=pytest.mark.slow),
     pytest.param("chromium-light-desktop", marks=pytest.mark.slow),
     pytest.param("firefox-dark-phone", marks=pytest.mark.slow),
 )

@@ -57,6 +57,7 @@ def test_a_port_in_use_is_one_sentence(store: Path) -> None:
     assert errors == [f"error: --listen is {address}, which cannot be used: Address already in use"]
 
 
+@pytest.mark.slow
 def test_a_page_that_fails_ends_in_one_sentence_while_its_server_lives(store: Path) -> None:
     """Its thread waits for the end of standard input, which a server holds open."""
     reading, writing = os.pipe()
@@ -71,6 +72,7 @@ def test_a_page_that_fails_ends_in_one_sentence_while_its_server_lives(store: Pa
     assert "cannot be used" in done.stderr.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_a_missing_package_is_one_sentence_before_anything_starts(store: Path) -> None:
     hidden = "sys.modules['uvicorn'] = None; import importlib.util as u; f = u.find_spec;"
     hidden += " u.find_spec = lambda name, *a: None if name == 'uvicorn' else f(name, *a)"
@@ -88,6 +90,7 @@ def test_what_is_missing_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch
     assert missing_packages(METRICS) == "/metrics needs prometheus_client: pip install 'undertone-ldp[server]'"
 
 
+@pytest.mark.slow
 def test_serve_checks_its_page_before_it_starts(tmp_path: Path, free_port: Callable[[], int]) -> None:
     (tmp_path / "server.toml").write_text(f'[server]\npage = "127.0.0.1:{free_port()}"\n', encoding="utf-8")
     code = (

@@ -26,6 +26,7 @@ def counter(name, epsilon=1, seed=1, **options):
     return make(name, 3, epsilon, seeded(seed), horizon=80 if bounded else None, **options)
 
 
+@pytest.mark.slow_but("binary", "simple-2")
 @pytest.mark.parametrize("name", COUNTERS)
 def test_counts_follow_the_sums_and_have_the_computed_variance(name):
     """χ²-like: the mean of (error / standard error)² over 60 runs at five times, 1 ± 0.9 (about 5 deviations)."""
@@ -40,6 +41,7 @@ def test_counts_follow_the_sums_and_have_the_computed_variance(name):
     assert abs(np.mean(ratios) - 1) < 0.9
 
 
+@pytest.mark.slow_but("two-level")
 @pytest.mark.parametrize("name", COUNTERS)
 def test_ranges_between_counts_have_the_computed_variance(name):
     made = counter(name)
@@ -129,6 +131,7 @@ def test_the_k_ary_counter_has_the_least_error_of_pure_epsilon():
     assert ours / others[2] == pytest.approx(0.415, abs=0.002)
 
 
+@pytest.mark.slow_but("13")
 @pytest.mark.parametrize("horizon", [1, 2, 3, 13, 40, 41, 365, 1000])
 def test_the_fanout_is_the_best_one_and_its_mean_draws_are_counted(horizon):
     def draws(fanout):

@@ -223,6 +223,7 @@ def test_scores_move_by_at_most_one_and_in_one_direction(objective):
     assert threshold.candidates(1, objective).tolist() == [1]
 
 
+@pytest.mark.slow
 def test_the_shipped_choice_follows_the_law(monkeypatch):
     """`choose_threshold` itself against the winner's law: χ² below 40 at 4 degrees of freedom is a 1e-7 event."""
     bound, workload, epsilon = 5, Workload(256, 4, 4, Fraction(1)), Fraction(1)
@@ -493,6 +494,7 @@ def test_every_counter_that_ships_is_tested_here():
 # --- what else held-out values choose: the first prediction and the blocks -----------------------------------------
 
 
+@pytest.mark.slow_but("3-3", "2-2")
 @pytest.mark.parametrize(("group", "parts"), [(2, 2), (4, 2), (3, 3), (4, 4)])
 def test_the_drift_moves_by_at_most_its_sensitivity_over_all_neighbours(group, parts):
     """Every stream of three blocks whose values are 0 or θ (or 4,000 random ones), and every change of one value."""

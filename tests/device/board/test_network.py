@@ -56,6 +56,7 @@ def test_a_server_of_100_bytes_every_2_s(board):
     assert connections == 1
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_a_server_that_says_nothing(board):
     """The board gives up the first server after the deadline, and reports to the second one."""

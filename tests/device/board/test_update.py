@@ -198,6 +198,7 @@ def interrupted(flash, url, digest, cut):
     return ran, last(result) == "cut"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stride", [5, pytest.param(1, marks=pytest.mark.exhaustive)])
 def test_whatever_interrupts_it_a_whole_program_boots(site, flash, stride):
     """Every fifth step, and each of the last ones, in which the new program is chosen; exhaustively every step."""

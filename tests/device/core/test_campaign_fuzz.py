@@ -111,6 +111,7 @@ def signed() -> dict[str, object]:
     return {"signers": [KEY.public_key().public_bytes_raw().hex()], "insecure": False}
 
 
+@pytest.mark.slow
 def test_four_hundred_messages_under_a_policy_with_signers():
     # Verification takes milliseconds.
     reasons = play(400, 1, **signed())
@@ -118,6 +119,7 @@ def test_four_hundred_messages_under_a_policy_with_signers():
     assert min(reasons["invalid"], reasons["signature"]) > 50
 
 
+@pytest.mark.slow
 def test_twenty_thousand_messages_that_nobody_signs():
     reasons = play(20_000, 2)
     assert {"invalid", "sensor_busy", "epoch_rollback"} <= set(reasons)

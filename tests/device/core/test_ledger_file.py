@@ -4,6 +4,7 @@ import hashlib
 import random
 from bisect import bisect_left
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rig import Memory
@@ -112,6 +113,7 @@ def test_another_cap_counts_the_old_one_as_spent():
         assert ledger.sums.permits(ledger.spent_until + 86400, ledger.uptime + 10000, 86400, 10000)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.integers(1, 400), st.integers(1, 300), st.integers(0, 1 << 30))
 def test_no_period_ever_holds_more_draws_than_the_cap(most, seconds, seed):
@@ -180,6 +182,7 @@ def test_reports_of_several_dimensions_come_back_whole():
     assert Ledger(storage, 4).lost
 
 
+@pytest.mark.slow
 @settings(max_examples=3000, deadline=None)
 @given(st.binary(max_size=200))
 def test_any_other_bytes_are_a_lost_ledger(data):

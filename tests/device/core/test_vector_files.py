@@ -152,6 +152,7 @@ def with_another_answer(name, folder):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(vectors.FILES))
 def test_the_client_in_javascript_notices_each_wrong_answer(in_javascript, name, tmp_path):
     done = play(in_javascript, with_another_answer(name, tmp_path))

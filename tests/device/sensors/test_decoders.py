@@ -106,6 +106,7 @@ def damaged(frame, source):
     return bytes(data)
 
 
+@pytest.mark.slow_but("sml")
 @pytest.mark.parametrize("name", DECODERS)
 def test_whatever_is_damaged_raises_nothing_and_hides_no_later_frame(name):
     make, frame, reading = DECODERS[name]

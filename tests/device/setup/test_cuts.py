@@ -103,6 +103,7 @@ KINDS = pytest.mark.parametrize("kind", ["lifetimes", "handovers", "streams"])
 CUTS = pytest.mark.parametrize("cuts", [24, pytest.param(1000, marks=pytest.mark.slow)])
 
 
+@pytest.mark.slow_but("24-lifetimes")
 @pytest.mark.micropython
 @KINDS
 @CUTS
@@ -114,6 +115,7 @@ def test_littlefs_withstands_cuts_in_the_middle_of_a_sector(kind: str, cuts: int
     assert counts["unreadable"] == counts["losses"] == 0
 
 
+@pytest.mark.slow_but("24-lifetimes")
 @pytest.mark.micropython
 @KINDS
 @CUTS
@@ -123,6 +125,7 @@ def test_fat_withstands_cuts_between_sectors(kind: str, cuts: int, tmp_path: Pat
     assert counts["reports"] > cuts
 
 
+@pytest.mark.slow_but("24-streams")
 @pytest.mark.micropython
 @KINDS
 @CUTS

@@ -236,6 +236,7 @@ def cut_everywhere(mount, seeds, make_disk=Disk):
             run(mount, slots=8, cut_at=cut_at, seed=seed, make_disk=make_disk)
 
 
+@pytest.mark.slow
 @pytest.mark.waits
 @SEEDS
 def test_every_step_of_the_writes_may_be_the_last(mount, seeds):
@@ -245,6 +246,7 @@ def test_every_step_of_the_writes_may_be_the_last(mount, seeds):
     cut_everywhere(mount, seeds)
 
 
+@pytest.mark.slow
 @pytest.mark.waits
 @SEEDS
 def test_a_rename_that_is_no_single_step_costs_nothing_either(mount, seeds):

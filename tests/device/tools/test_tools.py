@@ -55,6 +55,7 @@ def board(tmp_path: Path) -> Iterator[Board]:
     running.close()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.waits
 @pytest.mark.micropython
@@ -86,6 +87,7 @@ def test_a_board_gets_everything_and_runs_it(folder: Path, board: Board, tmp_pat
     assert result.stdout.strip() == "meter-17", result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.waits
 @pytest.mark.micropython
 def test_a_board_is_flashed_over_one_connection(folder: Path, board: Board, monkeypatch) -> None:
@@ -134,6 +136,7 @@ def test_a_compiled_module_has_no_name_that_a_board_never_looks_up(tmp_path: Pat
         assert result.stdout == f"(3, 9, ({2 << 10}, {0xFFFFFFFF}, 3, 9, <class 'object'>)) 8\n"
 
 
+@pytest.mark.slow
 def test_main_comes_last_and_a_folder_that_lacks_something_is_named(folder: Path, tmp_path: Path) -> None:
     order = collect(folder, tmp_path / "out")
     assert order[-1] == "main.py"
@@ -165,6 +168,7 @@ def test_main_comes_last_and_a_folder_that_lacks_something_is_named(folder: Path
         settings_line(folder)
 
 
+@pytest.mark.slow
 def test_a_port_that_is_none_is_one_sentence(folder: Path, capsys) -> None:
     assert command.main(["flash", str(folder), "--port", "/dev/absent"]) == 2
     said = capsys.readouterr().err
@@ -234,6 +238,7 @@ def test_systemd_accepts_the_service(folder: Path, tmp_path: Path) -> None:
     assert NAME not in done.stderr, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.micropython
 def test_a_board_that_waits_gets_its_files_over_the_serial_line(folder: Path, compiled: Path, tmp_path: Path) -> None:
     """The real interpreter on a pseudo-terminal, with main.py and the compiled code and nothing else."""

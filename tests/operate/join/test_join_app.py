@@ -185,6 +185,7 @@ def test_guesses_of_one_network_are_slowed_down_and_no_other(site):
     assert site.post("offer", {"code": code_text(CODE)}).status_code == 200
 
 
+@pytest.mark.slow
 def test_requests_under_way_are_counted_and_one_network_stops_no_other(site):
     """900 requests of one network, each with the last byte of its body held back until all have begun."""
     many = 900

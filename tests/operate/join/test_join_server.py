@@ -362,6 +362,7 @@ def test_an_address_that_is_taken_is_a_sentence(site):
         serve_join(site.home, Journal())
 
 
+@pytest.mark.slow
 @pytest.mark.waits
 def test_serve_runs_the_listener_in_a_process_of_its_own(site):
     (code,) = site.codes(1)

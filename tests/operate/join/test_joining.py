@@ -391,6 +391,7 @@ def test_an_offer_is_who_asks_and_the_policy_that_the_device_gets(home):
     assert 0 <= policy.until - end <= DAY + 2 * 1800
 
 
+@pytest.mark.slow_but("None")
 @pytest.mark.waits
 @pytest.mark.parametrize("begins_after", [None, DAY // 2, 3 * DAY])
 def test_an_offer_stays_what_it_was_over_midnight_and_the_campaigns_beginning(home, begins_after):
@@ -443,6 +444,7 @@ def test_a_printed_sheet_says_what_the_policy_allows(tmp_path):
     assert "<strong>Until:</strong>" in sheet
 
 
+@pytest.mark.slow
 def test_a_campaign_for_people_warns_above_epsilon_2(tmp_path):
     asking = make_home(tmp_path / "asking", "--join-port", "8444")
     silent = make_home(tmp_path / "silent")

@@ -174,6 +174,7 @@ def product_hockey_stick(variances, shifts, epsilon):
     return float(np.sum(weights * np.maximum(1 - np.exp(epsilon - losses), 0.0)))
 
 
+@pytest.mark.slow_but("exact")
 @pytest.mark.parametrize("calibration", ["paper", "exact"])
 def test_the_papers_schedule(calibration):
     # C = 1/4, l = 3, in integers: y_i = 4 n_i - R_i n_{i-1} + e_i, n in [-2, 2], σ_1 = 2 levels.

@@ -22,6 +22,7 @@ def papers_mean_variance(slew, slots):
 LONG = pytest.mark.slow
 
 
+@pytest.mark.slow_but("slew1-48")
 @pytest.mark.parametrize(
     ("slew", "slots"),
     [
@@ -44,6 +45,7 @@ def test_what_ships_and_the_planners_best(slew, slots):
     assert share <= ships
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("slew", "taps"), [(F(1, 20), (564, 314)), pytest.param(F(1, 40), (578, 356), marks=LONG)])
 def test_filters_are_below_45_percent(slew, taps):
     # The taps that `optimised` finds for l = 550, measured exactly.
@@ -51,6 +53,7 @@ def test_filters_are_below_45_percent(slew, taps):
     assert float(optimum.variance) / papers_mean_variance(slew, 550) <= 0.45
 
 
+@pytest.mark.slow
 def test_known_filters():
     for slew, taps, gain in ((F(1, 20), (F(29, 50), F(3, 10)), 2.40), (F(1, 10), (F(29, 50), F(1, 5)), 2.47)):
         optimum = filters.measured(taps, slew, 400)

@@ -24,6 +24,7 @@ def test_algorithm_2_has_the_error_of_eq_8():
     assert error == pytest.approx(1 + 2 * 0.05**2 * 47)
 
 
+@pytest.mark.slow
 def test_corollary_5_2_by_simulation():
     # The mean squared error of Algorithm 3 is (4C - 4C²) σ² (1 + o(1)).
     rng = np.random.default_rng(4)

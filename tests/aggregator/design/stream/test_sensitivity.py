@@ -28,6 +28,7 @@ def brute_force(schedule, slew, unit):
     return best
 
 
+@pytest.mark.slow_but("schedule7-slew7-6", "schedule3-slew3-8")
 @pytest.mark.parametrize(
     ("schedule", "slew", "unit"),
     [
@@ -72,6 +73,7 @@ def random_paths(rng, count, slots, slew):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("taps", [None, (F(9, 10),), (F(58, 100), F(3, 10))])
 def test_no_random_path_costs_more(taps):
     slew, slots = F(1, 20), 48

@@ -1,8 +1,9 @@
-"""The enumeration of test_day_proof.py under MicroPython, for every rest."""
+"""The enumeration of test_day_proof.py for every rest."""
 
 from test_day_proof import RESTS, check_a_rest_one_slot_shorter, check_the_worst_ratio
 
-RUNS_ON = ("micropython",)
+# As in test_day_proof.py.
+RUNS_ON = ("cpython", "micropython")
 
 
 def test_the_worst_ratio_over_exactly_the_schedules_of_the_rule_is_the_certificate():
