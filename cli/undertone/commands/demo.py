@@ -105,7 +105,7 @@ def demo(
 
     check_picture(png)
     end_like_ctrl_c()
-    # The server and the fleet inherit the limit.
+    # The processes of the server and the fleet inherit this higher limit of open files.
     raise_limit()
     console = Console(highlight=False, stderr=as_json)
     options = DemoOptions(

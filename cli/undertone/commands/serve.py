@@ -46,7 +46,7 @@ def serve(
     from undertone_aggregator.server.page_process import run_join, run_page
     from undertone_aggregator.server.supervisor import Stopped, alone, open_server
 
-    # Also for the page and the listener for joining, which inherit the limit.
+    # The processes of the page and of the listener for joining inherit this higher limit of open files.
     raise_limit()
     stop, journal = stop_event(seconds), open_journal(log_format)
     home = Home(folder)
