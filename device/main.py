@@ -48,7 +48,7 @@ def choose_code():
 
 
 def say_too_small():
-    """Print that the heap is too small for the code, whose form decides how much it needs."""
+    """Print that the heap is too small for the code. Frozen code needs less heap than code in files."""
     heap = (gc.mem_free() + gc.mem_alloc()) // 1024
     print("undertone: the heap of %d KB is too small: freeze the code into the firmware (docs/boards.md)" % heap)
 
@@ -186,7 +186,7 @@ def make_client(config, alive, read, asleep=None, acknowledged=None):
     del assembly
     for name in ("undertone_device.setup.assembly", "undertone_device.setup.tls_context"):
         unload(name)
-    # The policy has been read.
+    # The policy has been read, so the code that reads it is unloaded.
     unload("undertone_shared.policy_fields")
     gc.collect()
     return client

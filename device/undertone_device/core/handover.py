@@ -69,7 +69,7 @@ def take(
         raise Refused("signature", "the policy names no signers")
     policy.check_signature(handover.digest_of(body), signature, alive)
     if number > now + policy.lead_seconds:
-        # Whoever has stolen a key must not use up the numbers.
+        # A number far ahead is refused: with it, a thief of the key could block every later hand-over.
         raise Refused(
             "ahead", "the hand-over's number is %d, over %d s after the clock's %d" % (number, policy.lead_seconds, now)
         )
