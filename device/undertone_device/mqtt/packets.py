@@ -23,7 +23,7 @@ LOST = "lost"  # event ("lost", why), from transports only and once per connecti
 DENIED = "denied"  # event ("denied", topic): the broker refused the subscription
 
 DEFAULT_KEEPALIVE = 60
-# Largest body of a PUBLISH that is read: a campaign message and its topic.
+# Largest body of a PUBLISH that is read; a campaign message with its topic fits into it.
 LARGEST_PACKET = HEADER_BYTES + LARGEST_BODY + SIGNATURE_BYTES + 2 + 256
 _U16 = 0xFFFF
 

@@ -60,7 +60,10 @@ class DurableFolder:
         return file
 
     def sync(self, file: BinaryIO | None) -> None:
-        """Return once the content of ``file`` is on the disk, or for None the names of the folder's files."""
+        """Return once the content of ``file`` is on the disk.
+
+        For None, return once the names of the folder's files are.
+        """
         if file is not None:
             os.fsync(file.fileno())
             return
