@@ -205,7 +205,7 @@ def _day(state: dict[str, Any]) -> list[str]:
 
 
 def rho_a_day(streams: dict[str, Any]) -> float | None:
-    """Return the largest rho (zCDP) that streams may be charged for 24 hours, which touch several calendar periods."""
+    """Return the largest rho (zCDP) that streams may be charged for 24 hours. These touch several calendar periods."""
     if streams["rho"] is None:
         return None
     return float((-(-_DAY // streams["period_seconds"]) + 1) * streams["rho"] / UNIT)

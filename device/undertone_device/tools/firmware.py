@@ -68,7 +68,7 @@ PORTS = {
 
 @dataclass(frozen=True)
 class Board:
-    """A board by MicroPython's name of it: its port, the file that is flashed, and how. {image}: the file's path."""
+    """A board by MicroPython's name of it: its port, the file to flash, and how to flash that file, {image}."""
 
     about: str
     port: str
@@ -124,7 +124,7 @@ def build(
     frozen.write_text(manifest(name, board, micropython, meters=meters), encoding="utf-8")
     log = out / f"{name}.log"
     log.write_text("", encoding="utf-8")
-    # The build system of some ports would keep what it froze last time.
+    # Without this, the build system of some ports would use the code that it froze last time.
     (target / "frozen_content.c").unlink(missing_ok=True)
     say("building mpy-cross")
     _make(log, micropython / "mpy-cross")
