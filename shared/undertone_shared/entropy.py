@@ -99,7 +99,9 @@ class Entropy:
         return (BUFFER_BYTES - self._next) // 4
 
     def below(self, n: int) -> int:
-        """Draw a uniform integer in [0, n), 1 <= n <= 2^30; uses one word and its rejections, also for n = 1.
+        """Draw a uniform integer in [0, n), 1 <= n <= 2^30.
+
+        It uses one word, also for n = 1, and one more for each rejection.
 
         Raises Invalid for n out of range, EntropyError if the buffer is used up (call ``refill`` before a draw).
         """

@@ -1,4 +1,4 @@
-"""The device owner's policy, fixed when its files are made; a campaign that it does not allow is refused with a reason.
+"""The device owner's policy, fixed when the device's files are made. A device refuses other campaigns with a reason.
 
 Privacy depends on this policy alone: the server, the broker and the clock are not trusted.
 

@@ -40,7 +40,8 @@ def default_fields() -> "dict[str, Any]":
         "duration_seconds": None,
         # The Unix second by which every campaign must end, 0 for no end.
         "until": 0,
-        # At most so many reports in any period of so many seconds, which limits the total of a day.
+        # In any period of ``period_seconds`` there are at most ``reports_per_period`` reports; this limits the total of
+        # a day.
         "period_seconds": 86400,
         "reports_per_period": 48,
         # Least time in seconds from one reported interval to the next, at most six days.
@@ -54,7 +55,8 @@ def default_fields() -> "dict[str, Any]":
         "epoch_seconds": 0,
         # Number of boots in a day that may draw.
         "boots_per_day": 4,
-        # Least time in seconds between writes to flash; shorter slots are reserved in blocks.
+        # Least time in seconds between writes to flash. If slots are shorter, several of them are reserved in one
+        # write.
         "write_seconds": 60,
         # True if the device draws one report each time it wakes. Boards whose clock stops in sleep need that.
         "one_shot": False,
@@ -68,8 +70,8 @@ def default_fields() -> "dict[str, Any]":
         "stream": False,
         # True: a signer may send the device to another address, and to another campaign that this policy allows.
         "handover": False,
-        # The fingerprint of what the household agreed to, 32 hexadecimal digits, "" for none: a hand-over may name
-        # another campaign only for the same one.
+        # The fingerprint of what the household agreed to, 32 hexadecimal digits, "" for none. A hand-over may name
+        # another campaign only if that campaign has the same fingerprint.
         "agreed": "",
     }
 
