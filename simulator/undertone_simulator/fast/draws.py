@@ -98,7 +98,7 @@ class VectorDraws:
         return value
 
     def part(self, index: Index) -> "VectorDraws":
-        """Return the draws of the devices at ``index``, none of which has rejected a word so far."""
+        """Return the draws of the devices at ``index``; none of these devices may have rejected a word so far."""
         return VectorDraws(self._words.part(index), self.memory, self._chances, self._word)
 
     def join(self, index: Index, part: "VectorDraws") -> None:

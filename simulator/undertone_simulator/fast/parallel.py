@@ -104,4 +104,4 @@ def _work(task: Sized) -> Any:
 
 
 def _silent(done: int) -> None:
-    """Ignore the progress."""
+    """Ignore the progress: a callback that does nothing."""

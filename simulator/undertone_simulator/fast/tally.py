@@ -15,7 +15,9 @@ class Cell(NamedTuple):
 
 @dataclass
 class Truth:
-    """Sums over the devices of a group whose reports a cell counts, or over all devices that they represent by turns.
+    """Sums over the devices of a group whose reports a cell counts.
+
+    If devices take turns, the sums are over all devices.
 
     ``reports``: number of devices; ``raw``: sum of their readings less the offset; ``truncated``: sum of what the
     mechanism received: readings truncated to the slot's θ, or in a stream the clipped grid points. Exact integers.
