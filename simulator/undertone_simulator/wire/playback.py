@@ -22,7 +22,7 @@ class Continuous:
 
 @dataclass(frozen=True)
 class Playback:
-    """Slots of threshold rounds skip columns of the readings, so that a short round covers a day: for demonstrations.
+    """For demonstrations: slots of threshold rounds skip columns of the readings, so that a short round covers a day.
 
     Threshold epoch number r measures every `stride`-th column of its own `days`; the first report epoch continues with
     the following day, column after column.
