@@ -1,9 +1,10 @@
-"""Seeded entropy, for simulations only: every word is addressed by (seed, device, slot, word).
+"""Seeded random words, for simulations only: every word is a function of (seed, device, slot, word number).
 
 A word is hash(device · G + key) mod 2^32, G = 0x9E3779B9: one round of xor-shift and multiply, a second key, another
 round (the constants of a two-round 32-bit hash of low bias by Wellons, 2018). Both keys come from shake_256(seed, slot,
-refill) at this word. So chunking and order do not matter, and the bytes that a scalar `Entropy` reads are the words
-that numpy computes for millions of devices. The words are predictable by design: no real device may use them.
+refill) at this word. So devices can be simulated in any order and in chunks of any size. A single device's `Entropy`
+reads the same words that numpy computes for millions of devices. The words are predictable by design: no real device
+may use them.
 """
 
 import hashlib
@@ -115,7 +116,9 @@ class SlotWords:
 
 
 class Buffers:
-    """`undertone_shared.entropy.Entropy` of many devices in one slot, after its first ``refill``, each at its own word.
+    """`undertone_shared.entropy.Entropy` for many devices in one slot, after its first ``refill``.
+
+    Each has its own next word.
 
     ``failed`` marks the devices whose buffer ran out within a draw: their values must not be used.
     """

@@ -35,7 +35,7 @@ class ReadingSource(Protocol):
 
 
 def check_some(readings: NDArray[np.generic]) -> None:
-    """Check that a reading is above 0, because errors are shares of the mean. Raises Invalid."""
+    """Check that a reading is above 0, because errors are given as shares of the mean. Raises Invalid."""
     if not np.any(readings):
         raise Invalid("no reading is above 0 in the first days of the readings: there is nothing to plan for")
 

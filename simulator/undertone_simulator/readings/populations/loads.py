@@ -1,4 +1,4 @@
-"""Synthetic populations whose large readings come at certain times: what a model of the load by time of day must hold.
+"""Synthetic populations whose large readings come at certain times, as tests for models of the load by time of day.
 
 The constants are chosen, not fitted: each class explains its own.
 """
@@ -172,7 +172,7 @@ class Bimodal(Households):
 
 
 class HeatWave(Households):
-    """Households of which a share COOLED use POWER Wh more in afternoons, by the heat: most on the days WAVE."""
+    """Households of which a share COOLED use POWER Wh more in hot afternoons, most often on the days WAVE."""
 
     name = "heat-wave"
     about = "half-hourly energy of households, a third of which cool on the afternoons of hot days"
@@ -191,7 +191,7 @@ class HeatWave(Households):
 
 
 class Offices(Households):
-    """Households' shape of noise, in offices: large on workdays from eight to six, a fifth of it else.
+    """Offices: large loads on workdays from eight to six, a fifth of them otherwise, with the noise of households.
 
     The days CLOSED are days off, too.
     """
