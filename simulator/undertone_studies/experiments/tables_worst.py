@@ -1,4 +1,4 @@
-"""Experiment with tables designed with and without knowledge of the readings: variance, and the effect of a lie."""
+"""Experiment: tables designed with and without knowledge of the readings: their variance, and the effect of a lie."""
 
 import numpy as np
 
