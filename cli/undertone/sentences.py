@@ -46,7 +46,7 @@ def usage_sentence(error: Any, words: Sequence[str]) -> str:
 
 
 def _plain(message: str) -> str:
-    """Return a message in the form of a sentence's middle: no capital at the start, no full stop."""
+    """Return a message so that it can stand inside a sentence: no capital at the start, no full stop."""
     message = " ".join(message.split()).rstrip(".")
     return message[:1].lower() + message[1:]
 

@@ -194,8 +194,8 @@ class _Display:
             if not self._console.is_terminal and "±" in message:
                 self._console.print(f"  {message}")
         elif event.get("event") != "deliveries" and event.get("kind") != "cycles":
-            # The warning that rounds have no whole cycles does not apply to the demo, whose short rounds cover whole
-            # days by playing every fourth half-hour.
+            # The demo leaves out the warning that rounds have no whole cycles: its short rounds cover whole days,
+            # because they play every fourth half-hour.
             self._console.print(f"  server: {message}")
 
     def progress(self, done: int, total: int, sent: int, acknowledged: int) -> None:

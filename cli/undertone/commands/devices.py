@@ -291,7 +291,7 @@ def broker_advice(options: "BrokerOptions", folder: Path) -> str:
 
 
 def _rows(fleets: "Iterator[FleetFiles]", now: int, silent: int | None, *, lost: bool = False) -> list[dict[str, Any]]:
-    """Return a row for each device: as the newest campaign of the fleet has it, with its last report in any of them."""
+    """Return a row for each device of the newest campaign, with its last report in any of the fleet's campaigns."""
     from undertone_aggregator.counts.epochs import late_seconds
     from undertone_aggregator.store.inventory import ACTIVE
 

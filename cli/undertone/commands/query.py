@@ -160,7 +160,7 @@ def query(
             _write(writer.write(results, rows, kind), output)
 
 
-# Option that prints something else than single slots -> the options that do not go with it, and why.
+# Option that prints something other than single slots -> the options that cannot be combined with it, and the reason.
 _SELECTS = ("between", "days", "by", "total", "against")
 _RUNS = "except for single slots: over several slots, noise averages out without a filter"
 _ONE_MEAN = f"with {', '.join(f'--{name}' for name in _SELECTS)}, which give one mean"

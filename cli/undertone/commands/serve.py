@@ -57,8 +57,8 @@ def serve(
     health = health or home.server.health
     if health is not None and (missing := missing_packages(METRICS)):
         journal.say("health", missing)
-    # SIGHUP is ignored until there is something to reload; a handler, unlike SIG_IGN, is not inherited by child
-    # processes.
+    # SIGHUP is ignored until there is something to reload. A handler does this, because child processes would inherit
+    # SIG_IGN.
     signal.signal(signal.SIGHUP, lambda *_: None)
     with (
         contextlib.suppress(Stopped),
