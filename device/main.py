@@ -1,9 +1,9 @@
 """The program of a board: copy it to / as main.py, beside device.json, policy.json, ca.crt and your sensor.py.
 
-Wi-Fi starts first, because the ESP32 has true random numbers only while its radio is on; then the clock by NTP, because
-TLS and slots need it; then the client, under a watchdog. sensor.py has one function, ``read()``, which returns one
-sample (an integer in the campaign's unit), several quantities (a tuple), or a buffer of samples (bytes, a list, an
-array, a row of ulab); with DEEP_SLEEP it returns the value, or all samples, of the slot that has just ended.
+Wi-Fi starts first, because the ESP32 has true random numbers only while its radio is on. Then NTP sets the clock,
+because TLS and slots need it. The client starts last, under a watchdog. sensor.py has one function, ``read()``, which
+returns one sample (an integer in the campaign's unit), several quantities (a tuple), or a buffer of samples (bytes, a
+list, an array, a row of ulab); with DEEP_SLEEP it returns the value, or all samples, of the slot that has just ended.
 """
 
 # ruff: noqa: E402
@@ -108,7 +108,7 @@ def read_settings():
 
 
 def receive_settings():
-    """Receive a board's first files over the serial line, then restart; for a board that was only flashed."""
+    """Receive a board's first files over the serial line, then restart. Only a board without device.json needs this."""
     from undertone_device.board import receive
     from undertone_device.setup.storage import FileStorage
 
@@ -285,7 +285,7 @@ def run_once(config, alive, read):
 
 
 def main(stopped=lambda: False):
-    """Start in the mode that the constants above choose. A heap that is too small ends it with a sentence."""
+    """Start in the mode that the constants above choose. If the heap is too small, print a sentence and end."""
     try:
         start(stopped)
     except MemoryError:

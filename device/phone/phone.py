@@ -233,7 +233,7 @@ class Phone:
     def _value(self, campaign: "Campaign", slot: int) -> "Sample | None":
         """Return the value of a slot from the numbers entered in it, None if none was entered."""
         seconds = campaign.slot_seconds
-        # A number entered for a duration is that many seconds; it is no change of a state.
+        # For a duration, the person enters a number of seconds, and not the changes of a state.
         measure = "last" if campaign.measure == "duration" else campaign.measure
         value = SlotValue(measure, self._modulus)
         result = None
@@ -308,7 +308,7 @@ class Phone:
 
 
 def clock_off(trouble: str) -> "int | None":
-    """Return how many seconds the phone's clock is ahead of the server's time, None if the device has not said so."""
+    """Return how many seconds the phone's clock is ahead of the server's time. None if ``trouble`` does not say so."""
     start, middle = "campaign refused: issued_at is ", ", this device's clock says "
     if trouble[: len(start)] != start or middle not in trouble:
         return None

@@ -1,4 +1,4 @@
-"""Devices that run on this machine: each has its own ledger, policy, connection and source; one process runs all."""
+"""Devices that run on this machine, all in one process. Each has its own ledger, policy, connection and source."""
 
 import json
 import os

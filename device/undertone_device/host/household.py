@@ -228,7 +228,7 @@ def _paused(state: dict[str, Any]) -> list[str]:
 
 
 def pause_lines(pause: list[int], now: int) -> list[str]:
-    """Describe the household's pause in a sentence; none if it is over."""
+    """Describe the household's pause in a sentence. If the pause is over, return no sentence."""
     start, until = pause
     if until <= now:
         return []

@@ -42,7 +42,7 @@ def topic_of(prefix: str, campaign: str, group: str = EVERYBODY) -> str:
 def group_of(config: "DeviceConfig", campaign: str) -> str:
     """Return the group whose mean a home sees.
 
-    That is everybody in a campaign to which a hand-over has led: only the server knows the home's group there.
+    In a campaign to which a hand-over has led, it is everybody, because only the server knows the home's group there.
     """
     return EVERYBODY if campaign in config.successors else config.groups.get(campaign, EVERYBODY)
 

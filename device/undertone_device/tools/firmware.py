@@ -28,7 +28,7 @@ _ARM_LIBRARIES = {"libc.a": "libnewlib-arm-none-eabi", "libstdc++.a": "libstdc++
 class Port:
     """What a port of MicroPython needs: tools, C libraries of the ARM compiler, submodules (a file of each).
 
-    ``heap``: the linker's symbols for the two ends of the heap, where it is fixed.
+    ``heap``: the linker's symbols for the two ends of the heap, if they are fixed when the firmware is built.
     """
 
     tools: dict[str, str]
@@ -210,7 +210,10 @@ def version_of(micropython: Path) -> tuple[int, int] | None:
 
 
 def heap_bytes(board: Board, image: Path) -> int | None:
-    """Return the bytes of heap that the firmware leaves, None where they are not fixed when it is built."""
+    """Return the bytes of heap that the firmware leaves.
+
+    Return None if the heap is not fixed when the firmware is built.
+    """
     ends = PORTS[board.port].heap
     listing = _print(["arm-none-eabi-nm", str(image.with_name("firmware.elf"))]) if ends else ""
     places = dict(re.findall(r"^([0-9a-f]+) \w (\w+)$", listing, re.MULTILINE))

@@ -54,7 +54,7 @@ class Constants:
         return not module.startswith("undertone_") or module in self._trees
 
     def removed(self, module: str) -> set[str]:
-        """Return those of the constants of ``of`` that the compiled module does not contain."""
+        """Return the names among `of` that the compiled module does not contain."""
         shown = module.startswith(_SENSORS)
         return {name for name in self.of(module) if name.startswith("_") or not (shown or name in self._kept)}
 

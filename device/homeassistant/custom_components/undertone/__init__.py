@@ -132,7 +132,7 @@ async def _follow(
 
     @callback
     def on_time(_: Any) -> None:
-        # A state that stays the same makes no event, but it is a reading all the same.
+        # A state that does not change makes no event, but it is a reading, too.
         take(hass.states.get(entity_id))
         update_issues(hass, entry, participation)
 

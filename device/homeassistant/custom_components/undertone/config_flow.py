@@ -65,7 +65,7 @@ class UndertoneFlow(ConfigFlow, domain=DOMAIN):
         )
 
     async def _begin(self, link: Link) -> Joined:
-        """Return the server's offer with a new key; the stored ones if this home has begun to use the link before.
+        """Return the server's offer and a new key, or the stored ones if this home has used the link before.
 
         Raises JoinError.
         """

@@ -45,7 +45,7 @@ class JoinServer:
     async def redeem(self, key: str) -> dict[str, Any]:
         """Redeem the code with ``key``, 64 hexadecimal digits: the same key gets the same answer again.
 
-        A broken connection is tried again, because a code that was redeemed just before it broke is not lost.
+        After a broken connection the request is repeated, because the code may have been redeemed just before.
         """
         for attempt in range(_TRIES):
             try:

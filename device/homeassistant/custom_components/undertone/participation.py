@@ -72,7 +72,7 @@ class StateSource(SensorSource):
         self._samples: deque[int] = deque(maxlen=_WAITING)
 
     def offer(self, state: str | None, unit: str | None) -> None:
-        """Take a state of the entity; called in the event loop. It never raises for what a state says."""
+        """Take a state of the entity, in the event loop. Whatever the state contains, this does not raise."""
         if state in (None, "unavailable", "unknown", ""):
             self.trouble = "no sample: the entity is unavailable"
             return
@@ -265,8 +265,8 @@ def newest_refusal(before: dict[str, int], now: dict[str, int]) -> str:
 class Joined:
     """What a home remembers of joining: link, key and the offer that a person agreed to, with the policy in it.
 
-    It is stored before the code is redeemed: the same key can redeem it again if an answer was lost, and lets the home
-    leave. ``key``: 64 hexadecimal digits, as secret as the device's password.
+    This is stored before the code is redeemed, because the same key can redeem the code again if an answer was lost.
+    The home also needs the key to leave. ``key``: 64 hexadecimal digits, as secret as the device's password.
     """
 
     link: Link
@@ -275,7 +275,10 @@ class Joined:
 
     @classmethod
     def read(cls, folder: Path) -> "Joined | None":
-        """Return what is stored in a device's folder, None if there is nothing or nothing usable. Raises OSError."""
+        """Return what is stored in a device's folder.
+
+        Return None if nothing is stored, or nothing that can be read. Raises OSError.
+        """
         text = FileStorage(str(folder)).read(_JOINED) if folder.is_dir() else None
         try:
             fields = json.loads(text or b"")

@@ -103,7 +103,8 @@ async def async_setup_entry(
     async_add_entities(ComparedSensor(entry, participation, side, span) for span in SPANS for side in SIDES)
 
 
-# A side of the comparison -> its number in a span of `undertone_device.host.others.Comparison.summary`; then the spans.
+# A side of the comparison -> the key of its number in a span of `undertone_device.host.others.Comparison.summary`;
+# below, the keys of the spans.
 SIDES = {"home": "own", "others": "mean"}
 SPANS = ("newest", "evening", "week")
 
