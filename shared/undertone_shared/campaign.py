@@ -174,7 +174,7 @@ def digest_of(body: "bytes | memoryview") -> bytes:
 def write_canonical(value: "Any", put: "Callable[[bytes], object]") -> None:
     """Write a JSON value piece by piece in its canonical form; it has objects, lists, text, integers, null.
 
-    Text is written without escapes: text that needs an escape has no canonical form, and neither have other types.
+    Text is written without escapes. Text that needs an escape has no canonical form, nor has a value of another type.
     """
     named = isinstance(value, dict)
     if named or isinstance(value, list):

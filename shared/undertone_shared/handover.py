@@ -72,7 +72,7 @@ def parse(body: bytes) -> "dict[str, Any]":
 
 
 def check_entry(name: str, entry: "Any") -> "dict[str, Any]":
-    """Return an entry: a host and its port, and names of campaigns with what was agreed to, either or both.
+    """Return a checked entry: a host and its port, or names of campaigns with what was agreed to, or both.
 
     Raises Invalid.
     """

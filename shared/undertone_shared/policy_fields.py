@@ -46,10 +46,11 @@ def default_fields() -> "dict[str, Any]":
         "reports_per_period": 48,
         # Least time in seconds from one reported interval to the next, at most six days.
         "rest_seconds": 0,
-        # The clock of rest and periods: the "ticks" of a counter that knows how long the board slept, or the "clock",
-        # which the network can set; None: "clock" with one_shot, else "ticks".
+        # What measures rests and periods: "ticks" is a counter that knows how long the board slept, "clock" is the
+        # clock, which the network can set. None means "clock" with one_shot, and otherwise "ticks".
         "rest_by": None,
-        # The total cost of all reports ever, in multiples of 2^-20 of epsilon, 0 for no limit; streams have their own.
+        # The total cost of all reports ever, in multiples of 2^-20 of epsilon, 0 for no limit. Streams have a limit of
+        # their own.
         "lifetime": 0,
         # An epoch begins at least this many seconds after the one before it; 0 means one cycle of the campaign.
         "epoch_seconds": 0,
