@@ -356,7 +356,7 @@ ALIGN = ({"close": True}, {"seconds": 600, "close": True})
 
 
 def measured(measure: str, *steps: Json, body: Json | None = None, **policy: Any) -> Json:
-    """Return a life whose campaign has a measure, one report of each slot by the rule, and a range of 1,000."""
+    """Return a life under a campaign with this measure, a report in every slot, and a range of 1,000."""
     schedule = {"cohort_stride": 0, "seed": SEED, "stride": 1}
     rule = rule_of(HYBRID, [0, 0, 1000])
     fields = {"measure": measure, "schedule": schedule, "rule": rule, **(body or {})}
