@@ -84,7 +84,10 @@ class SeededWords:
         return SeededWords(self.keys, self.positions[index])
 
     def column(self, word: "int | Index", memory: Memory, out: Words) -> None:
-        """Write word number ``word`` (one number, or one per device) to ``out``. Raises EntropyError from 64 on."""
+        """Write word number ``word`` (one number, or one per device) to ``out``.
+
+        Raises EntropyError if ``word`` is 64 or more.
+        """
         if np.max(word, initial=0) >= WORDS:
             raise EntropyError("the entropy buffer is used up: refill it before a draw")
         spare = memory("spare", len(out), np.uint32)
@@ -199,7 +202,7 @@ class SeededSource:
 
 
 class Seeded:
-    """All entropy of a simulation with one ``seed``, 0 to 2^64 - 1; devices are numbers below 2^32."""
+    """All random words of a simulation with one ``seed``, 0 to 2^64 - 1. Devices are numbers below 2^32."""
 
     def __init__(self, seed: int) -> None:
         self.seed = check_integer("seed", seed, 0, 2**64 - 1)

@@ -225,14 +225,14 @@ def prepare(
 ) -> PreparedDemo:
     """Read the population, make the server's folder with the campaign, and the devices' files.
 
-    ``port``: of loopback, for devices. ``boots_per_day``: allowed reboots in every device's policy. ``workers``: number
-    of the server's processes that receive reports. Raises Invalid, or OSError.
+    ``port``: the port of loopback to which devices connect. ``boots_per_day``: allowed reboots in every device's
+    policy. ``workers``: number of the server's processes that receive reports. Raises Invalid, or OSError.
     """
     readings = _population(options, collection)
     rounds = collection.rounds(options, readings.per_day)
     bound, note = public_bound(readings, options.bound)
     plan = campaign_text(options, readings, bound, collection)
-    # Slots take one second, and every report is written before it is sent, so that a killed device loses none.
+    # Slots take one second, and every report is written before it is sent, so that a killed device loses no report.
     site = make_site(
         folder,
         plan,

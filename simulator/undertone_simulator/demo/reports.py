@@ -273,7 +273,7 @@ cohort_seed = "{seed.hex()}"
 def _compared(
     plan: PreparedDemo, first: int, truths: dict[int, tuple[float, float]]
 ) -> tuple[list[Compared], list[Compared]]:
-    """Return the report slots as they were reported, and filtered, beside their truths."""
+    """Return the report slots with their raw estimates, their filtered estimates, and the truth."""
     with open_results(plan.config.store_url) as results:
         estimates = results.estimates(first, first + plan.options.slots - 1, filtered=True)
     raw, filtered = (

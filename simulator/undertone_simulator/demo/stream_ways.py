@@ -78,7 +78,7 @@ class StreamWay:
 
 
 def stream_ways(plan: PreparedDemo, rule: StreamRule, played: StreamWay) -> list[StreamWay]:
-    """Return the way that was played, among the ways of the paper.
+    """Return the way that was played, together with the ways of the paper.
 
     They are compared for streams of one coordinate and 2 to `LONGEST` slots; otherwise only the played way is returned.
     """

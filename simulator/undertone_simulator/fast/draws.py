@@ -107,7 +107,7 @@ class VectorDraws:
 
 
 class PatientDraws(VectorDraws):
-    """Draws in which each device has a place of its own in its random words: faster for few devices."""
+    """Draws in which each device has its own position in its random words. They are faster for few devices."""
 
     def __init__(self, words: Words, memory: Memory, places: "Index | None" = None) -> None:
         super().__init__(words, memory, chances=0)

@@ -140,7 +140,7 @@ class FleetPart:
         return [(group, np.flatnonzero(flags)) for group, flags in self._groups]
 
     def members(self, mask: Flags) -> Iterator[tuple[str, Members]]:
-        """Yield (group, those of its devices that are in ``mask``); skip groups without any."""
+        """Yield (group, its devices in ``mask``) for each group that has such devices."""
         pairs = [(EVERYBODY, mask)] if self._fleet.groups is None else [(g, m & mask) for g, m in self._groups]
         for group, flags in pairs:
             if flags.all():

@@ -53,7 +53,7 @@ class Reporting(Protocol):
     def report(self, slots: Sequence[int], readings: Integers, measured: Flags | None) -> None:
         """Count the reports of ascending slots; ``readings``: [slots, coordinates, devices], less the offset.
 
-        ``measured``: mask [slots, devices] of readings that exist, None for all. A device without one is absent.
+        ``measured``: mask [slots, devices] of readings that exist, None for all. A device without a reading is absent.
         """
 
 

@@ -87,7 +87,7 @@ def _measured(
 
 
 def _days(slots: Sequence[int], plays: Sequence[Play], per_day: int) -> Iterator[list[int]]:
-    """Divide the slots where the day of the population changes."""
+    """Divide the slots into parts, each with readings of a single day of the population."""
     for _, piece in groupby(slots, key=lambda slot: column_of(plays, slot) // per_day):
         yield list(piece)
 

@@ -7,7 +7,7 @@ from undertone_aggregator.counts.partial import Counts, Key, Partial, add_counts
 
 
 class Cell(NamedTuple):
-    """Identifier of a truth: a slot, and a coordinate of its readings."""
+    """Key of a true value: a slot, and a coordinate of its readings."""
 
     slot: int
     coordinate: int = 0
@@ -64,7 +64,7 @@ class SimulationTally:
                 self.observe(cell, group, truth.reports, truth.truncated, truth.raw)
 
     def partial(self, first: int, last: int, kind: int) -> Partial:
-        """Return the partial of first <= slot <= last, of one kind of report."""
+        """Return the counts of one kind of report in the slots first <= slot <= last."""
         slots = range(first, min(last, max(self._keys, default=0)) + 1)
         keys = (key for slot in slots for key in self._keys.get(slot, ()))
         return Partial({key: self.counts[key] for key in keys if key.kind == kind})

@@ -198,11 +198,10 @@ def _check(mechanism: Mechanism, readings: NDArray[np.integer], theta: int, word
 
 
 def symbols(mechanism: Mechanism, readings: NDArray[np.integer], theta: int, words: Words) -> Unsigned:
-    """Draw one symbol for each truncated reading in [0, theta] (any integers for a mechanism with edges); shape [n].
+    """Draw one symbol for each truncated reading in [0, theta], shape [n]. With edges, readings may be any integers.
 
-    ``words``: from `Seeded.words`, or `GivenWords`; device i draws ``choose``, ``level``, ``draw`` from its words in
-    order. Raises Invalid for a theta or readings
-    out of range, EntropyError when a device's words are used up.
+    ``words``: from `Seeded.words`, or `GivenWords`. Device i uses its words in order, for ``choose``, ``level`` and
+    ``draw``. Raises Invalid for a theta or readings out of range, EntropyError when a device's words are used up.
     """
     _check(mechanism, readings, theta, words)
     return _symbols(mechanism, readings, theta, words, 0, len(readings))

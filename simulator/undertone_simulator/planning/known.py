@@ -23,7 +23,7 @@ class KnownPopulation:
     """Readings in ``unit``: their distribution in total and by piece of the day, and the mean of each slot of the day.
 
     ``density`` [d] over integer ``edges`` [d + 1]; ``profile`` [slots of a day]; ``day``: the densities of the pieces.
-    ``source``: where they come from; ``days``: the number of days that it has, None if it is unlimited.
+    ``source``: where the readings come from; ``days``: the number of days in this source, None if it is unlimited.
     """
 
     source: ReadingSource

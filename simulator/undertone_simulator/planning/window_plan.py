@@ -1,9 +1,9 @@
 """`undertone plan --window`: compares the ways of collecting under the same guarantee, ε for any window of that length.
 
-The errors are those of `planning.prediction`; θ minimises their mean square over the slots of a day, and so do both
-ends of the range of readings far from zero. Reports come from the table that the server would design for the readings,
-if it has less variance than the Hybrid. A rest of w slots between two reports needs a stride of w + 1. The filtered
-error is that of `planning.headline`.
+The errors are those of `planning.prediction`. θ is chosen to minimise their mean square over the slots of a day; for
+readings far from zero, so is the lower end of the range. Reports come from the table that the server would design for
+the readings, if it has less variance than the Hybrid. A rest of w slots between two reports needs a stride of w + 1.
+The filtered error is that of `planning.headline`.
 """
 
 import math

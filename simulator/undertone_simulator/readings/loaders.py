@@ -1,6 +1,6 @@
 """Readings from files: an NPZ archive is read by numpy, CSV and Parquet files are tables.
 
-Units become integer natural units: kWh are counted in Wh, every other unit is its own.
+Readings become integers in a natural unit: kWh are counted in Wh, every other unit stays as it is.
 """
 
 from pathlib import Path

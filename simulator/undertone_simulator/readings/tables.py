@@ -176,7 +176,7 @@ def _long(path: Path, table: Table, roles: tuple[int, int, int], faults: Faults)
 
 
 def _wide(path: Path, table: Table, faults: Faults) -> Grid:
-    """Read one column per household; a first column of times, if there is one, gives the grid."""
+    """Read one column per household. If the first column has times, it gives the grid."""
     timed = number(table.rows[0][1][0]) is None and second_of(table.rows[0][1][0]) is not None
     names = table.header or [f"column {i + 1}" for i in range(len(table.rows[0][1]))]
     times: list[int] = []

@@ -2,8 +2,8 @@
 
 Deliveries: received = counted + duplicates + rejected by reason, and the histograms contain as many reports as were
 counted. Distinct reports: sent = counted + rejected by reason + lost by a named fault. Everything else is unexplained:
-a report that the broker acknowledged and that was never judged, one that was judged and never sent, one that is still
-under way, a slot for which a device drew twice.
+a report that the broker acknowledged but the server never counted or rejected, a report that the server has but nobody
+sent, a report that is still under way, a slot for which a device drew twice.
 """
 
 import hashlib

@@ -177,7 +177,7 @@ class WireDevice:
                 self.reporter.acked(payload)
 
     def lost(self, connection: DeviceConnection) -> None:
-        """Reconnect, unless the connection belonged to a device that is dead or done."""
+        """Reconnect, unless the connection belonged to a device that was killed or has finished."""
         if connection is self._connection:
             self._connection = None
             if connection.session.connected:

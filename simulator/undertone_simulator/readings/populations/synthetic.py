@@ -102,7 +102,10 @@ class Synthetic:
         return values, None
 
     def readings(self, devices: int, days: int) -> Readings:
-        """Return the first ``days`` days of the first ``devices`` devices. Raises ValueError for fewer than one."""
+        """Return the first ``days`` days of the first ``devices`` devices.
+
+        Raises ValueError if a number is below one.
+        """
         if devices < 1 or days < 1:
             raise ValueError("a population needs at least one device and one day")
         values, _ = self.part(0, devices, range(days * self.per_day))
