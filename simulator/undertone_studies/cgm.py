@@ -107,9 +107,9 @@ def methods_for(streams: CgmStreams, slew: str, epsilon: float) -> list[Method]:
 
 
 def compare(streams: CgmStreams, options: StudyOptions) -> Outcome:
-    """Return the table and the panels of the comparison; only short streams are compared at every slew.
+    """Return the table and the panels of the comparison. Only short streams are compared at every slew.
 
-    Quick: the first reports of one window, at one ε.
+    A quick comparison uses only the first reports of one window, at one ε.
     """
     seed, shown = options.seed, SHOWN[1:2] if options.quick else SHOWN
     if options.quick:

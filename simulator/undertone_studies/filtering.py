@@ -282,7 +282,10 @@ def draw(cell: Case, seed: int) -> Draw:
 
 
 def as_it_goes(cell: Case, values: Array) -> tuple[Array, Array]:
-    """Filter causally: (mean, standard error) of each slot from the slots up to it, with occasional refits."""
+    """Return (mean, standard error) of each slot from the slots up to it.
+
+    The parameters are fitted again now and then.
+    """
     noise, days, cycle = cell.published.noise, cell.days, cell.days.cycle
     mean, error = values.copy(), np.sqrt(noise.variance)
     cycles = _REFITS if cycle > _SHORT_CYCLE else range(2, len(values) // cycle + 1)

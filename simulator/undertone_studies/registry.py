@@ -28,7 +28,7 @@ class StudyOptions:
 
     ``repeats``: number of runs, None for a short protocol; the papers have 100.
 
-    ``only``: names of the wanted data sets, empty for all. ``quick``: the least work that shows that it runs.
+    ``only``: names of the wanted data sets, empty for all. ``quick``: do the least work that shows that the study runs.
     ``workers``: number of processes, None for the study's default; results do not depend on it.
     """
 

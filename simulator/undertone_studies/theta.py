@@ -138,11 +138,10 @@ def run(tasks: Sequence[Task], workers: int | None = None) -> list[Regret]:
 def protocol(
     data: Path | None, quick: bool = False, seed: int = 1, runs: int = RUNS, only: Sequence[str] = ()
 ) -> list[Task]:
-    """Return all tasks: paper mode, EDRP in time order, fleet mode; half an hour on one core.
+    """Return all tasks: paper mode, EDRP in time order, and fleet mode. They take half an hour on one core.
 
-    `quick`: two ε, no mixtures.
-
-    Real populations are left out without `data`; `only` names the populations wanted, empty for all.
+    `quick`: use two ε and no mixtures. Real populations are left out without `data`. `only`: names of the wanted
+    populations, empty for all.
     """
     epsilons = ("0.6", "2") if quick else EPSILONS
     populations = [*(real(data) if data is not None else []), *synthetic(), *([] if quick else map(mixture, MIXTURES))]
@@ -204,7 +203,9 @@ def robust(
 def papers(
     readings: Integers, epsilon: str, bound: int, judge: Judge, generator: np.random.Generator
 ) -> dict[str, Threshold]:
-    """Choose θ by EMS and by SW-W from one round of all readings, in up to 1024 equal bins on [0, bound]."""
+    """Choose θ by the papers' methods EMS and SW-W, from one round of all readings in up to 1024 equal bins on [0,
+    bound].
+    """
     mechanism = whole_range(epsilon, bound)
     histogram = CohortCounts(mechanism, perturbed(mechanism, readings, generator))
     return {

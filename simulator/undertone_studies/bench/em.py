@@ -25,8 +25,8 @@ _BLOCK = 20
 def run(options: StudyOptions) -> list[Measured]:
     """Measure one iteration, the time to two certified gaps, and one choice of θ. Baseline: numpy on one BLAS thread.
 
-    The dense EM's time to a gap is the number of plain steps, counted with the window sums that give the same
-    iterates, times the time of one dense step. ``options.quick`` leaves the tight gap out. Set OPENBLAS_NUM_THREADS=1.
+    The dense EM's time to a gap is the number of plain steps, counted with the window sums that give the same iterates,
+    times the time of one dense step. ``options.quick`` leaves the smaller gap out. Set OPENBLAS_NUM_THREADS=1.
     """
     channel, counts = _problem()
     dense = MatrixChannel(channel.matrix())

@@ -96,7 +96,7 @@ def soak(minutes: float, seed: int, devices: int, folder: Path, *, direct: bool 
 def _play(soak: SoakProcesses, events: list[Event]) -> None:
     """Start each event at its second of the report phase, then wait for the fleet's end. Raises RuntimeError if stuck.
 
-    On a slow machine events fall behind their seconds, and the soak lasts longer.
+    On a slow machine events begin later than planned, and the soak lasts longer.
     """
     tail = LedgerTail(soak.plan.folder / "fleet.ledger")
     waiting = list(events)

@@ -61,7 +61,7 @@ NEEDS_BROKER = frozenset(name for name in EVENTS if name.startswith(("broker-", 
 
 
 def schedule(seed: int, seconds: float, *, direct: bool = False) -> list[Event]:
-    """Make events until ``seconds``: every kind once before any is repeated, then by weight.
+    """Make events until ``seconds``: first one of every kind, then kinds at random by their relative frequency.
 
     ``direct``: only events that need no broker.
     """

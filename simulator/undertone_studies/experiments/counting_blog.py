@@ -106,7 +106,7 @@ def crossing_note(panels: Sequence[Panel]) -> str:
 
 
 def _least_from(ends: Sequence[float], curve: Sequence[float], others: Sequence[Sequence[float]]) -> int:
-    """Return the first t of the stretches from which on the curve stays below all others."""
+    """Return the first t from which on the curve stays below all others."""
     above = [i for i, values in enumerate(zip(curve, *others, strict=True)) if values[0] >= min(values[1:])]
     return 1 + (int(ends[above[-1]]) if above else 0)
 

@@ -143,8 +143,9 @@ def atoms(slots: DaySlots) -> DaySlots:
 def simulate(
     slots: DaySlots, predicted: Predicted, devices: int, stride: int, epsilon: str, count: int, seed: int
 ) -> float:
-    """Return the root mean square error over ``count`` slots of a fleet from ``slots``, every stride-th device
-    reporting.
+    """Return the root mean square error over ``count`` slots of a fleet in which every stride-th device reports.
+
+    The readings have the distributions of ``slots``.
     """
     generator = np.random.default_rng(seed)
     theta = predicted.theta

@@ -43,7 +43,10 @@ WEEK = 7
 
 
 class Pairing(NamedTuple):
-    """Half-hours of ``days`` days of a group, and those of another side, whose days are ``earlier``."""
+    """Two sides of a difference: half-hours of ``days`` days of a group, and those of another side.
+
+    The days of the other side are ``earlier`` days before.
+    """
 
     group: str
     hours: range

@@ -45,10 +45,10 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 DEVICES = (500, 5_000, 20_000)
 POPULATIONS = ("households", "phones", "time-in-state", "heavy-tail", "temperature")
-# Populations whose large readings come at certain times. The last three were not used while the model was developed.
+# Populations whose large readings come at certain times. Those in HELD_BACK were not used to develop the model.
 TIMED = ("charging", "solar", "retail", "zeros", "star", "bimodal", "heat-wave", "offices")
 HELD_BACK = ("night-heating", "holiday", "pareto")
-# Range of a stream, where the population's bound is far above its readings.
+# θ of streams, for populations whose public bound is far above their readings.
 STREAM_THETAS = {"edrp": 2_000, "households": 2_000, "phones": 40, "heavy-tail": 1_000, "london": 50_000}
 DNS_FILE = "dns_google_1k.npz"
 # The cells: population, way of collecting, devices. There is no stream of 20,000 devices, because it would take

@@ -178,7 +178,7 @@ def _error(
 
 
 def _by_input(name: str, fleet: CopiedFleet, theta: float, options: StudyOptions) -> Iterator[tuple[Cell, ...]]:
-    """Yield the rows of IPP and CAPP at the θ of turns; CAPP's limits are chosen in hindsight, with fewer devices."""
+    """Yield the rows of IPP and CAPP, with the θ of turns. CAPP's limits are chosen in hindsight, on fewer devices."""
     few = CopiedFleet(fleet.readings[: 2 * DAY], min(fleet.devices, 2_000), DAY)
     runs = 2 if options.quick else DRAWN_RUNS
     for method, margins in (("IPP", (None,)), ("CAPP", MARGINS)):

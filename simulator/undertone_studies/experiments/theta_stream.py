@@ -132,7 +132,10 @@ def _compared(readings: Readings, epsilon: Fraction, share: Fraction, seed: int)
 
 
 def error_at(method: Method, day: Array, theta: int) -> float:
-    """Return the root mean square error of a slot's raw mean of all devices [devices, slots], truncated at θ."""
+    """Return the root mean square error of a slot's raw mean.
+
+    ``day`` [devices, slots]: the readings, here truncated at θ.
+    """
     bias = theta * method.clipped(day / theta).mean(axis=0) - day.mean(axis=0)
     noise = theta**2 * np.diag(method.covariance) / len(day)
     return float(np.sqrt(np.mean(bias**2 + noise)))

@@ -107,7 +107,7 @@ def equation_4(thetas: np.ndarray, excess: np.ndarray, epsilon: Fraction) -> np.
 
 
 def _noise(epsilon: str | Fraction) -> float:
-    """Return the standard deviation of a range's sum for θ = 1, of a hierarchy of fan-out 16 and height 5."""
+    """Return the standard deviation of a range's sum for θ = 1, released by a hierarchy of fan-out 16 and height 5."""
     return sqrt(2 * 15 * 5**3) / float(Fraction(epsilon))
 
 
