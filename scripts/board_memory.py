@@ -44,7 +44,7 @@ SIGNED_KB = {FILES: 104, FLASH: 72, FROZEN: 52}
 # Heap in KB in which tests/device/board runs main.py on an interpreter with words of 64 bits.
 WIDE_KB = {FILES: 176, FLASH: 128}
 WIDE_SIGNED_KB = {FILES: 176, FLASH: 144}
-# Two reports take about three seconds of a quiet machine, and half a minute of a busy one.
+# Two reports take about three seconds on a quiet machine, and half a minute on a busy one.
 _PATIENCE_SECONDS = 90
 # The kinds of whole boards: whether a board has TLS, whether TLS takes its memory from the same heap, and whether the
 # campaign is signed.

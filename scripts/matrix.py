@@ -184,7 +184,7 @@ def _clone(folder: Path) -> Path:
 def _ordinary_user(log: Log) -> None:
     """Run tests as the user `nobody`, without apt-get, node and npm, in a home of its own.
 
-    The first tests do what a newcomer does; the others need files.
+    The tests of what a newcomer does come first, and then the tests that use files.
     """
     user = pwd.getpwnam("nobody")
     with tempfile.TemporaryDirectory(prefix="undertone-matrix-") as name:

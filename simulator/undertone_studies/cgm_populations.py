@@ -72,7 +72,7 @@ def london(folder: Path) -> CgmStreams:
 
 
 def kaggle_like() -> CgmStreams:
-    """A synthetic stand-in for daily views of 2000 pages over 550 days, no page above 20,000."""
+    """A synthetic stand-in for daily views of 2000 pages over 550 days, at most 20,000 views of a page a day."""
     rng = np.random.default_rng(_SEED)
     pages, days = 2000, 550
     level = np.exp(4.5 + 1.6 * rng.standard_normal(pages))[:, None]

@@ -1,6 +1,7 @@
 """Hand-overs that a device obeys: checked once, and kept in the file ``handover``. The module is loaded on demand.
 
-The address in ``device.json`` stays the second one: a device that is not let in at the new address tries both in turn.
+The address in ``device.json`` stays as a second address: a device that is not let in at the new address tries both in
+turn.
 """
 
 import json

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from undertone_shared.policy import Policy
 
 DAY = 86400
-# The largest epsilon that is offered to people. Above it, a guess of probability 1/2 can become more than 88 % sure.
+# The largest epsilon that is advised where people join. Above it, a guess of probability 1/2 can become more than 88 %
+# sure.
 LARGEST_FOR_PEOPLE = 2
 # Streams are counted in rho (zCDP); epsilon = rho + 2 sqrt(rho ln(1/delta)) is shown at delta = 2^-20.
 DELTA_BITS = 20

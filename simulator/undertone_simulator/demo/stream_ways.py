@@ -80,7 +80,8 @@ class StreamWay:
 def stream_ways(plan: PreparedDemo, rule: StreamRule, played: StreamWay) -> list[StreamWay]:
     """Return the way that was played, together with the ways of the paper.
 
-    They are compared for streams of one coordinate and 2 to `LONGEST` slots; otherwise only the played way is returned.
+    The paper's ways are added for streams of one coordinate and 2 to `LONGEST` slots; otherwise only the played way is
+    returned.
     """
     stream, slots = plan.config.stream, plan.options.slots
     assert stream is not None

@@ -39,7 +39,7 @@ AS_PAPERS = (
 
 @dataclass(frozen=True)
 class Span:
-    """Errors of the mean over ``slots`` slots: its standard error, and its root mean square error, with bias.
+    """Errors of the mean over ``slots`` slots: the standard error, and the root mean square error, which includes bias.
 
     ``shown``: the error of the number that `undertone query` shows, see `planning.headline`.
     """

@@ -1,4 +1,4 @@
-"""The column of the readings that a slot measures, by the epochs that a campaign announces."""
+"""Which column of the readings a slot measures; it follows from the epochs that a campaign announces."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
