@@ -46,10 +46,9 @@ def most_reports(policy: "Policy", seconds: int) -> int:
     No slot is shorter than the policy's slot_seconds, S. With rest_seconds W, at most ceil((seconds + S)/(W + S))
     intervals touch them; without a rest, ceil((seconds + S)/S). The cap of k reports in any P seconds allows k in each
     whole P, as many as fit into the remaining seconds, and one that began before. A counter's interval reaches from its
-    reading in the slot before to its own, wherever in their slots those are: with a rest, S is therefore replaced by 2
-    S; without one there is one interval more. If the policy allows a counter beside another measure, the larger of both
-    numbers holds: only the intervals between the first and the last one must fit, whatever the measures of these two
-    are.
+    reading in the slot before to its own, wherever in their slots those are: with a rest, S is therefore replaced by
+    2 S; without one there is one interval more. If the policy allows a counter beside another measure, the larger of
+    both numbers holds: only the intervals between the first and the last one must fit, whatever these two are.
     """
     slot = policy.slot_seconds
     counter = "counter" in policy.measures

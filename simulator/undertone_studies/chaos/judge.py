@@ -65,7 +65,8 @@ def failures(soak: SoakProcesses, events: Iterable[Event], accounts: Accounts, s
 
 
 def refused_in_absence(sent: Sent, judged: Judged, timeline: Timeline, hostile: str) -> Iterator[str]:
-    """Yield a sentence for each epoch that began while devices were offline and for which their reports were refused.
+    """Yield a sentence for each epoch that was decided while devices were offline, if their reports for it were
+    refused.
 
     The devices could not know such an epoch.
     """

@@ -149,7 +149,10 @@ class Participation:
 
     @property
     def refused(self) -> bool:
-        """True while the server refuses the device's credentials, unless the device may be new to the server."""
+        """True while the server refuses the device's credentials, unless the device may be new to the server.
+
+        A server may refuse a new device for a moment, until it has read its changed files.
+        """
         state = self.state
         if state is None or state["online"] or not any(word in state["trouble"] for word in _REFUSALS):
             return False
