@@ -203,9 +203,7 @@ def robust(
 def papers(
     readings: Integers, epsilon: str, bound: int, judge: Judge, generator: np.random.Generator
 ) -> dict[str, Threshold]:
-    """Choose θ by the papers' methods EMS and SW-W, from one round of all readings in up to 1024 equal bins on [0,
-    bound].
-    """
+    """Choose θ by the papers' EMS and SW-W, from one round of all readings, in up to 1024 equal bins on [0, bound]."""
     mechanism = whole_range(epsilon, bound)
     histogram = CohortCounts(mechanism, perturbed(mechanism, readings, generator))
     return {

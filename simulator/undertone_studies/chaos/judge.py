@@ -65,8 +65,7 @@ def failures(soak: SoakProcesses, events: Iterable[Event], accounts: Accounts, s
 
 
 def refused_in_absence(sent: Sent, judged: Judged, timeline: Timeline, hostile: str) -> Iterator[str]:
-    """Yield a sentence for each epoch that was decided while devices were offline, if their reports for it were
-    refused.
+    """Yield a sentence for each epoch that was decided while devices were offline and that refused their reports.
 
     The devices could not know such an epoch.
     """
