@@ -1,9 +1,9 @@
 """The program of a board: copy it to / as main.py, beside device.json, policy.json, ca.crt and your sensor.py.
 
-Wi-Fi starts first, because the ESP32 has true random numbers only while its radio is on; then the clock by NTP, because
-TLS and slots need it; then the client, under a watchdog. sensor.py has one function, ``read()``, which returns one
-sample (an integer in the campaign's unit), several quantities (a tuple), or a buffer of samples (bytes, a list, an
-array, a row of ulab); with DEEP_SLEEP it returns the value, or all samples, of the slot that has just ended.
+Wi-Fi starts first, because the ESP32 has true random numbers only while its radio is on. Then NTP sets the clock,
+because TLS and slots need it. The client starts last, under a watchdog. sensor.py has one function, ``read()``, which
+returns one sample (an integer in the campaign's unit), several quantities (a tuple), or a buffer of samples (bytes, a
+list, an array, a row of ulab); with DEEP_SLEEP it returns the value, or all samples, of the slot that has just ended.
 """
 
 # ruff: noqa: E402
@@ -48,7 +48,7 @@ def choose_code():
 
 
 def say_too_small():
-    """Print that the heap is too small for the code, whose form decides how much it needs."""
+    """Print that the heap is too small for the code. Frozen code needs less heap than code in files."""
     heap = (gc.mem_free() + gc.mem_alloc()) // 1024
     print("undertone: the heap of %d KB is too small: freeze the code into the firmware (docs/boards.md)" % heap)
 
@@ -108,7 +108,7 @@ def read_settings():
 
 
 def receive_settings():
-    """Receive a board's first files over the serial line, then restart; for a board that was only flashed."""
+    """Receive a board's first files over the serial line, then restart. Only a board without device.json needs this."""
     from undertone_device.board import receive
     from undertone_device.setup.storage import FileStorage
 
@@ -186,7 +186,7 @@ def make_client(config, alive, read, asleep=None, acknowledged=None):
     del assembly
     for name in ("undertone_device.setup.assembly", "undertone_device.setup.tls_context"):
         unload(name)
-    # The policy has been read.
+    # The policy has been read, so the code that reads it is unloaded.
     unload("undertone_shared.policy_fields")
     gc.collect()
     return client
@@ -285,7 +285,7 @@ def run_once(config, alive, read):
 
 
 def main(stopped=lambda: False):
-    """Start in the mode that the constants above choose. A heap that is too small ends it with a sentence."""
+    """Start in the mode that the constants above choose. If the heap is too small, print a sentence and end."""
     try:
         start(stopped)
     except MemoryError:

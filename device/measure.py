@@ -1,8 +1,9 @@
-"""Measure the device's cost on this interpreter: ``mpremote run device/measure.py``, or ``micropython
-device/measure.py``.
+"""Measure the device's cost on this interpreter.
+
+Run it with ``mpremote run device/measure.py`` or ``micropython device/measure.py``.
 
 Prints rows of a Markdown table: the heap used by the modules, the heap used by a running device, and the cost of one
-slot. The campaign is as large as they are in practice: 256 bins of Square Wave and a Hybrid, 1.7 KB.
+slot. The campaign is as large as a usual one: 256 bins of Square Wave and a Hybrid, 1.7 KB.
 """
 
 # ruff: noqa: E402

@@ -35,7 +35,7 @@ exec gcc -m32 -idirafter $work/root32/usr/include -idirafter $work/root32/usr/in
 WRAPPER
 chmod +x gcc32
 
-# What boards freeze as ssl.py is of micropython-lib, which Debian's package lacks: this stands in for it.
+# Boards freeze ssl.py from micropython-lib, which Debian's package lacks. This file takes its place.
 mkdir -p frozen
 cat >frozen/ssl.py <<'PYTHON'
 import tls

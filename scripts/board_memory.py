@@ -44,10 +44,10 @@ SIGNED_KB = {FILES: 104, FLASH: 72, FROZEN: 52}
 # Heap in KB in which tests/device/board runs main.py on an interpreter with words of 64 bits.
 WIDE_KB = {FILES: 176, FLASH: 128}
 WIDE_SIGNED_KB = {FILES: 176, FLASH: 144}
-# Two reports take about three seconds of a quiet machine, and half a minute of a busy one.
+# Two reports take about three seconds on a quiet machine, and half a minute on a busy one.
 _PATIENCE_SECONDS = 90
-# What a whole board does: whether it has TLS, whether TLS takes its memory from the same heap, and whether its campaign
-# is signed.
+# The kinds of whole boards: whether a board has TLS, whether TLS takes its memory from the same heap, and whether the
+# campaign is signed.
 BOARDS = {
     "no TLS": (False, False, False),
     "TLS outside the heap": (True, False, False),
@@ -69,7 +69,9 @@ SHOWN = {
 
 
 def board_interpreter(form: str, *, inside: bool = False) -> Path:
-    """Return the interpreter with words of 32 bits for this form of the code. Raises SystemExit if it is not there.
+    """Return the interpreter with words of 32 bits for this form of the code.
+
+    Raises SystemExit if it has not been built.
 
     ``inside``: TLS takes its memory from MicroPython's heap.
     """
@@ -147,7 +149,8 @@ def runs(form: str, scratch: Path, heap: int, *, tls: bool, inside: bool, signed
         certificate = "localhost" if tls else None
         with PrivateBroker(find_mosquitto() or "mosquitto", folder, free_port(), certificate) as broker:
             site = BoardSite(broker, folder, run, lib, 1, tls=tls, **(SIGNED if signed else {}))
-            # What imitates a board is frozen into the interpreter: its code takes none of the heap that is measured.
+            # The code that imitates a board is frozen into the interpreter, so it takes none of the heap that is
+            # measured.
             program = folder / "program/start.py"
             program.parent.mkdir()
             program.write_text("import drive\n", encoding="utf-8")

@@ -1,9 +1,9 @@
 """Measure what a device takes on a board, memory and time, and write docs/results/boards.md.
 
 It needs Debian or Ubuntu, and first scripts/board_interpreter.sh, which builds the interpreters with the code as it is
-now. A part that is not named keeps its figures of docs/boards/results.json; without a name every part is measured.
-The parts are measured at the same time. Nothing here is measured in seconds of the PC. But a try counts as failed after
-ten times as long as it takes on a quiet machine, so let the machine do nothing else.
+now. A part that is not named keeps its figures of docs/boards/results.json; without a name every part is measured. The
+parts are measured at the same time. No result depends on the speed of the PC. But a try counts as failed after ten
+times as long as it takes on a quiet machine, so let the machine do nothing else.
 """
 
 import argparse
@@ -26,7 +26,7 @@ ROWS = REPO / "docs/boards/results.json"
 PAGE = REPO / "docs/results/boards.md"
 # Part -> the form of the code that it measures.
 FORMS = {"files": memory.FILES, "romfs": memory.FLASH, "frozen": memory.FROZEN}
-# The heap in KB that somebody else measured with another program, for signed campaigns.
+# The heap in KB that was measured independently, with another program, for signed campaigns.
 INDEPENDENT = {
     "TLS outside the heap, signed campaign": {memory.FILES: 95, memory.FLASH: 76, memory.FROZEN: 41},
     "TLS in the heap, signed campaign": {memory.FILES: 120, memory.FLASH: 87, memory.FROZEN: 65},
@@ -59,7 +59,7 @@ def _size() -> dict[str, Any]:
     return {"bytes": mpy_sizes.totals()["every board"]}
 
 
-# Part -> what measures it.
+# Part -> the function that measures it.
 PARTS: dict[str, Callable[[], dict[str, Any]]] = {
     "size": _size,
     **{name: _form(name) for name in FORMS},
@@ -68,7 +68,7 @@ PARTS: dict[str, Callable[[], dict[str, Any]]] = {
 
 
 def page(rows: dict[str, Any]) -> str:
-    """Return the page of measured rows: part -> what `PARTS` measured, and the day on which."""
+    """Return the page for ``rows``: part -> what `PARTS` measured, and the day of the measurement."""
     titles = list(FORMS.values())
     lines = ["# What the code takes on a board", "", _flowing(_ABOUT), "", "## Memory", "", _flowing(_MEMORY), ""]
     lines += [f"The .mpy files that every board loads are {rows['size']['bytes']:,} bytes together.", ""]
@@ -93,7 +93,7 @@ def page(rows: dict[str, Any]) -> str:
 
 
 def _days(rows: dict[str, Any]) -> str:
-    """Return when each part was measured: a part that is older is that of older code."""
+    """Return a sentence with the day on which each part was measured, because an old measurement is one of old code."""
     return "Measured on: " + ", ".join(f"{FORMS.get(name, name)} {rows[name]['day']}" for name in PARTS) + "."
 
 

@@ -29,11 +29,11 @@ if [[ ! -d micropython || ! -d mbedtls ]]; then
     for name in micropython mbedtls; do
         dpkg-source --no-check --skip-patches -x "$name"_*.dsc "$name" >/dev/null
     done
-    # Debian's patches take mbedTLS from a package; here it is built with MicroPython's own settings.
+    # Debian's patches use mbedTLS from a package; here it is built with MicroPython's own settings.
     rm -rf micropython/lib/mbedtls
     ln -s "$work/mbedtls" micropython/lib/mbedtls
-    # A board looks a path up in 128 bytes of its stack, the unix port in 4096. A thread's Python code is limited to what
-    # _thread.stack_size asks for, less 8 KB; the thread itself gets more than that.
+    # To look up a path, a board takes 128 bytes of its stack, the unix port 4096. Python code in a thread may use the
+    # size given to _thread.stack_size less 8 KB; the thread itself gets more than that.
     port=micropython/ports/unix
     sed -i 's/\(#define MICROPY_ALLOC_PATH_MAX\).*/\1 (128)/' $port/mpconfigport.h
     sed -i -e 's/if (\*stack_size < .*/if (0) {/' \

@@ -1,9 +1,9 @@
-"""Print what `make coverage` measured: lines and branches by room, and the files that tests reach least.
+"""Print what `make coverage` measured: lines and branches by folder, and the files that tests reach least.
 
     python scripts/coverage_by_room.py [.build/coverage.json]
 
-A room is a package or a folder in one. Code that runs under MicroPython alone, on a board or in a phone is not
-measured: the same files also run under CPython.
+A room is a package, or a folder in a package. Runs under MicroPython, on a board or in a phone are not measured; the
+same files also run under CPython.
 """
 
 import json
@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 WHERE = Path(".build/coverage.json")
-# A file with less to run says little, whatever its share.
+# Files with fewer lines and branches than this are not listed, because their share says little.
 LEAST = 20
 
 

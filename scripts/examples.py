@@ -12,7 +12,7 @@ from undertone_shared import policy_fields
 from undertone_shared.policy import parse_policy
 
 FOLDER = Path(__file__).parents[1] / "device" / "examples"
-# Fields that only an owner or an installer knows; every other field has a default.
+# Fields that only an owner knows; every other field has a default.
 OWNERS = {
     "sensor": "energy",
     "measures": ["sum", "mean"],
@@ -36,7 +36,7 @@ INSTALLERS: dict[str, Any] = {
 def example_policy() -> dict[str, Any]:
     """Return every field of a policy in the parser's order. Raises Invalid if the parser refuses it."""
     read = parse_policy(json.dumps({"version": policy_fields.VERSION, **OWNERS}).encode())
-    # A field that follows from others has the value that follows.
+    # A field without a default that the owner did not give follows from other fields, so the parsed value is used.
     return {
         name: OWNERS[name] if name in OWNERS else getattr(read, name) if default is None else default
         for name, default in policy_fields.default_fields().items()

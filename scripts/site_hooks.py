@@ -1,4 +1,4 @@
-"""Take guides that are beside their code into the site, with the pages that are made from the code; mend links."""
+"""Add the guides that stand beside their code, and the pages made from the code, to the site; correct their links."""
 
 import html
 import os
@@ -28,15 +28,14 @@ GUIDES = {
     "aggregator/undertone_aggregator/web/static/icon.svg": "logo.svg",
 }
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
-# The table of a figure, defined at the end of a guide.
-# A paragraph that is indented as code, with a letter or sign that only formulas have.
+# A paragraph that is indented as code and has a letter or sign that only formulas have.
 _FORMULA = re.compile(r"(?<=\n\n)((?:    \S[^\n]*\n)+)(?=\n)")
 _SIGNS = re.compile(r"[θεΣ√²ρτ]")
 _LONG_WORD = re.compile(r"[A-Za-z]{6}")
 _DEFINITION = re.compile(r"^(\[[\w-]+\]: )(\S+)", re.MULTILINE)
 
 
-# Pages whose tables have six columns: they have no list of contents beside them, so that the tables are wider.
+# Pages whose tables have six columns. They have no list of contents beside them, which leaves more width to the tables.
 WIDE = ("equations.md",)
 
 

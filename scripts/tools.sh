@@ -81,6 +81,6 @@ if [[ ! -e .tools/node/node_modules/$node_package/micropython.mjs ]]; then
     fi
 fi
 
-# The client in C that shows that a port is possible (tests/device/core/client_c) is compiled by $CC, or else by gcc.
+# The example client in C (tests/device/core/client_c) is compiled by $CC, or else by gcc.
 command -v "${CC:-gcc}" >/dev/null ||
     echo "${CC:-gcc} is not installed: the tests of the client in C are skipped. Install it: apt-get install gcc"

@@ -1,9 +1,9 @@
-"""Serve the page over a town's campaigns of three weeks, to look at it and to ask questions of it.
+"""Serve the page for a town's simulated campaigns of three weeks, so that people can try the page.
 
-.venv/bin/python scripts/town.py         # needs scripts/vendor.py; says its address; Ctrl-C ends it
+.venv/bin/python scripts/town.py # needs scripts/vendor.py; says its address; Ctrl-C ends it
 
 The campaigns are simulated: load has groups, charging is a stream, the homes of heating take turns, and the disk of
-water is full. What a running server would say of itself is put into their summaries.
+water is full. Their summaries also have what a running server would say of itself.
 """
 
 import subprocess
@@ -31,7 +31,7 @@ DAY = 48
 WEEKS = 3
 DEVICES = 400
 GROUPS = ("north", "east", "south", "west")
-# Campaign -> (what its file says, number of devices); its devices are named by its sensor.
+# Campaign -> (the content of its file, number of devices). The devices are named by the campaign's sensor.
 CAMPAIGNS = {
     "load": (f'epsilon = "2"\nrounds = [{DAY}, {DAY}, {DAY}]\ngroups = "groups.csv"', 3 * DEVICES),
     "charging": (f'epsilon = "4"\ncollect = "stream"\n[stream]\ntheta = 2000\nreports = {7 * WEEKS * DAY}', DEVICES),
@@ -79,7 +79,7 @@ FULL_SINCE = time.time() - 7200
 
 
 def as_served(summary: Summary) -> Summary:
-    """Return a campaign's summary as if a server ran it, which it does for another half a year."""
+    """Return a campaign's summary as if a server ran the campaign, with half a year still to go."""
     newest = summary["newest"]
     reporting = newest["reports"] + newest["cohort"]
     # Where devices take turns, a device without a report is not silent: its turn comes later.

@@ -1,9 +1,9 @@
-"""From which length on ulab's exact sum of a buffer is faster than the loop; run it under MicroPython with ulab.
+"""Find the length from which ulab's exact sum of a buffer is faster than the loop.
 
     MICROPYPATH=shared:device micropython-ulab scripts/ulab_sums.py
 
-It prints microseconds per call for a list, an array and a ulab array of so many samples. The ratio matters, not the
-times, which are those of this machine.
+This prints microseconds per call for a list, an array and a ulab array of several lengths. Their ratios matter; the
+times are only those of this machine.
 """
 
 import time

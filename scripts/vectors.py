@@ -335,7 +335,7 @@ def handovers() -> list[tuple[str, Json]]:
 
 
 def life(*steps: Json, **policy: Any) -> Json:
-    """Return a life of a device: its policy and its steps; ``seed`` is no part of the policy."""
+    """Return one device's life: its policy and its steps. ``seed`` may be given among the fields of ``policy``."""
     seed = policy.pop("seed", "life")
     return {"device": "meter-1", "now": START - 600, "seed": seed, "policy": {**POLICY, **policy}, "steps": list(steps)}
 
@@ -356,7 +356,7 @@ ALIGN = ({"close": True}, {"seconds": 600, "close": True})
 
 
 def measured(measure: str, *steps: Json, body: Json | None = None, **policy: Any) -> Json:
-    """Return a life whose campaign has a measure, one report of each slot by the rule, and a range of 1,000."""
+    """Return a life under a campaign with this measure, a report in every slot, and a range of 1,000."""
     schedule = {"cohort_stride": 0, "seed": SEED, "stride": 1}
     rule = rule_of(HYBRID, [0, 0, 1000])
     fields = {"measure": measure, "schedule": schedule, "rule": rule, **(body or {})}
@@ -405,7 +405,7 @@ def measures() -> dict[str, Json]:
 
 
 def limits() -> dict[str, Json]:
-    """Return lives in which a word of the rules before a draw comes, one after another."""
+    """Return lives with each of the words for a missing report, in the order of the rules before a draw."""
     boot = {"boot": True}
     again = heard(issued_at=START + 3600)
     hour = SLOT * 2

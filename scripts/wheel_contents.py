@@ -1,4 +1,7 @@
-"""Print what a wheel lacks or has beyond its pyproject.toml and hatch_build.py; exit code 1 if there is anything."""
+"""Print which files a wheel lacks, and which it should not have, by its pyproject.toml and hatch_build.py.
+
+The exit code is 1 if there are any.
+"""
 
 import runpy
 import subprocess

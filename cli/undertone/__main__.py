@@ -22,7 +22,7 @@ def main() -> int:
     # Matrices here are small: the threads of a BLAS library would spend more time waiting for each other than
     # computing.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # A terminal that cannot show ε gets an escape in its place, and the command goes on.
+    # On a terminal that cannot show ε, an escape sequence is printed in its place, and the command goes on.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

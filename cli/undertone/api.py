@@ -80,9 +80,9 @@ def certify_published(
 def plan(**options: Any) -> "FleetPlan | StreamComparison | WindowPlan":
     """Predict what a campaign would give, before anybody deploys it.
 
-    ``options``: the fields of `undertone.PlanOptions`, by name. Returns a `FleetPlan` for reports one by one, the
-    comparison of methods with ``collect="stream"``, and the comparison of ways with ``window``. Raises Invalid, or
-    OSError for a file of readings.
+    ``options``: the fields of `undertone.PlanOptions`, by name. Returns a `FleetPlan` for reports of single readings.
+    With ``collect="stream"`` it returns the comparison of the stream methods, and with ``window`` the comparison of the
+    ways of collecting. Raises Invalid, or OSError for a file of readings.
     """
     from undertone_simulator.planning import plan as planner
     from undertone_simulator.planning.options import PlanOptions

@@ -75,7 +75,7 @@ class _Commands(TyperGroup):
         self._loaded = loaded
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return one command, whose module alone is imported; None if there is no such command."""
+        """Return the command of this name, or None. Only this command's module is imported."""
         if cmd_name in _MODULES and cmd_name not in self._loaded:
             self._load([cmd_name])
         return self._loaded.get(cmd_name)

@@ -1,4 +1,4 @@
-"""Options that do not apply: an option that a command would not use is refused, and never ignored."""
+"""Refusal of options that a command would not use beside the other options: it must not ignore them silently."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,9 @@ from undertone_shared.errors import Invalid
 
 
 def refuse(context: typer.Context, names: Iterable[str], where: str) -> None:
-    """Raise Invalid if the command line gives one of these parameters; ``where`` is such as "without --fleet".
+    """Raise Invalid if the command line gives one of these parameters.
+
+    ``where`` says when: "without --fleet", for example.
 
     An option that has its default value because nobody gave it is not refused.
     """

@@ -9,9 +9,9 @@ _EXTRAS = {
     "pyarrow": "all",
     "pyspark": "spark",
 }
-# Commands that simulate, or draw with matplotlib.
+# Commands that simulate or draw with matplotlib: they need the extra ``simulator``.
 _SIMULATE = ("bench", "demo", "experiment", "fleet", "plan", "simulate")
-# Commands that need no server; all others belong to one.
+# Commands that work without a server: they need the extra ``aggregator``. All other commands need ``server``.
 _ALONE = ("certify", "export", "query", "verify")
 
 

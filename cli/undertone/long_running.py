@@ -52,11 +52,11 @@ def open_journal(log_format: str) -> "Journal":
 def end_with_input() -> None:
     """Start a thread that ends this process when standard input closes.
 
-    `undertone serve` owns the other end, so a process that it runs never outlives it.
+    `undertone serve` holds the other end of standard input, so the processes that it started end when it ends.
     """
 
     def wait() -> None:
-        # This must not read sys.stdin, whose buffer it would keep locked when the interpreter exits.
+        # sys.stdin is not used here, because this thread would keep its buffer locked when the interpreter exits.
         while os.read(0, 4096):
             pass
         os.kill(os.getpid(), signal.SIGTERM)

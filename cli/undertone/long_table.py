@@ -1,4 +1,4 @@
-"""Tables of thousands of rows for the terminal, drawn as rich draws them, in a small part of its time."""
+"""Tables of thousands of rows for the terminal. They look as if the library rich drew them, but take far less time."""
 
 from collections.abc import Sequence
 
@@ -10,11 +10,11 @@ from rich.text import Text
 
 
 def long_table(console: Console, title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table as text. The first column never wraps; the others do where the table is wider than the console.
+    """Return a table as text. The first column never wraps; the others wrap if the table is wider than the console.
 
     rich measures, wraps and styles every cell, which takes a millisecond for each row. The widths of its columns depend
-    on each column's longest cell and longest word alone. So rich lays out the rows that have these, and draws the rows
-    that wrap; every other row is one padded line.
+    on each column's longest cell and longest word alone. So rich only lays out the rows with these cells and words, and
+    draws the rows that wrap. Every other row is one padded line.
     """
     longest = [max(rows, key=lambda row: cell_len(row[i])) for i in range(len(heads)) if rows]
     longest += [max(rows, key=lambda row: _word(row[i])) for i in range(len(heads)) if rows]

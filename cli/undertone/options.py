@@ -16,7 +16,7 @@ import typer
 
 from undertone_shared.errors import Invalid
 
-# Types that a command line can give. Of several that a field allows, the first of this list is used.
+# Types of values on a command line. If a field allows several of them, the option has the first of these.
 _WRITTEN = (Path, str, bool, int, float)
 _FIELD = re.compile(r"(campaign\.)?\b([a-z_]+)\b")
 # The fields with which an error begins.
@@ -50,7 +50,7 @@ def with_typed_errors(command: Any) -> Any:
 
 
 def check_picture(png: Path | None) -> None:
-    """Raise Invalid if the folder of --png does not exist: found only after the run, that would cost its result."""
+    """Raise Invalid if the folder of --png does not exist: an error after the run would lose the run's result."""
     if png is not None and not png.absolute().parent.is_dir():
         raise Invalid(f"--png is '{png}', expected a file in a folder that exists")
 
@@ -60,7 +60,10 @@ def _option(name: str) -> str:
 
 
 def _as_typed(sentence: str, options: Mapping[str, str], *, in_plan: bool) -> str:
-    """Return the sentence with options for the fields at its head; ``in_plan``: not for those of ``campaign``."""
+    """Return the sentence with option names in place of the field names at its beginning.
+
+    ``in_plan``: fields that begin with ``campaign.`` keep their names.
+    """
     head = _FIELDS.match(sentence)
     if head is None:
         return sentence

@@ -7,7 +7,7 @@ from typing import Any
 
 _EXPECTED = re.compile(r" (?:is|unknown option) '([^']*)', expected (?:one of )?([\w-]+(?:, [\w-]+)+)")
 
-# What Typer says of a number below an option's least value, in its versions.
+# What the several versions of Typer say of a number below an option's least value.
 _LEAST = re.compile(r"(?:greater than or equal to |in the range x>=)(\d+)")
 
 # What Typer says of an argument, which has no dashes, that should be a number.
@@ -22,7 +22,7 @@ def with_suggestion(sentence: str) -> str:
 
 
 def usage_sentence(error: Any, words: Sequence[str]) -> str:
-    """Return one sentence about the error that Typer found in ``words``, those of the command line."""
+    """Return one sentence about the error that Typer found in ``words``, the words of the command line."""
     if type(error).__name__ == "NoSuchOption":
         option = error.option_name
         if re.fullmatch(r"-\d[\d.]*", option):
@@ -46,13 +46,16 @@ def usage_sentence(error: Any, words: Sequence[str]) -> str:
 
 
 def _plain(message: str) -> str:
-    """Return a message in the form of a sentence's middle: no capital at the start, no full stop."""
+    """Return a message so that it can stand inside a sentence: no capital at the start, no full stop."""
     message = " ".join(message.split()).rstrip(".")
     return message[:1].lower() + message[1:]
 
 
 def _given(options: Sequence[str], words: Sequence[str]) -> str | None:
-    """Return the value that the words give to an option: the last one, as Typer does."""
+    """Return the value that the words give to an option.
+
+    If they give several, Typer takes the last one, and so does this.
+    """
     value = None
     for i, word in enumerate(words):
         for option in options:

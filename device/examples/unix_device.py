@@ -4,8 +4,8 @@
 
 CONFIG is a device's configuration. READINGS is a comma-separated list of integers, or a file with one reading a line
 (its coordinates separated by spaces). Each slot uses one reading, from the first again after the last; reading i goes
-into slot first + i. PERIOD: milliseconds between two knocks at a server that is away. It ends after SLOTS reports are
-acknowledged, or on SIGINT. Lines on standard output:
+into slot first + i. PERIOD: milliseconds between two attempts to connect to a server that does not answer. The program
+ends after SLOTS reports are acknowledged, or on SIGINT. Lines on standard output:
 
     start NAME / sent SECONDS HEX / acked SECONDS HEX / state WORD / end SENT ACKED OUTBOX FREE
 """

@@ -15,14 +15,15 @@ const root = document.getElementById("screen");
 const ENDLESS = 0xffffffff;
 const UNIT = 1 << 20;
 const DAY = 86400;
-// How the device's trouble begins or goes on if the server refuses its credentials.
+// Words in the device's trouble if the server refuses the device's credentials.
 const DENIED = ["bad user name or password", "not authorised"];
 
 // ----------------------------------------------------------------------------------------------- words
 
 const upper = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
-// What this phone has computed from the policy that it stores; the server's words are who asks and why.
+// The sentences that this phone has computed from the policy that it stores. Only who asks, and why, are the server's
+// words.
 const rows = ({ agreed }, ...keys) =>
   agreed.rows.filter(([key]) => keys.includes(key)).map(([, title, text]) => [title, upper(text)]);
 
@@ -35,8 +36,8 @@ const several = (count, one, many) => fill(count === 1 ? one : many, { count: nu
 
 // Each screen builds its elements once and returns [elements, update(view), stop()].
 
-// Returns the code of a link, '' without one. What follows a dot there is for homes and gateways, which compare it with
-// the certificate of the server's authority; the browser has checked the certificate already.
+// Returns the code of a link, '' without one. After a dot a link has the fingerprint of the certificate of the server's
+// authority. Homes and gateways compare it; here the browser has checked the certificate already.
 const codeOf = (link) => (link.split("#")[1] ?? "").split(".")[0];
 
 function waiting(text) {
@@ -108,7 +109,7 @@ function agree(view) {
     const chosen = fitting.find(({ id }) => id === choose.querySelector("input:checked").value);
     history.replaceState(null, "", location.pathname);
     send({ do: "agree", source: { id: chosen.id, whole: chosen.whole } });
-    // Some browsers ask the person for this permission: nothing waits for the answer.
+    // Some browsers ask the person for this permission. The app goes on without waiting for the answer.
     navigator.storage?.persist?.().catch((error) => console.info(error.message));
   };
   return [
@@ -126,7 +127,7 @@ function agree(view) {
   ];
 }
 
-// What the phone has spent, on every screen of a device.
+// What the phone has spent; every screen of a device shows it.
 function spent() {
   const text = paragraph();
   const bar = element("progress", { max: 1, value: 0 });
@@ -220,7 +221,7 @@ function running(started) {
   const update = (view) => {
     state.textContent = view.status.online ? say.running.online : say.running.offline;
     trouble.textContent = troubles(view);
-    // The device's own words are for whoever helps: they are in the browser's log.
+    // The device's own words are meant for people who help, so they go to the browser's log.
     if (view.status.trouble && view.status.trouble !== told) console.info(view.status.trouble);
     told = view.status.trouble;
     updateSpent(view.status);
@@ -384,5 +385,5 @@ function installButton() {
   return put;
 }
 
-// New files wait until every page of the app is closed, so that none mixes old files with new ones.
+// New files wait until every page of the app is closed, so that no page mixes old files with new ones.
 navigator.serviceWorker?.register("service-worker.js").catch((error) => console.info(error.message));

@@ -1,7 +1,7 @@
-// The phone's clocks. Tests replace this file by one whose time runs faster.
+// The phone's clocks. Tests replace this file by a copy whose time runs faster.
 
 // Seconds since 1970, by the phone's clock.
 export const unixSeconds = () => Math.floor(Date.now() / 1000);
 
-// Milliseconds that only grow while this page lives.
+// Milliseconds of a counter that only grows while this page is open.
 export const monotonicMilliseconds = () => Math.floor(performance.now());

@@ -1,4 +1,4 @@
-// Bytes as hexadecimal text, in which form they pass between JavaScript and MicroPython.
+// Converts bytes to hexadecimal text and back, because bytes pass between JavaScript and MicroPython in this form.
 
 const DIGITS = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));
 

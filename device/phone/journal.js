@@ -32,7 +32,7 @@ export function crc32(bytes) {
 // Another tab of this browser has the journal open.
 export class Busy extends Error {}
 
-// The journal's content cannot be trusted.
+// The content of the journal is damaged.
 export class Damaged extends Error {}
 
 // This browser does not let the app keep files: a private window, or a browser without such a file system.
@@ -85,7 +85,7 @@ export class Journal {
     return this.entries.get(name);
   }
 
-  // Write the content durably. Throws with the old content kept.
+  // Write the content durably. If it throws, the old content is kept.
   write(name, content) {
     this.append(name, content);
     this.entries.set(name, content.slice());
@@ -113,7 +113,7 @@ export class Journal {
       const end = known ? start + view.getUint32(at) : file.length;
       const body = file.subarray(start, end);
       if (!known || end > file.length || view.getUint32(at + 8) !== crc32(body)) {
-        // What a power cut leaves of the last record ends with the file, or with zeros.
+        // A power cut may leave a part of the last record: it reaches the end of the file, or zeros follow it.
         if (known ? end >= file.length : body.every((byte) => byte === 0)) return at;
         throw new Damaged(`the journal is damaged at byte ${at}`);
       }
@@ -213,7 +213,7 @@ function header(generation) {
 function generationOf(file) {
   if (file.length <= HEADER && !validHeader(file)) return 0;
   if (validHeader(file)) return new DataView(file.buffer).getUint32(4);
-  // A copy that was cut off has records, and zeros in place of its header.
+  // If a copy was interrupted, the file has records, but zeros in place of its header.
   if (file.subarray(0, HEADER).every((byte) => byte === 0)) return 0;
   throw new Damaged("the header of the journal is damaged");
 }

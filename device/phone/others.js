@@ -2,7 +2,7 @@
 import { element, moment, number, paragraph } from "./page.js";
 import { fill } from "./words.js";
 
-// As many digits as a reader wants: a mean of 12.3 has its decimal, one of 1234.5 has none.
+// A mean is shown with as many digits as a reader needs: 12.3 with its decimal, 1234.5 without.
 const digits = (value) => (Math.abs(value) < 100 ? 1 : 0);
 const amount = (thousandths) => number(thousandths / 1000, digits(thousandths / 1000));
 

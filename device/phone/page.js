@@ -20,7 +20,7 @@ export const paragraph = (...children) => element("p", {}, ...children);
 export const facts = (rows) =>
   element("dl", {}, ...rows.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]));
 
-// The language of numbers and times is that of the words: one screen, one language.
+// Numbers and times are in the language of the words, so that a screen has one language.
 let tag = "en";
 
 export function speak(language) {

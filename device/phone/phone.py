@@ -120,8 +120,9 @@ def network_ticks() -> int:
 def phone_policy(text: str) -> "Policy":
     """Parse the policy that the server wrote, with three fields set for a phone. Raises Invalid.
 
-    No counter of a phone runs while its page is closed, so that periods and rests go by the phone's clock. A person may
-    open the page as often as they like, and each page's start counts as a boot. Every draw is written at once.
+    No counter of a phone runs while its page is closed, so periods and rests are measured by the phone's clock. A
+    person may open the page as often as they like, and each page's start counts as a boot. Every draw is written at
+    once.
     """
     try:
         fields = json.loads(text)
@@ -138,8 +139,8 @@ class Phone:
     """One device on this phone.
 
     ``files``: the files that the server gave the device, text by name. ``url``: the WebSocket of the server.
-    ``entered``: True if the person enters numbers, which wait on file for the end of their slot; else `worker.js` has
-    samples.
+    ``entered``: True if the person enters numbers, which are stored until their slot ends. Otherwise `worker.js`
+    supplies the samples.
     """
 
     def __init__(self, files: "dict[str, str]", url: str, entered: bool):
@@ -214,8 +215,8 @@ class Phone:
             return
         slot = now // campaign.slot_seconds
         if slot != self._slot:
-            # There is no delay after the page's start, because people open it at times of their own; nor after a slot
-            # whose delay the page slept through.
+            # There is no delay after the page's start, because people open it at different times. There is none either
+            # if the page was asleep during the last slot's delay.
             self._due = 0 if self._slot < 0 or self._ready else self.client.jitter(campaign.slot_seconds * 50)
             self._since = ticks()
             self._slot = slot
@@ -230,9 +231,9 @@ class Phone:
         self._ready = reporter.paused in ("clock", "rate")
 
     def _value(self, campaign: "Campaign", slot: int) -> "Sample | None":
-        """Return the value of a slot from the numbers entered in it, None without one."""
+        """Return the value of a slot from the numbers entered in it, None if none was entered."""
         seconds = campaign.slot_seconds
-        # A number entered for a duration is that many seconds; it is no change of a state.
+        # For a duration, the person enters a number of seconds, and not the changes of a state.
         measure = "last" if campaign.measure == "duration" else campaign.measure
         value = SlotValue(measure, self._modulus)
         result = None
@@ -307,7 +308,7 @@ class Phone:
 
 
 def clock_off(trouble: str) -> "int | None":
-    """Return how many seconds the phone's clock is ahead of the server's time, None if the device has not said so."""
+    """Return how many seconds the phone's clock is ahead of the server's time. None if ``trouble`` does not say so."""
     start, middle = "campaign refused: issued_at is ", ", this device's clock says "
     if trouble[: len(start)] != start or middle not in trouble:
         return None
@@ -322,7 +323,7 @@ def describe_offer(offer: "dict[str, Any]", words: "dict[str, Any]") -> "dict[st
 
 
 def describe_policy(text: str, words: "dict[str, Any]") -> "dict[str, Any]":
-    """Return the same of the policy that the phone has stored. Raises Invalid."""
+    """Return what a person reads of the policy that the phone has stored. Raises Invalid."""
     return consent.consent(phone_policy(text), words)
 
 

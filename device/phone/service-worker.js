@@ -1,4 +1,5 @@
-// Keeps the app's files on the phone, so that it opens without a network. The server writes the version and the names.
+// Keeps the app's files on the phone, so that the app opens without a network. The server fills in the version and the
+// names of the files.
 const CACHE = "undertone-VERSION";
 const FILES = ["FILES"];
 

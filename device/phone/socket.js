@@ -1,4 +1,4 @@
-// A WebSocket as a byte stream that is polled: what arrives waits here until the device's client takes it.
+// A WebSocket as a byte stream: received data wait here until the device's client takes them.
 
 const LARGEST_WAITING = 1 << 20;
 

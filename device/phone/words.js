@@ -1,6 +1,6 @@
-// The words that a person reads: one file for each language, the same as of the device package.
+// The words that a person reads, from one file for each language, the same files as in the device package.
 
-// Returns the words of the first language of the browser's preferences that has a file. The whole app speaks it.
+// Returns the words in the first language of the browser's preferences that has a file; the whole app uses them.
 // `locale`: that preference with its region, for numbers and times.
 export async function loadWords() {
   const { default: english, languages } = await fetch("words/languages.json").then((response) => response.json());

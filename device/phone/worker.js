@@ -20,20 +20,21 @@ const LEAVE_MILLISECONDS = 3000;
 const JOIN = "app/join";
 const DEVICE = "app/device";
 const LEFT = "app/left";
-// [{code, key}] of the devices that have left, until the server knows of it.
+// [{code, key}] of each device that has left; an entry stays until the server knows of it.
 const GONE = "app/gone";
 
 let journal = null;
 let python = null;
-// The person's language. An error that the page shows is {key, ...}: its sentence is in words.phone.errors.
+// The person's language. An error for the page is {key, ...}; its sentence is in words.phone.errors.
 let words = null;
-// The address of MQTT over WebSocket: always that of the files which the server serves now, so that a phone follows it.
+// The address of MQTT over WebSocket. It comes from the files that the server serves now, so that a phone follows a
+// server that moves.
 let websocket = null;
 let stream = null;
 let sample = null;
 let running = false;
 let timer = null;
-// Keys of the devices of which the server is being told.
+// Keys of the devices whose leaving is being sent to the server.
 const telling = new Set();
 let posted = "";
 const view = { stage: "starting", offer: null, agreed: null, error: null, status: null, left: null, source: null };
@@ -53,8 +54,8 @@ function post(changes = {}) {
 
 // ----------------------------------------------------------------------------------------------- MicroPython
 
-// What phone.py imports as `_phone`. An exception here would leave the interpreter in the middle of a call, so that
-// none may be thrown.
+// What phone.py imports as `_phone`. These functions must not throw, because an exception would leave the interpreter
+// in the middle of a call.
 const PHONE = {
   random: (count) => {
     try {
@@ -122,7 +123,7 @@ async function startPython() {
 function startDevice() {
   const { files } = readJson(DEVICE);
   const { offer, source } = readJson(JOIN);
-  // What the page shows is computed anew from the policy that is stored.
+  // The agreement on the page is computed anew from the policy that is stored.
   const agreed = python("describe_policy", files["policy.json"], words.consent);
   const status = python("start", files, websocket, source.whole);
   if (readJson(LEFT)) return finishLeaving();
@@ -139,7 +140,8 @@ function step() {
   timer = setTimeout(step, STEP_MILLISECONDS);
 }
 
-// The second at which this evening began, at 18:00 by the phone's clock and zone; before that, yesterday's evening.
+// The second at which this evening began, at 18:00 by the phone's clock and zone. Before 18:00 it is yesterday's
+// evening.
 function evening() {
   const now = new Date(1000 * unixSeconds());
   const begins = new Date(now).setHours(18, 0, 0, 0);
@@ -161,10 +163,10 @@ class Said extends Error {
   }
 }
 
-// An answer of the server that no repetition changes.
+// An answer of the server that stays the same however often the request is repeated.
 class Final extends Said {}
 
-// What the page shows of a failure. What it has no words for is in the browser's log.
+// Return what the page shows of a failure. A failure for which the page has no words goes to the browser's log.
 function said(error, key) {
   if (error instanceof Said) return error.said;
   console.info(error.message);
@@ -200,7 +202,7 @@ async function askUntilAnswered(path, body, still, failed = (error) => post({ er
   return null;
 }
 
-// Returns why no phone can take part in what is offered, '' if phones can. The code of such a link is not used up.
+// Returns why no phone can take part in the offered campaign, '' if phones can. The code of the link stays usable.
 function unsuitable(offer) {
   if (offer.credentials !== "password") {
     return "certificates";
@@ -227,7 +229,8 @@ async function agree({ source }) {
   if (view.stage !== "offer") return;
   const key = toHex(crypto.getRandomValues(new Uint8Array(32)));
   journal.delete(LEFT);
-  // The key is on file before the server binds the code to it, so that a broken connection can be repeated.
+  // The key is stored before the server binds the code to it, so that the request can be repeated if the connection
+  // breaks.
   journal.write(JOIN, encode({ code: view.code, key, offer: view.offer, source, agreed: unixSeconds() }));
   delete view.code;
   await redeem();
@@ -248,7 +251,7 @@ async function redeem() {
     journal.write(DEVICE, encode(answer));
     startDevice();
   } catch (error) {
-    // The device goes first: without what the person agreed to it could not start.
+    // The device is deleted first, because it could not start without the policy that the person agreed to.
     journal.delete(DEVICE);
     journal.delete(JOIN);
     post({ stage: "none", error: said(error, "files") });
@@ -258,14 +261,14 @@ async function redeem() {
 async function leave() {
   if (view.stage !== "running") return;
   post({ stage: "leaving" });
-  // What was drawn is sent, if the server can be reached.
+  // Reports that were drawn are sent now, if the server can be reached.
   const until = monotonicMilliseconds() + LEAVE_MILLISECONDS;
   while (view.status.outbox && view.status.online && monotonicMilliseconds() < until) {
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
   running = false;
   const left = { at: unixSeconds(), offer: view.offer, agreed: view.agreed, status: python("describe", evening()) };
-  // From here on the device is over, even if the page ends before the next line.
+  // From here on the device has left, even if the page closes before the next line runs.
   journal.write(LEFT, encode(left));
   finishLeaving();
 }
@@ -273,13 +276,13 @@ async function leave() {
 function finishLeaving() {
   python("leave");
   const { code, key } = readJson(JOIN);
-  // After a power cut it may be there already.
+  // After a power cut the entry may be there already.
   writeGone([...gone().filter((each) => each.key !== key), { code, key }]);
   journal.delete(DEVICE);
   showLeft();
 }
 
-// What a power cut left of leaving is done here.
+// If a power cut interrupted the leaving of a device, this finishes it.
 function showLeft() {
   journal.delete(JOIN);
   post({ stage: "left", left: readJson(LEFT), status: null });
@@ -295,7 +298,8 @@ function writeGone(left) {
   else journal.delete(GONE);
 }
 
-// The server revokes the devices, so that nobody looks for a phone that is only silent. None waits for another.
+// Has the server revoke the devices, so that the server does not count a phone that has left as silent. All requests
+// run at the same time.
 function tellGone() {
   for (const each of gone()) if (!telling.has(each.key)) tell(each);
 }
@@ -346,13 +350,13 @@ async function start() {
   try {
     journal = await openWhenFree();
   } catch (error) {
-    // Only damaged data is called damaged: a browser that cannot keep the journal has none.
+    // Only damaged data count as damaged; a browser that cannot keep the journal has no data.
     console.info(error.message);
     post({ stage: error instanceof Damaged ? "damaged" : "unable" });
     return;
   }
   try {
-    // Not at the top of this module: messages that come while a module waits there are lost.
+    // This does not stand at the top of the module, because messages that arrive while a module waits there are lost.
     words = await loadWords();
     await startPython();
     tellGone();

@@ -1,7 +1,7 @@
-"""The client for devices, in rooms: ``core``, ``mqtt``, ``setup``, ``board``, ``host``, ``sensors``, ``tools``.
+"""The client for devices. Its subpackages: ``core``, ``mqtt``, ``setup``, ``board``, ``host``, ``sensors``, ``tools``.
 
-Boards load all but ``host`` and ``tools``, so that those rooms keep to the MicroPython subset. Import modules by name.
-Start reading: ``core/__init__.py``.
+Boards load all of them except ``host`` and ``tools``; what boards load is written in the MicroPython subset of Python.
+Import modules by name. Start reading: ``core/__init__.py``.
 """
 
 import sys

@@ -65,7 +65,10 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(argv: list[str], name: str = "undertone-device") -> int:
-    """Run the command line; return the exit code. For bad input, print one sentence on stderr. ``name``: as typed."""
+    """Run the command line; return the exit code. For bad input, print one sentence on stderr.
+
+    ``name``: the command's name as people type it.
+    """
     try:
         arguments = _parser(name).parse_args(argv)
         if arguments.command == "run":

@@ -2,8 +2,9 @@
 
 Message = 12-byte header (``UTC2``, issued_at u32, body length u32, big-endian) + body + 64 bytes of signature. The body
 is canonical JSON (keys sorted, no white space), fixed for the epoch; every report carries its fingerprint. The header
-is not signed, because every republication changes it; the clock rule limits its effect. The signature is Ed25519's of
-`digest_of` the body; all zero if the campaign is not signed. A hand-over may follow it (`undertone_shared.handover`).
+is not signed, because every republication changes it; the rule that ``issued_at`` must agree with the device's clock
+limits its effect. The signature is an Ed25519 signature of `digest_of` the body, or all zero if the campaign is not
+signed. A hand-over may follow it (`undertone_shared.handover`).
 """
 
 import hashlib
@@ -173,7 +174,7 @@ def digest_of(body: "bytes | memoryview") -> bytes:
 def write_canonical(value: "Any", put: "Callable[[bytes], object]") -> None:
     """Write a JSON value piece by piece in its canonical form; it has objects, lists, text, integers, null.
 
-    Text is written without escapes: text that needs an escape has no canonical form, and neither have other types.
+    Text is written without escapes. Text that needs an escape has no canonical form, nor has a value of another type.
     """
     named = isinstance(value, dict)
     if named or isinstance(value, list):

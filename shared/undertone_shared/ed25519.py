@@ -87,7 +87,8 @@ def _table(point: "Point") -> "list[Cached | None]":
 
 
 def _cached(point: "Point") -> "Cached":
-    # A board's integer keeps the room of the products that it came from: as bytes, the table takes half the memory.
+    # On a board, an integer keeps the memory of the products that it was computed from. The table takes half the memory
+    # if its entries are bytes.
     x, y, z, t = point
     return b"".join([(n % P).to_bytes(32, "little") for n in (y - x, y + x, 2 * z, 2 * _D * t)])
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # Size of the buffer: 64 words. A draw accepts at most three words and rejects each with probability below 1/2,
 # independently of any reading: the buffer is used up within a draw with probability below 2081 / 2^64 < 2^-52.
 BUFFER_BYTES = 256
-# Bytes asked of the source at a time: few calls, and little memory in one piece.
+# Number of bytes in one request to the source. It keeps the requests few, and the memory for each of them small.
 _CHUNK = 128
 
 # Repetition count test (NIST SP 800-90B, 4.4.1) at a claimed 8 bits per byte: an ideal source gives six equal bytes in
@@ -99,7 +99,9 @@ class Entropy:
         return (BUFFER_BYTES - self._next) // 4
 
     def below(self, n: int) -> int:
-        """Draw a uniform integer in [0, n), 1 <= n <= 2^30; uses one word and its rejections, also for n = 1.
+        """Draw a uniform integer in [0, n), 1 <= n <= 2^30.
+
+        It uses one word, also for n = 1, and one more for each rejection.
 
         Raises Invalid for n out of range, EntropyError if the buffer is used up (call ``refill`` before a draw).
         """

@@ -1,7 +1,8 @@
 """The garbage collector's threshold during work that makes much garbage: a signature, a TLS handshake.
 
-A board collects after every few KB, which keeps its heap in one piece. Work that makes a megabyte of garbage would then
-collect 250 times, which takes half the time. Without the threshold the board collects when the heap is full.
+A board collects garbage after every few KB, which keeps its heap in one piece. Work that makes a megabyte of garbage
+would then cause 250 collections, half of the work's time. Without the threshold the board collects when the heap is
+full.
 """
 
 import gc

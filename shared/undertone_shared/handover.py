@@ -8,10 +8,10 @@ It follows the signature of a campaign's message: canonical JSON, then 64 bytes 
 
 ``all`` is for every device of the campaign, ``devices`` for single ones, whose fields come first: each has the key
 `device_key`, so that nobody reads the names of others. ``campaign`` is the campaign in whose message it is sent.
-``number`` grows with each hand-over and is no later than the time, in Unix seconds. A device obeys only if its policy
-says ``handover``; it goes over to ``campaigns`` only if ``agreed`` has the fingerprint of what its household agreed to.
-The policy's limits hold in the new campaign as in the old one, and the new address must show a certificate that the
-device's authority signed.
+``number`` grows with each hand-over and is at most the time of the hand-over in Unix seconds. A device obeys only if
+its policy says ``handover``; it goes over to ``campaigns`` only if ``agreed`` has the fingerprint of what its household
+agreed to. The policy's limits hold in the new campaign as in the old one, and the new address must show a certificate
+that the device's authority signed.
 """
 
 import hashlib
@@ -72,7 +72,7 @@ def parse(body: bytes) -> "dict[str, Any]":
 
 
 def check_entry(name: str, entry: "Any") -> "dict[str, Any]":
-    """Return an entry: a host and its port, and names of campaigns with what was agreed to, either or both.
+    """Return a checked entry: a host and its port, or names of campaigns with what was agreed to, or both.
 
     Raises Invalid.
     """

@@ -21,7 +21,7 @@ _LARGEST_EDGES = 257
 
 
 def parse_mechanism(name: str, value: object) -> "Mechanism":
-    """Return the mechanism that a JSON value describes. Raises Invalid, the field named below ``name``."""
+    """Return the mechanism that a JSON value describes. Raises Invalid, naming the field as part of ``name``."""
     kind = value.get("kind") if isinstance(value, dict) else None
     if not isinstance(kind, str) or kind not in KINDS:
         raise Invalid("%s has kind %r, expected one of %s" % (name, kind, ", ".join(sorted(KINDS))))

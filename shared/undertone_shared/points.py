@@ -1,6 +1,6 @@
 """Points of a stream's grid, limited to a ball and to a step from the last point.
 
-Integers, rounded towards the middle.
+Their coordinates are integers, and results are rounded towards the middle.
 """
 
 from undertone_shared.gaussian import root

@@ -1,4 +1,6 @@
-"""The device owner's policy, fixed when its files are made; a campaign that it does not allow is refused with a reason.
+"""The device owner's policy, fixed when the device's files are made.
+
+A device refuses a campaign that its policy does not allow, and says why.
 
 Privacy depends on this policy alone: the server, the broker and the clock are not trusted.
 

@@ -40,21 +40,24 @@ def default_fields() -> "dict[str, Any]":
         "duration_seconds": None,
         # The Unix second by which every campaign must end, 0 for no end.
         "until": 0,
-        # At most so many reports in any period of so many seconds, which limits the total of a day.
+        # In any period of ``period_seconds`` there are at most ``reports_per_period`` reports; this limits the total of
+        # a day.
         "period_seconds": 86400,
         "reports_per_period": 48,
         # Least time in seconds from one reported interval to the next, at most six days.
         "rest_seconds": 0,
-        # The clock of rest and periods: the "ticks" of a counter that knows how long the board slept, or the "clock",
-        # which the network can set; None: "clock" with one_shot, else "ticks".
+        # What measures rests and periods: "ticks" is a counter that knows how long the board slept, "clock" is the
+        # clock, which the network can set. None means "clock" with one_shot, and otherwise "ticks".
         "rest_by": None,
-        # The total cost of all reports ever, in multiples of 2^-20 of epsilon, 0 for no limit; streams have their own.
+        # The total cost of all reports ever, in multiples of 2^-20 of epsilon, 0 for no limit. Streams have a limit of
+        # their own.
         "lifetime": 0,
         # An epoch begins at least this many seconds after the one before it; 0 means one cycle of the campaign.
         "epoch_seconds": 0,
         # Number of boots in a day that may draw.
         "boots_per_day": 4,
-        # Least time in seconds between writes to flash; shorter slots are reserved in blocks.
+        # Least time in seconds between writes to flash. If slots are shorter, several of them are reserved in one
+        # write.
         "write_seconds": 60,
         # True if the device draws one report each time it wakes. Boards whose clock stops in sleep need that.
         "one_shot": False,
@@ -68,8 +71,8 @@ def default_fields() -> "dict[str, Any]":
         "stream": False,
         # True: a signer may send the device to another address, and to another campaign that this policy allows.
         "handover": False,
-        # The fingerprint of what the household agreed to, 32 hexadecimal digits, "" for none: a hand-over may name
-        # another campaign only for the same one.
+        # The fingerprint of what the household agreed to, 32 hexadecimal digits, "" for none. A hand-over may name
+        # another campaign only if that campaign has the same fingerprint.
         "agreed": "",
     }
 

@@ -2,13 +2,14 @@
 
 h and h' are the first and the next four bytes of sha256(seed ‖ device name), big-endian. With the stride s it is the
 device's turn in slot t iff (t + h) mod s = 0; its turns are numbered k = (t + h) // s. In turn k it belongs to the
-threshold cohort iff (k + h') mod c = 0, where c is the cohort's stride: 1 for every turn, 0 for none.
+threshold cohort iff (k + h') mod c = 0, where c is the cohort's stride. With c = 1 every turn belongs to the cohort,
+with c = 0 none.
 
 Both rules together are one number, the device's place q = (h + s h') mod sc: slot t is its turn iff s divides t + q,
 and a turn of the cohort iff sc divides it. (Without a cohort, q = h mod s.)
 
-Neither stride has a common divisor with the cycle, because otherwise a device would always report at the same hours;
-nor have they with each other. With a stride of w + 1 a device rests w slots between the end of one turn and the next.
+No two of the cycle and the two strides have a common divisor. If a stride had one with the cycle, a device would always
+report at the same hours. With a stride of w + 1 a device rests w slots between the end of one turn and the next.
 """
 
 import hashlib
@@ -21,9 +22,7 @@ _LARGEST_STRIDE = 1 << 20
 
 
 class Schedule:
-    """``stride``: a device reports in one of this many slots.
-
-    ``cohort_stride``: for the threshold in one of this many turns.
+    """A device reports in one of ``stride`` slots, and in one of ``cohort_stride`` turns for the threshold.
 
     Raises Invalid.
     """

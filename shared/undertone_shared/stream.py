@@ -1,8 +1,8 @@
 """Streams of a whole campaign under one budget: correlated noise (CGM) and its one-bit form, in integers.
 
 Bao, Yang, Xiao, Ding, PVLDB 2021, with a constant share r = R/A of the noise kept, A = 2^shift, and a stationary start.
-Readings become grid points n in [-G/2, G/2]; |n_i - n_{i-1}| <= c against the previous *clipped* point. With
-ξ_i = A n_i - R n_{i-1} the device draws, and computes what it releases,
+Readings become grid points n in [-G/2, G/2]; |n_i - n_{i-1}| <= c against the previous *clipped* point. The device
+draws y_i by one of two kinds of noise, and releases X_i, with ξ_i = A n_i - R n_{i-1}:
 
     gaussian   y_i = ξ_i + e_i, e_i discrete Gaussian of variance s
     one-bit    y_i = +b with probability 1/2 + ξ_i/(2b), else -b

@@ -170,7 +170,7 @@ class TableMechanism(TableAnalysis):
 def parse_table(name: str, fields: "dict[str, Any]") -> TableMechanism:
     """Parse the table of a JSON object, see `undertone_shared.notation`.
 
-    Raises Invalid, the field named below ``name``.
+    Raises Invalid, naming the field as part of ``name``.
 
     Removes the rows' text from ``fields``, because a board has no memory for both.
     """

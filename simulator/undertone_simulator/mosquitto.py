@@ -26,7 +26,7 @@ _PLACES = ("/usr/sbin", "/usr/local/sbin", "/opt/homebrew/sbin", "/opt/homebrew/
 def find_mosquitto(start: Path | None = None) -> str:
     """Find the mosquitto program: $UNDERTONE_MOSQUITTO, PATH, usual places, nearest .tools/bin above ``start``.
 
-    ``start`` is the working directory unless given. If no mosquitto is found, raises Invalid, which tells how to
+    ``start``: a folder, by default the working directory. If no mosquitto is found, raises Invalid, which tells how to
     install it.
     """
     named = os.environ.get("UNDERTONE_MOSQUITTO")
@@ -55,12 +55,11 @@ def free_port() -> int:
 class Mosquitto:
     """A mosquitto child process that listens on 127.0.0.1 only and keeps its state in ``directory``.
 
-    ``port``: 0 takes a free one. ``passwords``, ``access``: mosquitto's password and access-control files; without them
-    both are generated, with the user ``aggregator`` and its password in
+    ``port``: the port to listen on; 0 chooses a free port. ``passwords``, ``access``: mosquitto's password and
+    access-control files; without them both are generated, with the user ``aggregator`` and its password in
     ``<directory>/aggregator.password``. ``own_client_ids``: clients choose their client identifiers, so that one user
-    can have several connections, as measurements need; then another user can take over a session. ``log_messages``:
-    the broker logs every message.
-    Raises Invalid when no mosquitto is found or it does not start.
+    can have several connections, as measurements need; then another user can take over a session. ``log_messages``: the
+    broker logs every message. Raises Invalid when no mosquitto is found or it does not start.
     """
 
     def __init__(
@@ -110,7 +109,7 @@ class Mosquitto:
         command = [find_mosquitto(), "-c", str(self._config)]
         nothing = subprocess.DEVNULL
         with uninterrupted():
-            # Ctrl-C must not reach the child: it is meant for the process that started it, which stops the broker last.
+            # Ctrl-C must not reach the broker, because the process that started it stops it last.
             self._child = subprocess.Popen(
                 command, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True
             )

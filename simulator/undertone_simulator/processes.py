@@ -1,4 +1,4 @@
-"""The rig of demonstrations, load tests and soaks: server, broker or endpoint, fleet, MicroPython devices, logs."""
+"""The processes of demonstrations, load tests and soaks: server, broker, fleet, MicroPython devices, and their logs."""
 
 import contextlib
 import json
@@ -23,10 +23,10 @@ from undertone_simulator.wire.fleet_process import CONNECTED, MISSING, READY, Fl
 from undertone_simulator.wire.ledger import read_ledgers
 from undertone_simulator.wire.verify import Accounts, reconcile
 
-# Seconds within which all devices connect, and within which the fleet's process begins to connect them.
+# Time limits in seconds: for all devices to connect, and before that for the fleet's process to begin to connect them.
 CONNECT_SECONDS = 60.0
 START_SECONDS = 60.0
-# Seconds within which the server has counted what devices have sent.
+# Time limit in seconds for the server to count what devices have sent.
 DRAIN_SECONDS = 60.0
 _STOP_SECONDS = 15.0
 _POLL_SECONDS = 0.1
@@ -41,7 +41,7 @@ class Failed(Exception):
 
 
 class Log:
-    """A file to which a child appends; `new` gives its lines since the last call."""
+    """A file to which a child process appends; `new` returns the lines that were added since the last call."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -63,8 +63,8 @@ class Log:
 class Processes:
     """Starts the processes of a run, and ends all that still run on exit. Their logs and ledgers are in ``folder``.
 
-    ``site``: the server's folder; None if server and devices' files are somebody else's. ``log_messages``: log every
-    message at the broker. The caller starts ``broker``.
+    ``site``: the server's folder; None for a server that this program did not set up. ``log_messages``: True if the
+    broker logs every message. The caller starts ``broker``.
     """
 
     def __init__(self, folder: Path, site: LocalHome | None = None, *, log_messages: bool = False):
@@ -135,7 +135,7 @@ class Processes:
     ) -> None:
         """Wait until the fleet's ``clients`` are connected; ``show`` gets a line of progress.
 
-        Raises Failed ``seconds`` after the first may have connected, or if a process ends.
+        Raises Failed if a process ends, or if devices are missing ``seconds`` after the fleet has begun to connect.
         """
         deadline = time.monotonic() + START_SECONDS + seconds
         begun = False
@@ -143,7 +143,7 @@ class Processes:
             self.check()
             connected = self.last_number("fleet.log", CONNECTED)
             if connected is not None and not begun:
-                # The clients start to connect only now; until then the process was starting.
+                # The time limit starts anew when the fleet's process begins to connect its clients.
                 begun, deadline = True, time.monotonic() + seconds
             if show is not None:
                 show(f"{connected or 0} of {clients} connected")
@@ -236,7 +236,7 @@ def _events(log: Log) -> list[dict[str, Any]]:
 
 
 def _beside(file: IO[bytes], log: Path) -> int | IO[bytes]:
-    """Return where standard error goes: into the same log, except for MicroPython, whose log is its ledger."""
+    """Return the file for standard error: the log itself, but nothing for MicroPython, whose log is its ledger."""
     return subprocess.DEVNULL if log.name.startswith("micropython") else file
 
 

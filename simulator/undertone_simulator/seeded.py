@@ -1,9 +1,10 @@
-"""Seeded entropy, for simulations only: every word is addressed by (seed, device, slot, word).
+"""Seeded random words, for simulations only: every word is a function of (seed, device, slot, word number).
 
 A word is hash(device · G + key) mod 2^32, G = 0x9E3779B9: one round of xor-shift and multiply, a second key, another
 round (the constants of a two-round 32-bit hash of low bias by Wellons, 2018). Both keys come from shake_256(seed, slot,
-refill) at this word. So chunking and order do not matter, and the bytes that a scalar `Entropy` reads are the words
-that numpy computes for millions of devices. The words are predictable by design: no real device may use them.
+refill) at this word. So devices can be simulated in any order and in chunks of any size. A single device's `Entropy`
+reads the same words that numpy computes for millions of devices. The words are predictable by design: no real device
+may use them.
 """
 
 import hashlib
@@ -83,7 +84,10 @@ class SeededWords:
         return SeededWords(self.keys, self.positions[index])
 
     def column(self, word: "int | Index", memory: Memory, out: Words) -> None:
-        """Write word number ``word`` (one number, or one per device) to ``out``. Raises EntropyError from 64 on."""
+        """Write word number ``word`` (one number, or one per device) to ``out``.
+
+        Raises EntropyError if ``word`` is 64 or more.
+        """
         if np.max(word, initial=0) >= WORDS:
             raise EntropyError("the entropy buffer is used up: refill it before a draw")
         spare = memory("spare", len(out), np.uint32)
@@ -115,7 +119,9 @@ class SlotWords:
 
 
 class Buffers:
-    """`undertone_shared.entropy.Entropy` of many devices in one slot, after its first ``refill``, each at its own word.
+    """`undertone_shared.entropy.Entropy` for many devices in one slot, after its first ``refill``.
+
+    Each has its own next word.
 
     ``failed`` marks the devices whose buffer ran out within a draw: their values must not be used.
     """
@@ -196,7 +202,7 @@ class SeededSource:
 
 
 class Seeded:
-    """All entropy of a simulation with one ``seed``, 0 to 2^64 - 1; devices are numbers below 2^32."""
+    """All random words of a simulation with one ``seed``, 0 to 2^64 - 1. Devices are numbers below 2^32."""
 
     def __init__(self, seed: int) -> None:
         self.seed = check_integer("seed", seed, 0, 2**64 - 1)

@@ -1,4 +1,4 @@
-"""Studies, benchmarks and the soak test, which measure Undertone.
+"""Studies, benchmarks and the soak test (a long run under faults), which measure Undertone.
 
 They run from a clone; the wheel does not contain them.
 

@@ -1,10 +1,10 @@
-"""How often intervals of 95 % hold by chance in a few campaigns, if they are exactly as wide as they should be.
+"""How the share of 95 % intervals that hold varies by chance in a few campaigns, if they have exactly the right width.
 
-The errors of a filtered series are alike in slots that are near. So the share of intervals that hold varies from
-campaign to campaign as if there were far fewer slots. Here the errors, in standard errors, are a Gaussian process of
-variance 1 with the correlations that a cell's own errors have. The correlations are weighted by 1 - k/K at a lag of k
-slots, with K = `REACH`, so that their own noise hardly counts. That leaves out what is alike for longer, so the shares
-vary by more than this.
+An interval holds if it contains the true value. The errors of a filtered series are correlated in slots that are near.
+So the share of intervals that hold varies from campaign to campaign as if there were far fewer slots. Here the errors,
+divided by their standard errors, are a Gaussian process of variance 1 with the correlations of a cell's own errors. The
+correlations are weighted by 1 - k/K at a lag of k slots, with K = `REACH`, so that their own noise hardly counts. This
+leaves out longer correlations, so the real shares vary by more than this.
 """
 
 from collections.abc import Sequence
@@ -40,10 +40,10 @@ class Calibrated(NamedTuple):
 
 
 def calibrated(errors: Sequence[Array], parts: Array, seed: int, campaigns: int = 1, draws: int = DRAWS) -> Calibrated:
-    """Return the shares of some ``campaigns``, whose errors are correlated as those of a cell are.
+    """Return the shares of ``campaigns`` campaigns, whose errors have the correlations of a cell's errors.
 
-    ``errors`` [slots] of each of the cell's campaigns, in its standard errors. ``parts`` [slots]: the part of the day
-    of each slot.
+    ``errors``: for each of the cell's campaigns, the errors [slots] divided by their standard errors. ``parts``
+    [slots]: the part of the day of each slot.
     """
     rng, slots = np.random.default_rng(seed), min(len(each) for each in errors)
     long = 2 * slots

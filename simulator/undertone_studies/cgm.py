@@ -1,9 +1,9 @@
-"""Error of the population mean against ε for every stream method, on real data and labelled stand-ins.
+"""Error of the population mean against ε for every stream method, on real data and on synthetic stand-ins.
 
-Clipping bias is computed exactly from the data; noise is exact for raw series, and drawn for smoothed ones. A fleet of
-another size than the data's is a scaling: the same bias, with the noise of that many devices. The figures show errors
-against ε. `undertone_studies.cgm_figures` has the figures of Bao et al. (PVLDB 2021): the error by report, the effect
-of C.
+Clipping bias is computed exactly from the data. The noise of raw series is computed exactly, that of smoothed series is
+drawn. For a fleet of another size than the data's, the bias is the same, and the noise is that of so many devices. The
+figures show errors against ε. `undertone_studies.cgm_figures` has the figures of Bao et al. (PVLDB 2021): the error by
+report, the effect of C.
 """
 
 from collections.abc import Callable, Sequence
@@ -107,9 +107,9 @@ def methods_for(streams: CgmStreams, slew: str, epsilon: float) -> list[Method]:
 
 
 def compare(streams: CgmStreams, options: StudyOptions) -> Outcome:
-    """Return the table and the panels of the comparison; only short streams are compared at every slew.
+    """Return the table and the panels of the comparison. Only short streams are compared at every slew.
 
-    Quick: the first reports of one window, at one ε.
+    A quick comparison uses only the first reports of one window, at one ε.
     """
     seed, shown = options.seed, SHOWN[1:2] if options.quick else SHOWN
     if options.quick:

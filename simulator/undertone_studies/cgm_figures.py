@@ -1,8 +1,8 @@
 """Figures 1 to 4 of Bao et al. (PVLDB 2021): the error of each report of a stream, and the effect of C.
 
-Figures 1 and 2 compare Algorithm 1 (independent noise), Algorithm 3 (CGM) and what ships here, for one C. Figures 3 and
-4 show Algorithm 3 and what ships for three values of C. Each figure has one panel for each ε. Errors are computed, and
-not simulated: the variance of the noise, and the exact bias from clipping steps.
+Figures 1 and 2 compare Algorithm 1 (independent noise), Algorithm 3 (CGM) and this project's method, for one C. Figures
+3 and 4 show Algorithm 3 and this project's method for three values of C. Each figure has one panel for each ε. Errors
+are computed and not simulated, from the variance of the noise and the exact bias of clipping.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +28,9 @@ NAMES = {"direct": "Algorithm 1", "paper": "Algorithm 3", "closed-form": "ships"
 
 @dataclass(frozen=True)
 class ByReport:
-    """Mean squared errors of one method by report [slots], in the unit squared; ``clipping``: their parts by clipping.
+    """Mean squared errors of one method by report [slots], in the unit squared.
+
+    ``clipping``: the part that clipping causes.
 
     ``device``: the mean squared error of a single device's release, averaged over the devices.
     """
@@ -52,7 +54,7 @@ def by_report(streams: CgmStreams, method: Method) -> ByReport:
 
 
 def by_time(streams: CgmStreams, title: str) -> Outcome:
-    """Return Figure 1 or 2: the error by report of Algorithms 1 and 3 and of what ships, for the middle C."""
+    """Return Figure 1 or 2: errors by report of Algorithms 1 and 3 and of this project's method, for the middle C."""
     slew = streams.slews[1]
     rows: list[tuple[Cell, ...]] = []
     panels = []
@@ -64,7 +66,7 @@ def by_time(streams: CgmStreams, title: str) -> Outcome:
 
 
 def by_slew(streams: CgmStreams, title: str) -> Outcome:
-    """Return Figure 3 or 4: the error by report of Algorithm 3 and of what ships, for three values of C."""
+    """Return Figure 3 or 4: the error by report of Algorithm 3 and this project's method, for three values of C."""
     rows: list[tuple[Cell, ...]] = []
     panels = []
     for epsilon in EPSILONS:
@@ -80,7 +82,10 @@ def by_slew(streams: CgmStreams, title: str) -> Outcome:
 def figure_study(
     figure: Callable[[CgmStreams, str], Outcome], streams: Callable[[], CgmStreams], title: str
 ) -> Callable[[StudyOptions], Outcome]:
-    """Return the function ``run`` of a study that computes one figure of some streams, whatever its options are."""
+    """Return the function ``run`` of a study that computes one figure of some streams.
+
+    It ignores the study's options.
+    """
     return lambda options: figure(streams(), title)
 
 

@@ -1,5 +1,6 @@
-"""Streams for the experiments, as shares of a public range: real data from files, and synthetic stand-ins,
-labelled so.
+"""Streams for the experiments, as shares of a public range: real data from files, and synthetic stand-ins.
+
+The names of stand-ins say that they are stand-ins.
 """
 
 from dataclasses import dataclass
@@ -58,7 +59,7 @@ def edrp(folder: Path) -> CgmStreams:
 
 
 def london(folder: Path) -> CgmStreams:
-    """484 days of the London households that miss none of them."""
+    """484 days of those London households that have a reading on each of them."""
     with np.load(folder / LONDON_FILE) as file:
         kwh = file["kwh"].astype(np.float64)
     starts = range(0, kwh.shape[1] - _LONDON_DAYS + 1)
@@ -71,7 +72,7 @@ def london(folder: Path) -> CgmStreams:
 
 
 def kaggle_like() -> CgmStreams:
-    """A synthetic stand-in for daily views of 2000 pages over 550 days, no page above 20,000."""
+    """A synthetic stand-in for daily views of 2000 pages over 550 days, at most 20,000 views of a page a day."""
     rng = np.random.default_rng(_SEED)
     pages, days = 2000, 550
     level = np.exp(4.5 + 1.6 * rng.standard_normal(pages))[:, None]

@@ -1,8 +1,8 @@
 """Coverage of the confidence intervals on real readings, with every report drawn by the vectorised mechanisms.
 
 Three threshold rounds of a day each are taken in time order; θ and its Hybrid are chosen as the aggregator does. The
-truncated mean's interval is tested on one day, with many seeds; the wider interval of the raw mean on whole days, with
-fewer seeds, each with its own rounds. The seeds change the noise; the readings stay the same.
+truncated mean's interval is tested on one day, with many seeds. The wider interval of the raw mean is tested on several
+whole days, with fewer seeds, each with its own rounds. The seeds change the noise; the readings stay the same.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ _CHUNK = 100
 
 @dataclass(frozen=True)
 class Coverage:
-    """Result. ``held``: share of (slot, seed) whose interval contains the truth.
+    """Result of a coverage study. ``held``: share of (slot, seed) whose interval contains the truth.
 
     ``ratio``: predicted error divided by empirical error.
 

@@ -38,10 +38,10 @@ DAYS = 28
 STRIDE = 49
 SLEW = Fraction(1, 20)
 DELTA = 1e-5
-# Number of devices from whose readings θ is chosen, and whose readings are generated at a time.
+# Number of devices whose readings choose θ. Readings are also generated for this many devices at a time.
 _SOME = 4096
-# Cycles after which hyper-parameters are refitted. A server refits after each cycle; the study refits less often if a
-# cycle has more than `_SHORT_CYCLE` slots. Slots before the second cycle are not evaluated.
+# Cycles after which hyper-parameters are fitted again. A server does so after each cycle; the study does so less often
+# if a cycle has more than `_SHORT_CYCLE` slots. Slots before the second cycle are not evaluated.
 _REFITS, _SHORT_CYCLE = (2, 3, 4, 6, 8, 11, 15, 20), 24
 
 
@@ -49,8 +49,8 @@ _REFITS, _SHORT_CYCLE = (2, 3, 4, 6, 8, 11, 15, 20), 24
 class TrueSeries:
     """Readings [devices, slots] of a data set in ``unit``, from slot ``first`` on, below ``bound``.
 
-    ``range``: the range of a stream, of which the slew is a share. A fleet larger than the data set has the data set's
-    mean.
+    ``range``: the range of a stream, of which the slew is a share. For a fleet larger than the data set, the data set's
+    mean is used.
     """
 
     name: str
@@ -76,7 +76,7 @@ def edrp(data: Path, days: int = DAYS) -> TrueSeries:
 
 
 def daily(data: Path) -> TrueSeries:
-    """Days of the London households that miss none, weeks as cycles. Raises OSError."""
+    """Daily energy of those London households that have a reading on each day, with weeks as cycles. Raises OSError."""
     streams = london(data)
     kwh = streams.windows[0] * streams.range
     return TrueSeries("London daily", "kWh", kwh[:, : 7 * 4 * 13], streams.range, streams.range, 7, 86400, 15_700)
@@ -187,7 +187,7 @@ def _published(fleet: NDArray[np.floating], theta: float, noise: Noise) -> Publi
         truncated += np.minimum(some, theta).sum(axis=0)
         raw += some.sum(axis=0)
     truth = truncated / len(fleet)
-    # The mean of few devices that stand for a larger fleet fluctuates as much as the mean of those few.
+    # If few devices stand for a larger fleet, their mean fluctuates as much as the mean of few devices does.
     own = own_chance(float(truth.mean()), theta, len(fleet)) / math.sqrt(float(noise.variance.mean()))
     return PublishedSeries(truth, raw / len(fleet), replace(noise, chance=own), theta)
 
@@ -282,7 +282,10 @@ def draw(cell: Case, seed: int) -> Draw:
 
 
 def as_it_goes(cell: Case, values: Array) -> tuple[Array, Array]:
-    """Filter causally: (mean, standard error) of each slot from the slots up to it, with occasional refits."""
+    """Return (mean, standard error) of each slot from the slots up to it.
+
+    The parameters are fitted again now and then.
+    """
     noise, days, cycle = cell.published.noise, cell.days, cell.days.cycle
     mean, error = values.copy(), np.sqrt(noise.variance)
     cycles = _REFITS if cycle > _SHORT_CYCLE else range(2, len(values) // cycle + 1)

@@ -1,8 +1,8 @@
 """A large store for benchmarks and tests: a year of half-hours with many groups, written in bulk in seconds.
 
-Its rows are those of a real server: threshold rounds with the means that were fitted to them, weekly epochs, reports
-for the threshold beside all others, late reports, losses, an inventory. The histograms are drawn once for each time of
-day and repeated.
+Its rows are like those of a real server: threshold rounds with the means fitted to them, weekly epochs, reports for the
+threshold and all others, late reports, losses, and an inventory of devices. The histograms are drawn once for each time
+of day and repeated.
 """
 
 import json
@@ -144,7 +144,7 @@ def _rows(
 
 
 def _after(newest: Epoch, first: int, slots: int, groups: list[str], devices: int) -> Batch:
-    """Return what came after all slots had settled: a loss of each group and day, and late reports."""
+    """Return the rows that arrive after all slots have settled: late reports, and a loss for each group and day."""
     rule = newest.campaign.report
     assert rule is not None
     late: Counts = np.eye(1, rule.mechanism.symbols, dtype=np.int64)[0]

@@ -17,8 +17,9 @@ Cell = str | int | float
 
 
 def against_base(title: str, x: str, at: Sequence[float], curves: Mapping[str, Sequence[float]]) -> Panel:
-    """Make a panel of mean squared errors over ε relative to Base, which always answers 0, so that streams are
-    comparable.
+    """Make a panel of mean squared errors over ε, relative to Base, so that streams are comparable.
+
+    Base is the method that always answers 0.
     """
     named = {name: (at, y) for name, y in curves.items()}
     return Panel(title, x, "MSE", named, logarithmic_x=True, relative="Base", better="lower")

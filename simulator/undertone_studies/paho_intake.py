@@ -11,7 +11,7 @@ from undertone_aggregator.mqtt.link import Address
 
 
 class PahoIntake:
-    """A persistent session through paho, the baseline for our own subscriber."""
+    """A persistent session through paho."""
 
     def __init__(self, address: Address, client_id: str, topic: str, limit: int) -> None:
         self.ready = False

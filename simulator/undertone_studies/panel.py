@@ -13,7 +13,7 @@ Curve = tuple[Sequence[float], Sequence[float]]
 class Panel:
     """One diagram with named curves (x, y); ``logarithmic``: True for a logarithmic y axis.
 
-    Points that are not ``joined`` have no line.
+    ``joined``: True if lines join the points.
 
     ``baseline``: the curve that is drawn in grey; ``relative``: the curve by which all curves are divided; such a panel
     need not share its unit with other panels. ``better``: lower, higher, or neither. ``y`` names the quantity and its

@@ -23,8 +23,9 @@ def folder_of_binaries() -> Path | None:
 class Postgres:
     """A PostgreSQL server that runs until `close`. `new_database` creates an empty database and returns its URL.
 
-    ``durable``: commits survive a power cut. If it is False, they survive `kill` but not a power cut, and the server
-    starts faster after `kill`: a durable server then syncs all its files, which can take a minute on a busy disk.
+    ``durable``: True if commits survive a power cut. Otherwise they survive `kill` but not a power cut. A server that
+    is not durable starts faster after `kill`; a durable one then syncs all its files, which can take a minute on a busy
+    disk.
     """
 
     def __init__(self, port: int, *, durable: bool = True) -> None:

@@ -1,8 +1,8 @@
 """Registry of experiments and benchmarks: every module of their packages is a study, found by pkgutil.
 
 A study's module has a ``TITLE``, optionally a ``PARAGRAPH`` for its page, and ``run(options)``, which returns an
-`Outcome` for an experiment and rows for a benchmark. The study's name is the module's with - for _. The module is
-loaded when the study is requested.
+`Outcome` for an experiment and rows for a benchmark. The study's name is the module's name with - in place of _. The
+module is loaded when the study is requested.
 """
 
 import importlib
@@ -26,9 +26,9 @@ Result = TypeVar("Result")
 class StudyOptions:
     """Options of a study. ``data``: folder of the real data sets or None.
 
-    ``repeats``: None for a short protocol; papers: 100.
+    ``repeats``: number of runs, None for a short protocol; the papers have 100.
 
-    ``only``: names of the wanted data sets, empty for all. ``quick``: the least work that shows that it runs.
+    ``only``: names of the wanted data sets, empty for all. ``quick``: do the least work that shows that the study runs.
     ``workers``: number of processes, None for the study's default; results do not depend on it.
     """
 

@@ -120,14 +120,14 @@ def write_results(
 ) -> tuple[Path, dict[str, str]]:
     """Run the experiments (all, or those ``chosen``), write their files into ``folder``, and the page beside it.
 
-    Workers run several at a time; results do not depend on it. Returns the page's path,
-    and for each skipped experiment the reason, which is missing data. Raises OSError.
+    Workers run several experiments at a time; results do not depend on their number. Returns the page's path, and for
+    each skipped experiment the reason, which is missing data. Raises OSError.
     """
     skipped: dict[str, str] = {}
     names = EXPERIMENTS.names() if chosen is None else list(chosen)
     began = time.monotonic()
     with workers(options.workers or 1) as hands:
-        # With several workers each study uses one process; a single worker lets a study use more.
+        # With several workers, each study uses one process; with a single worker, a study may use several.
         call = hands.bind(_attempt, replace(options, workers=1) if (options.workers or 1) > 1 else options)
         for name, outcome in zip(names, call([(name,) for name in names], lambda _: None), strict=True):
             if isinstance(outcome, str):

@@ -72,7 +72,7 @@ ONE_READING: dict[str, tuple[Callable[[float, float], float], str]] = {
 
 @dataclass(frozen=True)
 class CopiedFleet:
-    """A fleet of ``devices`` copies of the data's devices: readings [slots, homes] and the window of w slots."""
+    """A fleet of ``devices`` copies of the data's devices: their readings [slots, homes], and the window's length w."""
 
     readings: Array
     devices: int
@@ -94,7 +94,7 @@ class CopiedFleet:
 
 
 def by_budget(fleet: CopiedFleet, theta: float, epsilon: float, generator: np.random.Generator) -> Array:
-    """LBU (Ren et al., SIGMOD 2022): every device reports every slot by the Hybrid with ε/w."""
+    """Return the estimates of LBU (Ren et al., SIGMOD 2022): every device reports every slot by the Hybrid with ε/w."""
     mean, _ = fleet.truncated(theta)
     noise = worst_hybrid_variance(epsilon / fleet.window) * theta**2 / 4 / fleet.devices
     return np.asarray(mean + sqrt(noise) * generator.standard_normal(len(mean)))
@@ -103,7 +103,10 @@ def by_budget(fleet: CopiedFleet, theta: float, epsilon: float, generator: np.ra
 def by_population(
     fleet: CopiedFleet, theta: float, variance: float, stride: int, generator: np.random.Generator
 ) -> Array:
-    """LPU (Ren et al.), and turns: a random stride-th of the devices reports, with ``variance`` of one report."""
+    """Return the estimates of LPU (Ren et al.) and of turns: one device in ``stride`` reports, chosen at random.
+
+    ``variance``: that of one report.
+    """
     mean, spread = fleet.truncated(theta)
     group = max(fleet.devices // stride, 1)
     total = (variance * theta**2 / 4 + spread**2 * (1 - group / fleet.devices)) / group
@@ -119,7 +122,9 @@ def adaptive(
     absorbs: bool,
     dissimilarity: Dissimilarity = "unbiased",
 ) -> Array:
-    """LPD and LPA (Ren et al.): publish anew if the dissimilarity, from n/(2w) devices, exceeds the error to expect.
+    """Return the estimates of LPD or LPA (Ren et al., SIGMOD 2022).
+
+    They publish anew if the dissimilarity, which comes from n/(2w) devices, exceeds the expected error.
 
     LPD publishes with half of the devices that are left in the window, LPA with those of the slots that it skipped.
     ``dissimilarity``: "unbiased" as in the paper, which subtracts the variance from the square of the noisy difference;
@@ -176,15 +181,17 @@ class Fast:
 def fast(
     fleet: CopiedFleet, theta: float, squared: float, options: Fast, generator: np.random.Generator
 ) -> tuple[Array, list[int]]:
-    """FAST: sample the slots that a PID controller chooses, correct by a Kalman filter, predict the others.
+    """Run FAST: a PID controller chooses slots to sample.
 
-    The model: x_k = x_{k-1} + N(0, Q), and a sample is x_k + N(0, R). Predict x and P + Q; at a sample, with K =
-    P/(P + R), correct to x + K (z - x) and (1 - K) P. The feedback error E of a sample is |corrected - predicted| over
-    the corrected value. Δ = Cp E + Ci (mean of the last five E) + Cd (E - E before)/(slots between), and the next
-    interval is max(1, I + θ (1 - e^((Δ - ξ)/ξ))). In a sampled slot, every device reports with Gaussian noise of
-    variance θ² M/μ²: M reports a day have the budget μ² = ``squared`` together, whatever slots the earlier reports
-    choose, so that a day stops after M samples. (The paper has a trusted curator and Laplace noise for one M.) Returns
-    the estimates and the sampled slots.
+    A Kalman filter corrects with the samples and predicts the other slots.
+
+    The model: x_k = x_{k-1} + N(0, Q), and a sample is x_k + N(0, R). Predict x and P + Q; at a sample, with K = P/(P +
+    R), correct to x + K (z - x) and (1 - K) P. The feedback error E of a sample is |corrected - predicted| over the
+    corrected value. Δ = Cp E + Ci (mean of the last five E) + Cd (E - E before)/(slots between), and the next interval
+    is max(1, I + θ (1 - e^((Δ - ξ)/ξ))). In a sampled slot, every device reports with Gaussian noise of variance θ²
+    M/μ²: M reports a day have the budget μ² = ``squared`` together, whatever slots the earlier reports choose; so
+    sampling stops after M samples in a day. (The paper has a trusted curator and Laplace noise for one M.) Returns the
+    estimates and the sampled slots.
     """
     mean, _ = fleet.truncated(theta)
     noise = theta**2 * options.samples / squared / fleet.devices
@@ -237,7 +244,8 @@ def _interval(errors: Sequence[float], between: int, interval: float, options: F
     delta = (
         options.proportional * errors[-1] + options.integral * sum(recent) / len(recent) + options.derivative * change
     )
-    # An error far above the set point asks for the shortest interval; the power would overflow.
+    # If an error is far above the set point, the interval becomes the shortest one; without the limit the power would
+    # overflow.
     power = min((delta - options.set_point) / options.set_point, 50.0)
     return max(1.0, interval + options.magnitude * (1 - exp(power)))
 
@@ -245,10 +253,11 @@ def _interval(errors: Sequence[float], between: int, interval: float, options: F
 def perturbed_input(
     fleet: CopiedFleet, theta: float, epsilon: float, generator: np.random.Generator, *, margin: float | None
 ) -> Array:
-    """IPP (``margin`` None) and CAPP (Du et al., arXiv:2504.14993): a device corrects its input by its own deviations.
+    """Return the estimates of IPP (``margin`` None) or CAPP (Du et al., arXiv:2504.14993).
 
-    Square Wave with ε/w. IPP adds the last deviation, and clips to [0, 1]; CAPP adds all deviations, and clips to
-    [-margin, 1 + margin], which it scales to [0, 1]. The estimate is the mean of the reports.
+    A device perturbs each reading by Square Wave with ε/w, after it has corrected the reading by its own earlier
+    deviations. IPP adds the last deviation, and clips to [0, 1]; CAPP adds all deviations, and clips to [-margin, 1 +
+    margin], which it scales to [0, 1]. The estimate is the mean of the reports.
     """
     share = epsilon / fleet.window
     b = square_wave_half_width(share)
@@ -272,7 +281,10 @@ def perturbed_input(
 
 
 def hindsight(fleet: CopiedFleet, estimates: Array) -> float:
-    """Return the error after the best affine map of the estimates, which only somebody with the truth could know."""
+    """Return the error after the best affine map of the estimates.
+
+    Only a person who has the truth could choose this map.
+    """
     centred = estimates - estimates.mean()
     slope = float(centred @ fleet.truth / max(float(centred @ centred), 1e-300))
     return fleet.error(fleet.truth.mean() + slope * centred)

@@ -35,7 +35,7 @@ from undertone_studies.paho_intake import PahoIntake
 
 INTAKES = ("direct", "readers", "broker", "paho", "sockets")
 ADMISSIONS = ("lane", "plain")
-# Pause between two publications to readers, and their length.
+# Pause in seconds between two publications to readers, and the length of a publication in bytes.
 _PUBLISH_SECONDS = 0.1
 _ESTIMATE_BYTES = 600
 
@@ -81,7 +81,7 @@ def run(ingest: Ingest, stop: threading.Event) -> None:
 
 
 def publish(endpoint: Endpoint, stop: threading.Event) -> None:
-    """Publish ten messages as long as an estimate each second, until ``stop`` is set."""
+    """Publish ten messages a second, each as long as an estimate, until ``stop`` is set."""
     topics = [aggregate_topic(bench.PLAN.prefix, bench.CAMPAIGN, f"g{number}/raw") for number in range(10)]
     for topic in itertools.cycle(topics):
         if stop.wait(_PUBLISH_SECONDS):
@@ -90,7 +90,10 @@ def publish(endpoint: Endpoint, stop: threading.Event) -> None:
 
 
 def answer(port: int, stop: threading.Event) -> None:
-    """Answer every packet in batches of 20 ms; waiting, receiving and sending alone are the least cost in Python."""
+    """Answer every packet, in batches of 20 ms.
+
+    No server in Python can cost less than this waiting, receiving and sending.
+    """
     selector = selectors.DefaultSelector()
     listening = socket.create_server(("127.0.0.1", port), backlog=4096)
     listening.setblocking(False)

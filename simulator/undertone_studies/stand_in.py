@@ -1,4 +1,6 @@
-"""A stand-in for a broker without its work: it sends prepared reports to each session as fast as it accepts them.
+"""A stand-in for a broker.
+
+It sends prepared reports to each session as fast as the session takes them, and does little else.
 
     python -m undertone_studies.stand_in PARTITIONS REPORTS
 
@@ -27,7 +29,7 @@ class Session:
         self._subscribed = False
 
     def receive(self, prepared: dict[str, bytes]) -> bool:
-        """Answer the received packets; return False at the end of the connection. Acknowledgements need no answer."""
+        """Answer the received packets; acknowledgements need no answer. Return False at the end of the connection."""
         data = self.connection.recv(_CHUNK)
         # Until it has subscribed, a worker waits for the answer to each packet before it sends the next one.
         for first, start, end in packets.split(data)[0] if not self._subscribed else ():

@@ -49,7 +49,7 @@ def figure(panels: "Sequence[Panel]") -> "Figure":
     drawn = [(panel, picture.add_subplot(rows, columns, place)) for place, panel in enumerate(panels, 1)]
     names = list(dict.fromkeys(name for panel in panels for name in panel.shown() if name != panel.baseline))
     for panel, axes in drawn:
-        # A name has the same style in all panels, if there are enough styles.
+        # A curve of one name has the same style in all panels, if there are enough styles.
         _plot(axes, panel, names if len(names) <= MOST_LINES else [name for name in panel.shown() if name in names])
     _share(drawn)
     for panel, axes in drawn:

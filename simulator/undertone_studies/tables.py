@@ -1,4 +1,4 @@
-"""Designed tables on real readings: variance on the estimated populations, and slot means end to end on EDRP."""
+"""Designed tables on real readings: variance on the estimated populations, and slot means of campaigns on EDRP."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,10 +1,10 @@
-"""Regret of the chosen θ: MSE(θ) divided by the least MSE of all candidates, computed with the true frequencies.
+"""The regret of a chosen θ: MSE(θ) divided by the least MSE of all candidates, computed with the true frequencies.
 
-The MSE is that of ToPL's Eq. 8 for one of two queries: in paper mode the sum of a random range of up to 2^20 values of
-one stream, in fleet mode the sum of one slot of `FLEET` devices. Each run samples `READINGS` readings without
-replacement. Candidates are the values of `even_thetas`, about 1024. Our method takes its reports in three disjoint
-rounds, of 1/4, 1/4 and 1/2 of the readings, and the paper's methods in one round with 1024 bins. Every reading is
-perturbed once, by a mixture of two uniform draws, which has exactly the mechanism's distribution.
+The MSE is that of ToPL's Eq. 8 for one of two queries. In paper mode the query is the sum of a random range of up to
+2^20 values of one stream; in fleet mode it is the sum of one slot of `FLEET` devices. Each run samples `READINGS`
+readings without replacement. Candidates are the values of `even_thetas`, about 1024. Our method takes its reports in
+three disjoint rounds, of 1/4, 1/4 and 1/2 of the readings, and the paper's methods in one round with 1024 bins. Every
+reading is perturbed once, by a mixture of two uniform draws, which has exactly the mechanism's distribution.
 """
 
 import os
@@ -42,9 +42,9 @@ READINGS = 65_536
 RUNS, SHORT = 50, 3
 PAPER_BINS = 1024
 FLEET = 10_000
-# A θ that differs from the best by more than this factor must not be stated with confidence.
+# If θ differs from the best θ by more than this factor, the method must not be confident of it.
 OFF = 1.7
-# Seeds of the random mixtures, chosen after the method was final; seed 1 was used while the method was developed.
+# Seeds of the random mixtures. They were chosen after the method was final; seed 1 was used to develop it.
 MIXTURES = (4,)
 _VARIANCE = constant_variance(1.0)
 
@@ -53,8 +53,8 @@ _VARIANCE = constant_variance(1.0)
 class Regret:
     """Regret of one method on one population at one ε: quantiles over `runs`, and number of runs with a regret above 3.
 
-    `held`: number of runs whose range of θ contains the best θ; `off`: number of runs with θ more than a factor `OFF`
-    from the best θ; `told`: number of those runs whose range contains the best θ, or which raised a warning.
+    `held`: number of runs whose range of θ contains the best θ. `off`: number of runs with θ more than a factor `OFF`
+    from the best θ. `told`: number of the runs in `off` whose range contains the best θ, or which raised a warning.
     """
 
     mode: str
@@ -98,7 +98,7 @@ class Judge:
         return chosen.low <= self.best <= chosen.high
 
     def off(self, chosen: Threshold) -> bool:
-        """Return True if θ differs from the best by more than a factor `OFF`, either way."""
+        """Return True if θ is more than a factor `OFF` above or below the best θ."""
         return max(chosen.theta / self.best, self.best / chosen.theta) > OFF
 
     def ratio(self, theta: int) -> float:
@@ -110,7 +110,7 @@ class Judge:
 class Task:
     """One cell of the table: `methods` on one population at one ε.
 
-    With `slots` [slots, households] the rounds are whole days, without it randomly drawn readings.
+    With `slots` [slots, households] the rounds are whole days; without `slots` they are randomly drawn readings.
     """
 
     mode: str
@@ -138,11 +138,10 @@ def run(tasks: Sequence[Task], workers: int | None = None) -> list[Regret]:
 def protocol(
     data: Path | None, quick: bool = False, seed: int = 1, runs: int = RUNS, only: Sequence[str] = ()
 ) -> list[Task]:
-    """Return all tasks: paper mode, EDRP in time order, fleet mode; half an hour on one core.
+    """Return all tasks: paper mode, EDRP in time order, and fleet mode. They take half an hour on one core.
 
-    `quick`: two ε, no mixtures.
-
-    Real populations are left out without `data`; `only` names the populations wanted, empty for all.
+    `quick`: use two ε and no mixtures. Real populations are left out without `data`. `only`: names of the wanted
+    populations, empty for all.
     """
     epsilons = ("0.6", "2") if quick else EPSILONS
     populations = [*(real(data) if data is not None else []), *synthetic(), *([] if quick else map(mixture, MIXTURES))]
@@ -204,7 +203,7 @@ def robust(
 def papers(
     readings: Integers, epsilon: str, bound: int, judge: Judge, generator: np.random.Generator
 ) -> dict[str, Threshold]:
-    """Choose θ by EMS and by SW-W from one round of all readings, in up to 1024 equal bins on [0, bound]."""
+    """Choose θ by the papers' EMS and SW-W, from one round of all readings, in up to 1024 equal bins on [0, bound]."""
     mechanism = whole_range(epsilon, bound)
     histogram = CohortCounts(mechanism, perturbed(mechanism, readings, generator))
     return {
@@ -266,7 +265,10 @@ def _zoomed(epsilon: str, edges: tuple[int, ...]) -> WindowMechanism:
 
 @lru_cache(maxsize=64)
 def whole_range(epsilon: str, bound: int) -> WindowMechanism:
-    """Return the paper's Square Wave: up to `PAPER_BINS` equal bins on [0, bound], more than a campaign can have."""
+    """Return the paper's Square Wave: up to `PAPER_BINS` equal bins on [0, bound].
+
+    A campaign cannot have as many bins.
+    """
     inner = np.unique(np.rint(np.linspace(0, bound + 1, PAPER_BINS + 1)).astype(np.int64))
     edges = tuple(int(edge) for edge in inner)
     bins = len(edges) - 1

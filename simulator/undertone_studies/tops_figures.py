@@ -1,4 +1,4 @@
-"""Shared code of Figures 2 to 5 and 10 of ToPS: end to end, smoothers, hierarchies."""
+"""Shared code of Figures 2 to 5 and 10 of ToPS: errors of whole releases, smoothers and hierarchies."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace

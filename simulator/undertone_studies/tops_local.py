@@ -1,5 +1,6 @@
-"""Shared code of Figures 8 and 9 of ToPL: the same streams, local model, θ by Square Wave, reports by the Hybrid at ε =
-1.
+"""Shared code of Figures 8 and 9 of ToPL, which use the streams of the ToPS figures in the local model.
+
+θ comes from Square Wave, and reports come from the Hybrid at ε = 1.
 """
 
 from fractions import Fraction

@@ -1,5 +1,4 @@
-"""Methods that the ToPS figures compare: choices of a threshold, releases under it, and their errors on the 200
-queries.
+"""Methods that the ToPS figures compare: choices of a threshold, releases under it, and errors on the 200 queries.
 
 Every published number comes from the shipped code. The answers of a plain hierarchy need only the noise of the nodes
 that cover a range, so no other noise is drawn; the joint distribution is the same.
@@ -77,7 +76,10 @@ def quantile_threshold(stream: TopsStream, epsilon: str, bytes_: FreshBytes, thr
 
 
 def released_answers(stream: TopsStream, epsilon: str, bytes_: FreshBytes, **options: Any) -> Answers:
-    """Return answers of the shipped mechanism: θ, mean and blocks from the held-out values, then the rest published."""
+    """Return answers of the shipped mechanism.
+
+    It takes θ, mean and blocks from the held-out values and publishes the rest.
+    """
     mechanism = Tops(stream.bound, epsilon, bytes_, hold_out=M, span=R, **options)
     return range_sums(mechanism.extend(np.concatenate([stream.head, stream.body])))
 

@@ -30,18 +30,18 @@ NOISE_FREE_EPSILONS = (".01", ".02", ".05", ".1", ".2")
 PERCENTILES = (0.85, 0.9, 0.95, 0.99, 0.995, 0.999)
 PHASE_EPSILON = "0.05"
 CHOICES = 400
-# The default objective rises without bound where bias dominates; it is shown up to this multiple of Base's error.
+# The default objective grows without bound if bias dominates, so it is shown only up to this multiple of Base's error.
 SHOWN = 10
 OBJECTIVES = {"excess (default)": "excess", "Eq. 6, c = 60": "count"}
 
 
 def at(stream: TopsStream, theta: int, epsilon: str, seed: int) -> Trial:
-    """Return the trial of the smoothed hierarchy under a given θ."""
+    """Return a trial of the smoothed hierarchy with this θ."""
     return lambda i: tops_answers(stream, theta, epsilon, source(seed, i, "publish"))
 
 
 def choosing(stream: TopsStream, name: str, epsilon: str, publishing: str, seed: int, chosen: list[int]) -> Trial:
-    """Return the trial that chooses θ at ``epsilon``, appends it to ``chosen``, and publishes at ε ``publishing``."""
+    """Return a trial that chooses θ at ``epsilon``, appends it to ``chosen``, and publishes at the ε ``publishing``."""
 
     def trial(number: int) -> Answers:
         bytes_ = source(seed, number, "theta")
@@ -67,7 +67,7 @@ def clamped(stream: TopsStream, epsilon: str) -> tuple[float, float]:
     rank = ceil(PERCENTILE * len(ordered))
     unit = float(smooth_sensitivity(ordered, rank, stream.bound, beta) / alpha)
     place = float(ordered[rank - 1])
-    # θ is the draw rounded down.
+    # The drawn number is rounded down to θ.
     return float(laplace.cdf((2 - place) / unit)), float(laplace.sf((stream.bound - place) / unit))
 
 

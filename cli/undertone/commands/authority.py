@@ -1,4 +1,4 @@
-"""``undertone authority``: the private authority of a server's folder and the server's certificate by it."""
+"""``undertone authority``: the private authority of a server's folder, and the server's certificate, which it signs."""
 
 import json
 from pathlib import Path

@@ -131,7 +131,10 @@ def create(
 
 
 def _predict(config: "Config", devices: int, population: str | None, data: Path | None) -> None:
-    """Print what `undertone plan` prints for this campaign; a sentence if there are no readings like its own."""
+    """Print what `undertone plan` prints for this campaign.
+
+    If no readings fit the campaign, print a sentence instead.
+    """
     from undertone.commands.plan_pages import show
     from undertone_simulator.planning.campaign_plan import in_slots, plan_campaign
 

@@ -62,7 +62,7 @@ def capacity(
         table.add_row(name, *map(shown, needs))
     console = Console(highlight=False)
     console.print(table)
-    # The advice about a limit is for a number of homes; that about a way is the same for all.
+    # Advice about a limit is printed with its number of homes. Advice about a setup holds for every number of homes.
     said = {
         each.advice: each.way if each.way in (ONE, MANY) else f"{each.way} for {each.homes:,} homes" for each in needs
     }

@@ -105,7 +105,7 @@ def demo(
 
     check_picture(png)
     end_like_ctrl_c()
-    # The server and the fleet inherit the limit.
+    # The processes of the server and the fleet inherit this higher limit of open files.
     raise_limit()
     console = Console(highlight=False, stderr=as_json)
     options = DemoOptions(
@@ -194,8 +194,8 @@ class _Display:
             if not self._console.is_terminal and "±" in message:
                 self._console.print(f"  {message}")
         elif event.get("event") != "deliveries" and event.get("kind") != "cycles":
-            # The warning that rounds have no whole cycles does not apply to the demo, whose short rounds cover whole
-            # days by playing every fourth half-hour.
+            # The demo leaves out the warning that rounds have no whole cycles: its short rounds cover whole days,
+            # because they play every fourth half-hour.
             self._console.print(f"  server: {message}")
 
     def progress(self, done: int, total: int, sent: int, acknowledged: int) -> None:

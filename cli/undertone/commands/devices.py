@@ -32,7 +32,10 @@ class FleetChoice:
 
     @contextmanager
     def open(self, device: str | None = None) -> "Iterator[FleetFiles]":
-        """Open the fleet, by its newest campaign if none is named, and its store; see `Home.newest`. Raises Invalid."""
+        """Open the fleet of the named campaign, or of the newest one (see `Home.newest`), and its store.
+
+        Raises Invalid.
+        """
         from undertone_aggregator.server.folder import Home
 
         home = Home(self.home)
@@ -40,7 +43,10 @@ class FleetChoice:
             yield fleet
 
     def each(self, device: str | None = None) -> "Iterator[FleetFiles]":
-        """Yield the fleet with the store of each campaign that it has or had, newest first. Raises Invalid."""
+        """Yield the fleet of each present and past campaign of these devices, with its store, newest first.
+
+        Raises Invalid.
+        """
         from undertone_aggregator.server.folder import Home
 
         home = Home(self.home)
@@ -285,7 +291,7 @@ def broker_advice(options: "BrokerOptions", folder: Path) -> str:
 
 
 def _rows(fleets: "Iterator[FleetFiles]", now: int, silent: int | None, *, lost: bool = False) -> list[dict[str, Any]]:
-    """Return a row for each device: as the newest campaign of the fleet has it, with its last report in any of them."""
+    """Return a row for each device of the newest campaign, with its last report in any of the fleet's campaigns."""
     from undertone_aggregator.counts.epochs import late_seconds
     from undertone_aggregator.store.inventory import ACTIVE
 

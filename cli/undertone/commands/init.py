@@ -134,7 +134,7 @@ def init(
 
 
 def _check_different(ports: dict[str, int]) -> None:
-    """Raise Invalid if two of these listeners have the same port; 0 is none."""
+    """Raise Invalid if two of these listeners have the same port. Port 0 stands for a listener that does not exist."""
     options: dict[int, str] = {}
     for option, port in ports.items():
         other = options.setdefault(port, option)

@@ -22,7 +22,7 @@ def show(plan: "FleetPlan | StreamComparison | WindowPlan") -> None:
 
 
 def _show_reports(plan: "FleetPlan") -> None:
-    """Print the errors by length of time, θ, the needs of a wanted error, the traffic and the privacy cost."""
+    """Print the errors by length of time, θ, what a wanted error needs, the traffic and the privacy cost."""
     from rich.console import Console
     from rich.table import Table
 

@@ -160,7 +160,7 @@ def query(
             _write(writer.write(results, rows, kind), output)
 
 
-# Option that prints something else than single slots -> the options that do not go with it, and why.
+# Option that prints something other than single slots -> the options that cannot be combined with it, and the reason.
 _SELECTS = ("between", "days", "by", "total", "against")
 _RUNS = "except for single slots: over several slots, noise averages out without a filter"
 _ONE_MEAN = f"with {', '.join(f'--{name}' for name in _SELECTS)}, which give one mean"
@@ -178,7 +178,7 @@ _OTHERS = {
 
 
 def _refuse_others(context: typer.Context) -> None:
-    """Raise Invalid for options that contradict each other, or of which the other would be ignored."""
+    """Raise Invalid if options contradict each other, or if one of them would make the command ignore another one."""
     given = {name for name, value in context.params.items() if value not in (None, False)}
     if "losses" in given:
         unlike = (*_SELECTS, "every", "quantiles", "filtered", "newest", "settled")
@@ -204,7 +204,7 @@ def _span(
     moments: tuple[str | None, str | None, str | None],
     slots: tuple[int | None, int | None],
 ) -> tuple[int | datetime | None, int | datetime | None]:
-    """Return the slots that the options select. Raises Invalid for a time that is none."""
+    """Return the slots that the options select. Raises Invalid for a text that is no time."""
     from undertone_aggregator.base.durations import moment_of, seconds_of
 
     since, start, end = moments
@@ -294,14 +294,15 @@ def _show(
         heads = [starts, "series", "reports", f"mean, {campaign.unit}", "± 95 %", "95 %", "mean of min(x, θ)"]
         heads.append("± if 1 % are fake")
         if rows and isinstance(rows[0], RangeEstimate):
-            # A mean at the ends of the campaign, or over a gap, has fewer slots than --every.
+            # A mean at the beginning or end of the campaign, or over a gap, has fewer slots than --every asks for.
             heads[2:2] = ["slots"]
             heads.pop()
     settled = results.settled
     cells = [_cells(row, zone, settled)[: len(heads)] for row in rows]
     table = long_table(console, campaign.name, heads, cells)
     theta = f"θ = {results.thetas}" if results.theta is not None else "θ is not chosen yet"
-    # Gaussian noise bounds no ratio for a single report: its guarantee is for the stream.
+    # Gaussian noise gives a single report no bound e^ε, so there is no certificate; its guarantee is for the whole
+    # stream.
     certificate = "" if exact is None else f"; certificate {exact} ≤ e^{shown(results.budget.epsilon)}"
     lines = [theta + certificate, results.guarantee]
     lines.append(

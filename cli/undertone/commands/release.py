@@ -104,7 +104,7 @@ def _command(mechanism: str) -> Any:
 
 
 def _option(mechanism: str, parameter: inspect.Parameter) -> inspect.Parameter:
-    """Return a mechanism's parameter as an option of the command, which is None unless it is given."""
+    """Return a mechanism's parameter as an option of the command. Its value is None unless it is given."""
     kinds = parameter.annotation if isinstance(parameter.annotation, type) else str
     whole = kinds is int or parameter.annotation == int | None
     kind: Any = bool if kinds is bool else int if whole else str
@@ -121,7 +121,7 @@ def _option(mechanism: str, parameter: inspect.Parameter) -> inspect.Parameter:
     )
 
 
-# The options that do nothing where values come over MQTT, and those that need a broker.
+# Options that have no effect if values come over MQTT, and options that need a broker.
 _NOT_OF_MQTT = ("column", "last_block", "continues", "as_json")
 _BROKER = ("user", "ca_file")
 

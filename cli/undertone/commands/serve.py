@@ -46,7 +46,7 @@ def serve(
     from undertone_aggregator.server.page_process import run_join, run_page
     from undertone_aggregator.server.supervisor import Stopped, alone, open_server
 
-    # Also for the page and the listener for joining, which inherit the limit.
+    # The processes of the page and of the listener for joining inherit this higher limit of open files.
     raise_limit()
     stop, journal = stop_event(seconds), open_journal(log_format)
     home = Home(folder)
@@ -57,8 +57,8 @@ def serve(
     health = health or home.server.health
     if health is not None and (missing := missing_packages(METRICS)):
         journal.say("health", missing)
-    # SIGHUP is ignored until there is something to reload; a handler, unlike SIG_IGN, is not inherited by child
-    # processes.
+    # SIGHUP is ignored until there is something to reload. A handler does this, because child processes would inherit
+    # SIG_IGN.
     signal.signal(signal.SIGHUP, lambda *_: None)
     with (
         contextlib.suppress(Stopped),

@@ -103,7 +103,10 @@ def document(simulated: "Simulated", slots: "list[Compared]") -> dict[str, Any]:
 
 
 def ways(simulated: "Simulated") -> dict[str, Any]:
-    """Return how θ was chosen and what reports: method, query and mechanism; a stream has a mechanism alone."""
+    """Return the settings that were chosen: how θ was found, the method, the query and the mechanism.
+
+    A stream campaign has a mechanism only.
+    """
     from undertone_aggregator.design.mechanisms import traits_of
 
     plan, newest = simulated.plan, simulated.timeline.epochs[-1].campaign

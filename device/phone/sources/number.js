@@ -1,4 +1,4 @@
-// A number that the person enters: a meter's reading, a counter, anything.
+// A number that the person enters, such as a meter's reading or a count.
 import { button, element, moment, number as format, paragraph } from "../page.js";
 import { fill } from "../words.js";
 
@@ -21,8 +21,8 @@ export function parse(text, { thousands, point }) {
   return /^-?\d+(\.\d+)?$/.test(value) ? Number(value) : NaN;
 }
 
-// Return what to ask before the nearest number that counts is taken: {key, limit}, null if the number itself counts.
-// `range`: [smallest, largest], null if a number has no range of its own, as a meter's reading has none.
+// Returns the question to ask before the app takes the nearest number that is allowed: {key, limit}. Returns null if
+// the number itself is allowed. `range`: [smallest, largest], null if there is no range, as for a meter's reading.
 export function doubt(value, range) {
   if (range && value < range[0]) return { key: "below", limit: range[0] };
   if (range && value > range[1]) return { key: "above", limit: range[1] };
@@ -31,7 +31,7 @@ export function doubt(value, range) {
 
 export function show({ measures, send, words }) {
   const say = words.phone.number;
-  // As text: a browser's field for numbers hides from the app what it cannot read.
+  // The field is for text, because a browser's field for numbers hides from the app what it cannot read.
   const input = element("input", {
     type: "text",
     inputMode: "decimal",

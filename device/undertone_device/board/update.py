@@ -1,11 +1,12 @@
-"""Update of a board's code at its owner's request: fetch, check, try, and drop it again if it does not report.
+"""Update of a board's code at its owner's request: fetch new code, check it, try it, and keep it only if it reports.
 
     from undertone_device.board import update
     update.fetch("http://host/undertone-0.3.0", "sha256 of its package.json, as the release printed it")
 
 The new code goes into the one of two folders that is not in use. Every file's sha256 must match package.json, and
 package.json's sha256 the given one. Then one file, `code`, names the folder and the boots that may try it (`main.py`).
-Only a report that the broker acknowledged makes it the good one (`keep`). The module is loaded on demand.
+The new code becomes the good one only when the broker has acknowledged a report from it (`keep`); otherwise the board
+goes back to the old code. The module is loaded on demand.
 """
 
 import binascii

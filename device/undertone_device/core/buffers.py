@@ -60,7 +60,7 @@ def _of_ulab(samples: "Any") -> "tuple[int, int, int, int]":
 
 
 def slot_value(measure: str, samples: "Sequence[int]") -> "int | None":
-    """Return the value of a slot of which ``samples`` are all; None if there are none. Raises Invalid.
+    """Return the value of a slot all of whose samples are in ``samples``; None if there are none. Raises Invalid.
 
     A device that sleeps between slots has no other samples, so a duration or a counter cannot be computed from a
     buffer.

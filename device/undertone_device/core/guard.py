@@ -1,6 +1,6 @@
 """The guard of a sensor: its caps and its ledger.
 
-It allows at most one draw per measured interval, and keeps draws apart.
+It allows at most one draw per measured interval, and demands a minimum time between two draws.
 
 The ledger's ``spent_until`` moves forward before a report leaves. What the clock allows must also be allowed by the
 monotonic tick counter, whatever server, broker or clock say. Nothing here ever depends on a reading.
@@ -157,8 +157,8 @@ class Guard:
             return "rate"
         period = policy.period_seconds
         ticks = in_ticks(period) if policy.rest_by == "ticks" else 0
-        # No campaign has shorter slots than the policy allows. If a period contains no more of the shortest slots than
-        # the cap, the cap need not be checked by the clock, only by the ticks.
+        # No campaign has shorter slots than the policy allows. If a period holds at most as many of the shortest slots
+        # as the cap has reports, the clock cannot exceed the cap, and only the ticks are checked.
         by_clock = 0 if policy.reports_per_period * policy.slot_seconds >= period else period
         if not ledger.sums.permits(start, ledger.uptime, by_clock, ticks):
             return "period"
@@ -193,12 +193,12 @@ class Guard:
         self._rest_from = ledger.uptime + 1
 
     def paused(self, campaign: "Campaign", slot: int, now: int, opened: int) -> "str | None":
-        """Return the word ``pause`` if the household's pause covers any of the slot, by clock or ticks.
+        """Return the word ``pause`` if the household's pause overlaps the slot, by clock or ticks.
 
-        Call it each slot.
+        Call this in each slot.
 
-        During a pause the ledger is written as often as if reports were drawn, so that a boot does not forget its
-        length.
+        During a pause the ledger is written as often as if reports were drawn, so that the length of the pause that has
+        passed survives a restart.
         """
         ledger = self.ledger
         try:

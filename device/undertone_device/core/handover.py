@@ -1,6 +1,7 @@
 """Hand-overs that a device obeys: checked once, and kept in the file ``handover``. The module is loaded on demand.
 
-The address in ``device.json`` stays the second one: a device that is not let in at the new address tries both in turn.
+The address in ``device.json`` stays as a second address: a device that is not let in at the new address tries both in
+turn.
 """
 
 import json
@@ -69,7 +70,7 @@ def take(
         raise Refused("signature", "the policy names no signers")
     policy.check_signature(handover.digest_of(body), signature, alive)
     if number > now + policy.lead_seconds:
-        # Whoever has stolen a key must not use up the numbers.
+        # A number far ahead is refused: with it, a thief of the key could block every later hand-over.
         raise Refused(
             "ahead", "the hand-over's number is %d, over %d s after the clock's %d" % (number, policy.lead_seconds, now)
         )

@@ -315,5 +315,8 @@ class Ledger:
 
 
 def in_ticks(seconds: int) -> int:
-    """Return 31/32 of an interval, rounded up, which the tick counter must show because its oscillator is not exact."""
+    """Return 31/32 of an interval, rounded up.
+
+    The tick counter must show this time before the interval counts as over, because its oscillator is not exact.
+    """
     return seconds - seconds // 32

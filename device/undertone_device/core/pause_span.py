@@ -41,8 +41,9 @@ class PauseSpan:
 
     def _look(self, start: int, until: int, now: int, uptime: int, end: int) -> None:
         ahead = max(start - now, 0)
-        # A slot that ends when the pause begins is not part of it, whatever the oscillator's error. One that ends later
-        # is part of it, even if the clock says that the pause is over: the clock may have jumped since the last look.
+        # A slot that ends when the pause begins is not part of the pause, however inexact the oscillator is. A slot
+        # that ends later is part of it, even if the clock says that the pause is over: the clock may have jumped since
+        # the last look.
         begins = uptime + ahead + ahead // 32 + 1 if ahead else min(uptime, uptime + start - end)
         ends = uptime + ahead + in_ticks(until - start)
         if start != self._start or uptime < self._seen:

@@ -123,7 +123,9 @@ class Reporter:
             self._open.value.add_many(sample, self.ticks())
 
     def close_slot(self, now: int) -> "bytes | None":
-        """Return the report of the slot that has just ended, once; None while it lasts or if nothing may be drawn.
+        """Return the report of the slot that has just ended, once.
+
+        Return None while the slot lasts, or if nothing may be drawn.
 
         The report is in the outbox, and on file as the policy demands, before it is returned.
         """
@@ -187,7 +189,8 @@ class Reporter:
         """
         if not self.accepted.agrees(now):
             return "clock"
-        # Look for a pause in every slot, also without a turn: by ticks a pause begins when the device first sees it.
+        # A pause is looked for in every slot, also in slots that are not this device's turn, because by ticks a pause
+        # begins when the device first sees it.
         paused = self.guard.paused(campaign, slot, now, opened)
         if not campaign.schedule.is_turn(self._place(campaign), slot):
             return "turn"

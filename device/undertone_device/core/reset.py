@@ -36,7 +36,10 @@ def forget_campaigns(storage: "Storage", policy: "Policy", now: int, capacity: i
 
 
 def clamp(ledger: "Ledger", policy: "Policy", now: int) -> None:
-    """Limit all times to ``now``, whatever the clock said then; the number of draws stays counted."""
+    """Limit all times to ``now``, whatever the clock showed when they were stored.
+
+    The number of draws stays counted.
+    """
     ledger.spent_until = min(ledger.spent_until, now)
     ledger.began = min(ledger.began, now)
     ledger.day = min(ledger.day, now // 86400)

@@ -27,10 +27,11 @@ def check_sample(sample: "Sample") -> int:
 class SlotValue:
     """Accumulates one slot's samples by ``measure``, and keeps what the next slot starts from.
 
-    sum, mean (rounded half up), last, max; duration: seconds spent in a state, samples are 1 or 0 at its changes;
-    counter: the last reading less the previous slot's last, modulo ``modulus`` (0: does not wrap). A slot without a
-    reading ends its interval, and so does a change to shorter slots (`OpenSlot.open`): a value never includes more than
-    its own slot and the slot before, of the same length, and never a rest or a pause.
+    ``measure`` is sum, mean (rounded half up), last, max, duration or counter. Duration: the seconds spent in a state,
+    whose samples are 1 or 0 at its changes. Counter: the last reading less the previous slot's last, modulo ``modulus``
+    (0: does not wrap). A slot without a reading ends the interval of a counter, and so does a change to shorter slots
+    (`OpenSlot.open`). So a value never includes more than its own slot and the slot before, of the same length, and
+    never a rest or a pause.
     """
 
     def __init__(self, measure: str, modulus: int = 0):
@@ -61,7 +62,7 @@ class SlotValue:
     def add_many(self, samples: "Sequence[Sample]", ticks: int) -> None:
         """Take a buffer of samples, which were measured just before ``ticks``, at once. Raises Invalid like ``add``.
 
-        For a duration its last state counts from ``ticks`` on.
+        For a duration, the state in the last sample counts from ``ticks`` on.
         """
         # Most boards never use a buffer.
         from undertone_device.core.buffers import summary

@@ -110,8 +110,8 @@ class StreamState:
     def draw(self, campaign: "Campaign", slot: int, reading: "Point") -> "tuple[Point, int]":
         """Return (X_i, chain index i) of a slot for which there is no ``obstacle``. Raises EntropyError.
 
-        The noise is drawn here, with the report, so that an earlier copy of the memory contains no noise that is used
-        again.
+        The noise is drawn here, with the report, so that no earlier copy of the memory contains noise that is still to
+        be used.
         """
         rule: StreamRule = campaign.rule  # type: ignore[assignment]
         entropy = self.entropy

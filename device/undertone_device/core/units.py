@@ -1,4 +1,7 @@
-"""Conversion of epsilon to whole units of 2^-20, for sums; single draws are compared as rationals."""
+"""Conversion of epsilon to whole units of 2^-20, in which sums are kept.
+
+A single draw's epsilon is compared as a rational.
+"""
 
 UNIT = 1 << 20
 _ONE = 1 << 64

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from undertone_shared.policy import Policy
 
 DAY = 86400
-# Above this epsilon, somebody who guesses one number right with probability 1/2 can come to do so with more than 88 %.
+# The largest epsilon that is advised where people join. Above it, a guess of probability 1/2 can become more than 88 %
+# sure.
 LARGEST_FOR_PEOPLE = 2
 # Streams are counted in rho (zCDP); epsilon = rho + 2 sqrt(rho ln(1/delta)) is shown at delta = 2^-20.
 DELTA_BITS = 20
@@ -55,7 +56,7 @@ class Bounds:
     ``reading``, ``day``, ``life``: units of 2^-20 of epsilon for one number, for any 24 hours, and for the whole life;
     None if nothing bounds it. ``reading`` is None, too, if the policy allows no reports of single numbers. ``reports``:
     most reports that touch any 24 hours. ``strongest``: how many reports of single numbers at the full ``cap`` may be
-    drawn in the whole life; more reports may be drawn at a smaller epsilon, which together tell no more. ``delta``:
+    drawn in the whole life. At a smaller epsilon there may be more reports, which together reveal no more. ``delta``:
     True if ``day`` and ``life`` hold except with a chance of 2^-20, because streams are allowed.
     """
 
@@ -127,9 +128,9 @@ def odds_above(units: int) -> int:
 
 
 def percent(units: int) -> "int | None":
-    """Return how sure a guess of one half can become, e^epsilon/(1 + e^epsilon), in per cent, rounded up.
+    """Return the highest probability that a guess of one half can reach: e^epsilon/(1 + e^epsilon), in per cent.
 
-    None if it can become practically sure.
+    It is rounded up. None if the guess can become practically sure.
     """
     if units > _LARGEST_UNITS:
         return None
@@ -138,7 +139,7 @@ def percent(units: int) -> "int | None":
 
 
 def figure(units: "int | None", words: "dict[str, Any]") -> str:
-    """Return epsilon as a number of four significant digits, rounded up; the words for no limit for None."""
+    """Return epsilon as a number of four significant digits, rounded up. For None, return the words for "no limit"."""
     if units is None:
         return str(words["no_limit"])
     scale, up = 0, _up(units, UNIT)
@@ -245,7 +246,10 @@ def consent(policy: "Policy", words: "dict[str, Any]") -> "dict[str, Any]":
 
 
 def _of_cap(limits: Bounds) -> "int | None":
-    """Return `percent` for one number, exactly: a guess of one half becomes p/(p + q) for the cap p/q."""
+    """Return `percent` for one number, exactly.
+
+    With the cap p/q, a guess of one half can become right with probability p/(p + q).
+    """
     p, q = limits.cap
     return None if p >= _SURE * q else _up(100 * p, p + q)
 

@@ -1,4 +1,4 @@
-"""Devices that run on this machine: each has its own ledger, policy, connection and source; one process runs all."""
+"""Devices that run on this machine, all in one process. Each has its own ledger, policy, connection and source."""
 
 import json
 import os
@@ -39,8 +39,8 @@ class HostedDevice:
 
     ``say``: called with a sentence when something changes. ``note``: called with each report. ``source``: where samples
     come from; by default the source of the configuration. ``transport``: by default paho-mqtt. ``state``: the newest
-    status, None before the first round. ``compares``: hear the published means, and keep own values beside them in
-    ``comparison``, which is None otherwise.
+    status, None before the first round. ``compares``: True if the device receives the published means and keeps its own
+    values beside them, in ``comparison``; otherwise ``comparison`` is None.
     """
 
     def __init__(

@@ -1,7 +1,8 @@
 """The status of a device in the household's Home Assistant: budget spent, last report, pause, refusals. No readings.
 
-It is published to the household's own broker, never to the operator's, by ``home_assistant.json`` beside device.json,
-with ``host`` and, if needed, ``tcp_port``, ``user``, ``password_file``, ``ca`` and ``prefix``. CPython only.
+It is published to the household's own broker, never to the operator's. The file ``home_assistant.json`` beside
+device.json names this broker by ``host`` and, if needed, ``tcp_port``, ``user``, ``password_file``, ``ca`` and
+``prefix``. CPython only.
 """
 
 import json
@@ -125,7 +126,7 @@ def seen_of(status: dict[str, Any]) -> dict[str, Any]:
     lost, began = status["losses"], status["began"]
     return {
         "day": _day(status),
-        # Streams are not counted by day, and a lost ledger has lost its days: then the month's sum is unknown.
+        # Streams are not counted by day, and the days' sums of a lost ledger are lost. The month's sum is then unknown.
         "month": None if streams or (lost and status["time"] - began < _MONTH) else round(status["month"] / UNIT, 3),
         # A lost ledger counts as the whole lifetime; without a lifetime the sum is unknown.
         "ever": None if lost and not status["lifetime"] else round(status["ever"] / UNIT + at_delta(streams), 3),

@@ -205,7 +205,7 @@ def _day(state: dict[str, Any]) -> list[str]:
 
 
 def rho_a_day(streams: dict[str, Any]) -> float | None:
-    """Return the largest rho (zCDP) that streams may be charged for 24 hours, which touch several calendar periods."""
+    """Return the largest rho (zCDP) that streams may be charged for 24 hours. These touch several calendar periods."""
     if streams["rho"] is None:
         return None
     return float((-(-_DAY // streams["period_seconds"]) + 1) * streams["rho"] / UNIT)
@@ -228,7 +228,7 @@ def _paused(state: dict[str, Any]) -> list[str]:
 
 
 def pause_lines(pause: list[int], now: int) -> list[str]:
-    """Describe the household's pause in a sentence; none if it is over."""
+    """Describe the household's pause in a sentence. If the pause is over, return no sentence."""
     start, until = pause
     if until <= now:
         return []

@@ -1,8 +1,8 @@
-"""A home's own readings beside the published means of the campaign: heard, compared and kept at home alone.
+"""A home's own readings beside the published means of the campaign. The comparison never leaves the home.
 
-`Others` hears the topic on which the server publishes the mean of the home's group, or of all homes if it is in none.
-It sends nothing but the subscription.
-`Comparison` keeps the home's own values of the last week of slots, and the published means of the same slots.
+`Others` receives the mean of the home's group, which the server publishes, or the mean of all homes if the home has no
+group. It only sends the subscription. `Comparison` keeps the home's own values of the last week of slots, and the
+published means of the same slots.
 """
 
 import json
@@ -42,16 +42,16 @@ def topic_of(prefix: str, campaign: str, group: str = EVERYBODY) -> str:
 def group_of(config: "DeviceConfig", campaign: str) -> str:
     """Return the group whose mean a home sees.
 
-    That is everybody in a campaign to which a hand-over has led: only the server knows the home's group there.
+    In a campaign to which a hand-over has led, it is everybody, because only the server knows the home's group there.
     """
     return EVERYBODY if campaign in config.successors else config.groups.get(campaign, EVERYBODY)
 
 
 class Comparison:
-    """The home's values and the published means by slot, in ``storage``; off unless a person switches it on or never
-    said anything.
+    """The home's values and the published means by slot, in ``storage``. It is on unless a person has switched it off.
 
-    ``on``: whether published means are heard, and own values kept. ``group``: the group whose means are kept.
+    ``on``: whether published means are received, and the home's own values kept. ``group``: the group whose means are
+    kept.
     """
 
     def __init__(self, storage: "Storage"):
@@ -79,7 +79,7 @@ class Comparison:
             self._own = {int(slot): int(value) for slot, value in kept.get("own", [])}
             self._all = {int(slot): [int(each) for each in row] for slot, row in kept.get("all", [])}
         except (ValueError, TypeError, AttributeError):
-            # What cannot be read is forgotten: nothing depends on it.
+            # Files that cannot be read are ignored, because nothing depends on them.
             self._own, self._all = {}, {}
 
     def _write(self) -> None:
@@ -99,7 +99,7 @@ class Comparison:
         try:
             self._storage.write(FILE, json.dumps(kept_now).encode())
         except OSError:
-            # A full disk costs this display alone.
+            # If the disk is full, only this comparison is lost.
             pass
 
     def switch(self, on: bool) -> None:
@@ -142,7 +142,7 @@ class Comparison:
             self._write()
 
     def _begin(self, campaign: "Campaign") -> None:
-        """Forget values of another kind of slot."""
+        """Forget the stored values if they belong to slots of another kind."""
         if (self.measure, self.seconds) != (campaign.measure, campaign.slot_seconds):
             self.measure, self.seconds = campaign.measure, campaign.slot_seconds
             self._own, self._all = {}, {}
@@ -150,13 +150,16 @@ class Comparison:
     # --- what is published
 
     def beside(self, group: str) -> None:
-        """Compare with this group from now on; means of another one are forgotten."""
+        """Compare with this group from now on, and forget the means of any other group."""
         if group != self.group:
             self.group, self._all = group, {}
             self._write()
 
     def hear(self, campaign: "Campaign | None", payload: bytes) -> None:
-        """Keep a published mean; anything else is ignored: it comes from a server, and nothing depends on it."""
+        """Keep a published mean.
+
+        A message that is no valid mean is ignored: a server sent it, and nothing depends on it.
+        """
         try:
             fields = json.loads(payload)
             slot, kind = int(fields["slot"]), fields["kind"]
@@ -177,9 +180,10 @@ class Comparison:
     def summary(self, now: int, evening: int) -> "dict[str, Any] | None":
         """Return both sides over the newest slot, the evening that began at Unix second ``evening``, and seven days.
 
-        Each span is {start, end, slots, own, mean, low, high} over the slots that both sides know, None without one.
-        The last four are whole thousandths of the unit. Values that add up over slots are sums. The interval of several
-        slots is that of slots whose errors are alike, so it is never too narrow. Returns None before a mean is known.
+        Each span is {start, end, slots, own, mean, low, high} over the slots that both sides know, or None if there is
+        no such slot. The last four are whole thousandths of the unit. Values that add up over slots are sums. The
+        interval of several slots assumes that their errors are fully correlated, so it is never too narrow. Returns
+        None before a mean is known.
         """
         if not self._all or not self.seconds:
             return None
@@ -231,7 +235,7 @@ class Others:
         # The campaign that the device takes part in now; the device's owner sets it in each round.
         self.campaign: Campaign | None = None
         self._connected = False
-        # See `Transport`; the list is that of the other transport, which both change in place.
+        # See `Transport`. This is the same list as the other transport's, and both change it in place.
         self.places = transport.places
         self.configured = transport.configured
         self.oversized = 0
@@ -253,7 +257,7 @@ class Others:
         return self._transport.publish(topic, payload)
 
     def poll(self, milliseconds: int) -> "list[Any]":
-        """Return the events that are of the device's own topics."""
+        """Return the events that belong to the device's own topics."""
         if self._connected and self.comparison.on and not self._topics:
             # A hand-over can have added campaigns since the last connection, so the topics are computed anew.
             config = self._config

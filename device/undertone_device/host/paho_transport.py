@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _PACKETS = 100
 # A broker's host that begins with this is reached by MQTT over WebSocket, at paho's usual path /mqtt.
 _WEBSOCKET = "wss://"
-# Errors of a connection that somebody has answered, and that ended before MQTT began.
+# Errors of a connection that a server answered, but that ended before MQTT began.
 ANSWERS = (ssl.SSLError, ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
 
 
@@ -32,7 +32,8 @@ class _Opening:
     def __init__(self, client: paho.Client, host: str, port: int, keepalive: int):
         self.client = client
         self.error = ""
-        # True if somebody has answered; of a connection that ends in its TLS handshake, only the error tells.
+        # True if a server has answered. If the connection ends in its TLS handshake, only the error shows whether one
+        # did.
         self.reached = True
         self.done = threading.Event()
         self.started = clock.ticks()
@@ -55,11 +56,11 @@ class _Opening:
 
 
 class PahoTransport:
-    """``connect``, ``subscribe``, ``publish``, ``poll``, ``close``; events as in `packets`. Only ``poll`` waits.
+    """The transport of phones and gateways over paho-mqtt; its events are those of `packets`. Only ``poll`` waits.
 
-    Each connection is a new paho client with a clean session, so that paho does not resend by itself what the outbox
-    will resend. ``host``: "wss://" before the name means MQTT over WebSocket. Raises Invalid for a keepalive of 0, and
-    for a WebSocket without TLS.
+    Each connection is a new paho client with a clean session, because paho would otherwise resend messages by itself
+    that the outbox resends. ``host``: "wss://" before the name means MQTT over WebSocket. Raises Invalid for a
+    keepalive of 0, and for a WebSocket without TLS.
     """
 
     def __init__(

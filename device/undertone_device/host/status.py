@@ -84,7 +84,10 @@ def describe(client: "Client", now: int) -> "dict[str, Any]":
 
 
 def _allowed(stream: "StreamPolicy") -> "dict[str, Any]":
-    """Return the policy's limits for streams; ``rho``: per calendar period, None if only each report is limited."""
+    """Return the policy's limits for streams.
+
+    ``rho`` is the limit per calendar period, or None if only each report is limited.
+    """
     return {
         "rho": None if stream.per_report else stream.rho,
         "period_seconds": stream.period_seconds,

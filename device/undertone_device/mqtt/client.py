@@ -27,10 +27,10 @@ _FIRST_DELAY = 1000
 _OFFLINE = 0
 _CONNECTING = 1
 _ONLINE = 2
-# A hand-over has come: it takes effect with the next connection.
+# State after a hand-over has arrived: the client must connect anew, because the hand-over takes effect then.
 _MOVED = 3
 _RESYNC = 86400000
-# Words that a jitter needs: with this many it fails with probability below 2^-32.
+# Number of random words for one jitter: with so many, a draw fails with a probability below 2^-32.
 _JITTER_WORDS = 32
 
 
@@ -52,7 +52,7 @@ class Platform:
     acknowledged: "Callable[[bytes], object] | None" = None
     # Feeds a watchdog; called in every round.
     alive: "Callable[[], None] | None" = None
-    # Milliseconds between two knocks at a server that is away, see `Knocks`.
+    # Milliseconds between two attempts to connect to a server that does not answer, see `Knocks`.
     period = PERIOD
 
     def __init__(self, clock: "Callable[[], int]", ticks: "Callable[[], int]", idle: "Callable[[int], None]"):
@@ -76,7 +76,8 @@ class Client:
         self.platform = platform
         self._state = _OFFLINE
         self._knocks = Knocks(reporter.device, platform.period)
-        # Addresses that this knock has not tried yet, when it began, and whether a server was reached in it.
+        # The current knock, see `knocks`: how many addresses it has not tried yet, when it began, whether it reached a
+        # server.
         self._untried = 0
         self._knocked = 0
         self._reached = False
@@ -89,7 +90,8 @@ class Client:
         self._hold = 0
         self._held_since = 0
         self._flying: dict[int, bytes] = {}
-        # The campaign of the last report that was sent, and the topic of its reports, which takes a hash.
+        # The campaign of the last report that was sent, and the topic of its reports, which is kept because it takes a
+        # hash.
         self._topic = ("", "")
 
     @property
@@ -183,7 +185,7 @@ class Client:
             set_clock()
         except OSError as error:
             self.trouble = "NTP: %s" % error
-            # NTP has a server of its own, and uses UDP, whose packets may be lost. So it is asked again soon at first.
+            # NTP uses UDP, whose packets may be lost, so the clock is asked again soon at first.
             self._delay = min(max(_FIRST_DELAY, 2 * self._delay), PERIOD)
             self._pause(self.jitter(self._delay), self.platform.ticks())
             return self._clock_set_at is not None
@@ -203,7 +205,7 @@ class Client:
         try:
             sample = self.platform.read(now)
             if self.platform.clock() // campaign.slot_seconds != slot:
-                # The reading took until the next slot: it belongs to neither slot.
+                # Reading the sensor took until the next slot began, so the reading belongs to neither slot.
                 raise ValueError
             if sample is not None:
                 self.reporter.observe(sample, now)

@@ -1,13 +1,14 @@
 """When a device comes back to a server that is away, or that does not let it in: a public rule of one hash.
 
-A *knock* is one attempt at each of the device's addresses. A fleet that has lost its server at once must not come back
-at once. So each device waits a time of its own, which is a hash of its name and has nothing to do with a reading.
+A *knock* is one attempt at each of the device's addresses. If all devices lose their server at the same moment, they
+must not all come back at the same moment. So each device waits for a time of its own, which is a hash of its name and
+does not depend on a reading.
 """
 
 import hashlib
 
-# Milliseconds between two knocks while nobody answers, within which all devices are back when the server is. 100,000
-# devices then make 1,667 knocks a second, which one process of the server can answer.
+# Milliseconds between two knocks while no server answers. All devices are back within this time after the server is.
+# 100,000 devices then make 1,667 knocks a second, which one process of the server can answer.
 PERIOD = 60000
 # Least milliseconds that a device waits, so that two devices with the same name do not close each other's connection
 # all the time.
@@ -41,8 +42,9 @@ class Knocks:
     def failed(self, reached: bool) -> int:
         """Return the wait from the beginning of a knock that failed until the next one.
 
-        If no server was ``reached``, this is a period, the first time after a start as in ``lost``. If one was reached
-        and did not let the device in, the n-th time in a row, it is w + h mod w, where w is 1, 2 and then 4 periods.
+        If no server was ``reached``, the wait is a period; the first time after a start it is as in ``lost``. If a
+        server was reached and did not let the device in for the n-th time in a row, the wait is w + h mod w, where w is
+        1, 2 and then 4 periods.
         """
         if reached:
             longer = self._period << min(self._refused, _DOUBLINGS)

@@ -23,7 +23,7 @@ LOST = "lost"  # event ("lost", why), from transports only and once per connecti
 DENIED = "denied"  # event ("denied", topic): the broker refused the subscription
 
 DEFAULT_KEEPALIVE = 60
-# Largest body of a PUBLISH that is read: a campaign message and its topic.
+# Largest body of a PUBLISH that is read; a campaign message with its topic fits into it.
 LARGEST_PACKET = HEADER_BYTES + LARGEST_BODY + SIGNATURE_BYTES + 2 + 256
 _U16 = 0xFFFF
 
@@ -179,7 +179,10 @@ class ClientSession:
         self._sent = now
 
     def _next_id(self) -> int:
-        """Return the next id, 1 to 65,535 and round again, never one that waits for its acknowledgement (2.3.1)."""
+        """Return the next id: 1 to 65,535, then 1 again.
+
+        An id that waits for its acknowledgement is skipped (2.3.1).
+        """
         packet_id = self._id
         while True:
             packet_id = packet_id % _U16 + 1

@@ -7,11 +7,11 @@ class ClientSettings(Protocol):
     """What a client reads of the device's configuration, `undertone_device.setup.config.DeviceConfig`."""
 
     prefix: str
-    # Names of the campaigns to whose config topics it subscribes; a hand-over changes them.
+    # Names of the campaigns to whose config topics the client subscribes; a hand-over changes them.
     campaigns: "tuple[str, ...]"
-    # It reads the sensor once in so many seconds; 0: once per slot.
+    # The client reads the sensor once in this many seconds; 0 means once per slot.
     sample_seconds: int
-    # It spreads its reports over this share of the following slot.
+    # The client spreads its reports over this share of the following slot, in percent.
     spread_percent: int
     # Largest number of reports without PUBACK at a time.
     in_flight: int
@@ -21,10 +21,10 @@ class Transport(Protocol):
     """An MQTT connection; no call blocks longer than stated. Events are those of `packets`."""
 
     oversized: int
-    # True if the last ``connect`` found somebody at the address, who let the device in or not.
+    # True if a server answered the last ``connect``, whether or not it let the device in.
     reached: bool
-    # Addresses (host, port), the one to try next at the front: an address that does not accept the connection goes to
-    # the end. ``configured`` is the one in the device's own configuration.
+    # Addresses (host, port). The first one is tried next; an address that does not accept the connection goes to the
+    # end. ``configured`` is the one in the device's own configuration.
     places: "list[tuple[str, int]]"
     configured: "tuple[str, int]"
 
@@ -45,7 +45,7 @@ class Transport(Protocol):
 
 
 class ByteStream(Protocol):
-    """A byte stream that never blocks. ``reached``: True once somebody has answered at its address."""
+    """A byte stream that never blocks. ``reached``: True once a server has answered at its address."""
 
     reached: bool
 
@@ -56,7 +56,7 @@ class ByteStream(Protocol):
         """
 
     def write(self, data: memoryview) -> "int | None":
-        """Return the number of bytes taken, None if there is no room now; then repeat with the same data.
+        """Return the number of bytes that were taken. None means no room now: then call again with the same data.
 
         Raises OSError.
         """

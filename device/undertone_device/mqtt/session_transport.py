@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from undertone_device.mqtt.packets import Event
     from undertone_device.mqtt.protocols import ByteStream
 
-# The one deadline for the TLS handshake and the answer to CONNECT. A handshake with a server of 50 bytes a second takes
-# some 20 s.
+# The one deadline for both the TLS handshake and the answer to CONNECT. At 50 bytes a second a handshake takes some 20
+# s.
 ANSWER_MILLISECONDS = 30000
 _BUFFER_BYTES = 512
 _READS = 32
@@ -71,7 +71,7 @@ class SessionTransport:
         return self._session.publish(topic, payload, self.ticks())
 
     def poll(self, milliseconds: int) -> "list[Event]":
-        """Send, wait for at most ``milliseconds``, receive one message, or what a single read completes.
+        """Send, wait for at most ``milliseconds``, and return the events of one message, or of one read.
 
         The next message stays in the connection, because a board has no memory for two campaigns at once.
         """

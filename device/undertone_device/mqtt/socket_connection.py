@@ -1,8 +1,8 @@
 """A TCP or TLS connection that never blocks once it is open; the same code for boards and CPython.
 
 After the TCP connection is made every wait is a bounded ``poll``; no call relies on a socket timeout, because
-``setblocking(True)`` erases it on lwIP. The TLS handshake goes on in ``read`` and ``write``, which take nothing until
-it is done; so a slow server costs time, and never keeps a board from feeding its watchdog.
+``setblocking(True)`` erases it on lwIP. The TLS handshake goes on in ``read`` and ``write``, which transfer no data
+until it is done. So a board can feed its watchdog however slow the server is.
 """
 
 import errno
@@ -94,7 +94,7 @@ class SocketConnection:
         return self._take(self._read_into, buffer)
 
     def write(self, data: memoryview) -> "int | None":
-        """Return the number of bytes taken, None if there is no room now; then repeat with the same data.
+        """Return the number of bytes that were taken. None means no room now: then call again with the same data.
 
         Raises OSError, also if the server's certificate is not valid.
         """
@@ -126,7 +126,7 @@ class SocketConnection:
             raise OSError("TLS: %s" % error)
         finally:
             garbage.resume(before)
-        # Only what is sent or received after the handshake has a length.
+        # During the handshake the result is not a number of bytes; a number shows that the handshake is done.
         self._shaking = count is None
         return count
 

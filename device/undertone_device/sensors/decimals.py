@@ -1,5 +1,6 @@
-"""Conversion of decimal numbers and IEEE floats to integers of the campaign's unit: exact, rounded half up, in
-integers.
+"""Exact conversion of decimal numbers and IEEE floats to integers of the campaign's unit, rounded half up.
+
+All intermediate results are integers.
 """
 
 TYPE_CHECKING = False

@@ -1,5 +1,4 @@
-"""IEC 62056-21 (formerly IEC 1107) by an optical head: requested readouts (mode C), telegrams sent by the meter (mode
-D).
+"""IEC 62056-21 (formerly IEC 1107) by an optical head: readouts on request (mode C), and unasked telegrams (mode D).
 
 Characters have 7 bits and even parity; open the port with 8 bits and no parity, because the parity is checked here. A
 readout is ``STX lines ETX BCC``, where BCC is the exclusive or of everything after STX up to ETX. A telegram that a

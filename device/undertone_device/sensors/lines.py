@@ -38,7 +38,7 @@ class RegisterLines:
         self._fits = [0] * len(self._codes)
 
     def add(self, character: int) -> "str | None":
-        """Take one character. Return the line that it ends, None before that; non-ASCII characters are left out."""
+        """Take one character. If it ends a line, return the line, otherwise None. Non-ASCII characters are left out."""
         if character == _LF:
             return self.end()
         if character != _CR and self._length < LONGEST:
@@ -105,7 +105,7 @@ def brackets(text: str) -> "list[str]":
 
 
 def quantity(text: str, unit: str, scale: "Scale", unit_may_miss: bool) -> int:
-    """Return ``value*unit`` times ``scale``. Raises ValueError for another unit, or for none if it is needed."""
+    """Return ``value*unit`` times ``scale``. Raises ValueError for another unit, or if a unit is needed and missing."""
     parts = text.split("*")
     if parts[1:] != [unit] and not (unit_may_miss and len(parts) == 1):
         raise ValueError("a register has another unit")

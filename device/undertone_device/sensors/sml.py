@@ -128,7 +128,7 @@ class Sml:
 def _parse(data: bytes, at: int, depth: int) -> "tuple[int, Any]":
     """Return (end index, value): a list, int, bool or bytes; None for an absent optional field.
 
-    A list has an extra element: the number of bytes of its sixth one, the value of an entry.
+    A list gets an extra element at its end: the number of bytes of its sixth element, which in an entry is the value.
     """
     if depth > _DEPTH:
         raise ValueError("lists are nested too deeply")

@@ -64,7 +64,7 @@ def tls_context(broker: "BrokerSettings", policy: "Policy") -> "Any":
 
 
 def apply_handover(config: "DeviceConfig", policy: "Policy") -> None:
-    """Put what the last hand-over has asked for, if any, into the configuration. Raises OSError."""
+    """Put what the last hand-over has asked for into the configuration, if there was a hand-over. Raises OSError."""
     try:
         os.stat(config.state)
     except OSError:

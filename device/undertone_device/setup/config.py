@@ -44,8 +44,8 @@ _BROKER = ("host", "port", "user", "password", "password_file", "tls", "keepaliv
 class BrokerSettings:
     """The broker's address and the credentials.
 
-    ``tls`` is None or the path of the authorities' certificates, "" the system's. ``places``: the addresses to try,
-    first that of the last hand-over.
+    ``tls``: None for no TLS, the path of the authorities' certificates, or "" for the system's authorities. ``places``:
+    the addresses to try; that of the last hand-over comes first.
 
     ``identity``: path of the device's own certificate and key, without .crt and .key; None without them.
     """
@@ -65,7 +65,7 @@ class DeviceConfig:
     """The validated device.json, which is in ``folder``; relative paths have been joined to it. ``wifi``: dict or None.
 
     ``successors``: the campaigns that a hand-over named. ``groups``: campaign -> the group of the device in it.
-    ``source``: a dict; this module knows only its ``seconds``, `undertone_device.host.sources` the rest.
+    ``source``: a dict, of which this module checks only ``seconds``; `undertone_device.host.sources` checks the rest.
     """
 
     folder: str

@@ -60,7 +60,7 @@ class DurableFolder:
         return file
 
     def sync(self, file: BinaryIO | None) -> None:
-        """Return once the content of ``file`` is on the disk, or for None the names of the folder's files."""
+        """Wait until the content of ``file`` is on the disk; for None, until the names of the folder's files are."""
         if file is not None:
             os.fsync(file.fileno())
             return

@@ -17,8 +17,8 @@ _PART = 512
 class FileStorage(DurableFolder):
     """Named byte strings in one folder, each written to a new file that is then renamed over the old one.
 
-    Rename is the commit point on POSIX and on LittleFS. On FAT it first removes the old name: between the two steps
-    only the complete new file exists, and it is read.
+    Rename is the commit point on POSIX and on LittleFS. FAT first removes the old name; until the new file has its
+    name, only the complete new file exists, and ``read`` uses it.
     """
 
     def __init__(self, directory: str):

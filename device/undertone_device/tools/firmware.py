@@ -28,7 +28,7 @@ _ARM_LIBRARIES = {"libc.a": "libnewlib-arm-none-eabi", "libstdc++.a": "libstdc++
 class Port:
     """What a port of MicroPython needs: tools, C libraries of the ARM compiler, submodules (a file of each).
 
-    ``heap``: the linker's symbols for the two ends of the heap, where it is fixed.
+    ``heap``: the linker's symbols for the two ends of the heap, if they are fixed when the firmware is built.
     """
 
     tools: dict[str, str]
@@ -68,7 +68,7 @@ PORTS = {
 
 @dataclass(frozen=True)
 class Board:
-    """A board by MicroPython's name of it: its port, the file that is flashed, and how. {image}: the file's path."""
+    """A board by MicroPython's name of it: its port, the file to flash, and how to flash that file, {image}."""
 
     about: str
     port: str
@@ -124,7 +124,7 @@ def build(
     frozen.write_text(manifest(name, board, micropython, meters=meters), encoding="utf-8")
     log = out / f"{name}.log"
     log.write_text("", encoding="utf-8")
-    # The build system of some ports would keep what it froze last time.
+    # Without this, the build system of some ports would use the code that it froze last time.
     (target / "frozen_content.c").unlink(missing_ok=True)
     say("building mpy-cross")
     _make(log, micropython / "mpy-cross")
@@ -210,7 +210,10 @@ def version_of(micropython: Path) -> tuple[int, int] | None:
 
 
 def heap_bytes(board: Board, image: Path) -> int | None:
-    """Return the bytes of heap that the firmware leaves, None where they are not fixed when it is built."""
+    """Return the bytes of heap that the firmware leaves.
+
+    Return None if the heap is not fixed when the firmware is built.
+    """
     ends = PORTS[board.port].heap
     listing = _print(["arm-none-eabi-nm", str(image.with_name("firmware.elf"))]) if ends else ""
     places = dict(re.findall(r"^([0-9a-f]+) \w (\w+)$", listing, re.MULTILINE))

@@ -21,9 +21,10 @@ def unit(config: Path, python: str = sys.executable) -> str:
 
 
 def install(config: Path, agreed: Callable[[Path, str], bool], folder: Path = UNITS) -> list[str]:
-    """Write the service and return the commands that are left to run; nothing if ``agreed(path, text)`` is False.
+    """Write the service and return the commands that remain to be run.
 
-    Raises Invalid where it cannot be written, and where another service has that name.
+    Writes nothing if ``agreed(path, text)`` is False. Raises Invalid if the file cannot be written, or if another
+    service has that name.
     """
     path = folder / NAME
     if not config.is_file():

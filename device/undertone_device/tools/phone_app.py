@@ -37,8 +37,8 @@ _WORKER = "service-worker.js"
 def phone_files(websocket: str) -> dict[str, bytes]:
     """Return the content of each file by its path below the page's address; the page itself is ``index.html``.
 
-    ``websocket``: the address of MQTT over WebSocket. It is in a file, too, so that phones which keep the files fetch
-    all of them again when it changes, with the policy of `security_policy` that allows it.
+    ``websocket``: the address of MQTT over WebSocket. The address is in one of the files, too: when it changes, phones
+    fetch all files again, and with them the policy of `security_policy` that allows the new address.
 
     Raises Invalid if MicroPython has not been fetched.
     """

@@ -1,9 +1,9 @@
 """Removal of names that a board never looks up, from the sources that are compiled for it.
 
-Each name of a program needs a place in MicroPython's table of names, for ever, and each global one also a place in its
-module. mpy-cross keeps all of them, because it sees one module at a time. Four kinds are removed: blocks for type
-checkers; base classes from modules that no board carries; private constants of a module; and constants that modules
-import from each other, unless a program on the board may use them.
+Each name of a program needs a place in MicroPython's table of names, which is never freed. Each global name also needs
+a place in its module. mpy-cross keeps all of them, because it sees one module at a time. Four kinds are removed: blocks
+for type checkers; base classes from modules that no board carries; private constants of a module; and constants that
+modules import from each other, unless a program on the board may use them.
 """
 
 import ast
@@ -18,8 +18,8 @@ _SENSORS = "undertone_device.sensors."
 class Constants:
     """The constants of modules: names in capitals that are assigned once, an integer or a literal text or bytes.
 
-    ``trees``: the modules of a board by dotted name. ``programs``: those that may import them, such as main.py; what
-    these import is kept, and so is a constant that is read as an attribute of its module.
+    ``trees``: the modules of a board by dotted name. ``programs``: programs that may import the constants, such as
+    main.py. A constant stays if a program imports it, or if it is read as an attribute of its module.
     """
 
     def __init__(self, trees: Mapping[str, ast.Module], programs: Iterable[ast.Module] = ()):
@@ -54,7 +54,7 @@ class Constants:
         return not module.startswith("undertone_") or module in self._trees
 
     def removed(self, module: str) -> set[str]:
-        """Return those of ``of`` that the compiled module does not have."""
+        """Return the names among `of` that the compiled module does not contain."""
         shown = module.startswith(_SENSORS)
         return {name for name in self.of(module) if name.startswith("_") or not (shown or name in self._kept)}
 

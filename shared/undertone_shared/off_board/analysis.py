@@ -1,6 +1,6 @@
 """Public computations on a mechanism's integers, which a device never needs: base classes of the mechanisms.
 
-A board does not carry this module. Rationals and units as in `undertone_shared.mechanism`.
+A board does not carry this module. Rationals and units are those of `undertone_shared.mechanism`.
 """
 
 import binascii

@@ -1,4 +1,4 @@
-"""Facts of a campaign for its receiver, which a device never needs: the base class of `Campaign`.
+"""What a campaign's receiver computes from it, and a device never needs: the base class of `Campaign`.
 
 A board does not carry this module.
 """
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class CampaignAnalysis:
-    """Facts of a `Campaign` for its receiver."""
+    """What the receiver of a `Campaign` computes from it."""
 
     rule: "ScalarRule | StreamRule"
     offset: int
@@ -31,7 +31,10 @@ class CampaignAnalysis:
 
     @property
     def thetas(self) -> str:
-        """Text with the threshold, or the least and the largest of several, and the unit; empty without a threshold."""
+        """Text with the threshold, or the least and the largest of several, and the unit.
+
+        It is empty without a threshold.
+        """
         every = [theta for _, _, theta in self.ranges]
         if len(set(every)) < 2:
             return "%d %s" % (every[0], self.unit) if every else ""

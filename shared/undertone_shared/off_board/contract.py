@@ -1,4 +1,4 @@
-"""The contract of a scalar mechanism: everything that is called on one. A board does not carry this module."""
+"""The contract of a scalar mechanism: everything that other code calls on it. A board does not carry this module."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Mechanism(Protocol):
 
     @property
     def edges(self) -> "tuple[int, ...] | None":
-        """The edges of its bins; None for a mechanism with an unbiased decode."""
+        """The edges of the mechanism's bins; None for a mechanism with an unbiased decode."""
         raise NotImplementedError
 
     @property

@@ -1,4 +1,4 @@
-"""Facts of a campaign's rule for its receiver, which a device never needs: base classes of the rules.
+"""What a campaign's receiver computes from its rule, and a device never needs: base classes of the rules.
 
 A board does not carry this module.
 """
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class ReportAnalysis:
-    """Facts of a `ReportRule` for its receiver."""
+    """What the receiver computes from a `ReportRule`."""
 
     low: int
     theta: int
@@ -25,7 +25,7 @@ class ReportAnalysis:
 
 
 class ScalarAnalysis:
-    """Facts of a `ScalarRule` for its receiver."""
+    """What the receiver computes from a `ScalarRule`."""
 
     kind: str
     ranges: "tuple[tuple[int, int, int], ...]"
@@ -56,7 +56,7 @@ class ScalarAnalysis:
 
 
 class StreamAnalysis:
-    """Facts of a `StreamRule` for its receiver."""
+    """What the receiver computes from a `StreamRule`."""
 
     fields: "Sequence[str]"
     law: str
@@ -84,7 +84,7 @@ class StreamAnalysis:
         return None if chain <= self.reports and max([abs(x) for x in values]) <= self.largest_release() else "symbol"
 
     def largest_release(self) -> int:
-        """Return the largest release of an honest device, which limits how far a false device can move the mean.
+        """Return the largest release of an honest device, which limits how far one dishonest device can move the mean.
 
         One-bit: its exact bound. Gaussian: half the range plus 12 standard deviations, which noise exceeds with
         probability below 1e-32.

@@ -20,8 +20,8 @@ _PUBLISH = re.compile(r"(\d+): Received PUBLISH from \S+ \(d0, [^']*'[^']*/([^/'
 class TurnsCost:
     """Cost of a campaign in which devices report every ``stride``-th slot and rest ``window`` seconds.
 
-    ``closest``: least number of seconds between two messages of a device in the broker's own log; None without two.
-    If a report arrives late, it is closer to the next message than its reading is to the next reading.
+    ``closest``: least number of seconds between two messages of a device in the broker's own log, or None if no device
+    sent two. A late report is closer to the next message than its reading is to the next reading.
     """
 
     window: int
@@ -61,8 +61,9 @@ def meaning(epsilon: Fraction, per_day: int) -> str:
 
 
 def published_apart(log: Path) -> dict[str, int]:
-    """Return a map: device -> least number of seconds between two of its reports in a mosquitto's log, without repeats
-    (DUP).
+    """Return the least number of seconds between two reports of each device in a mosquitto log.
+
+    Repetitions (DUP) are ignored.
     """
     last: dict[str, int] = {}
     closest: dict[str, int] = {}

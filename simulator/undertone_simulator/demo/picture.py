@@ -101,7 +101,7 @@ def _stream(axes: Axes, result: ReportsResult) -> None:
     axes.plot(
         x, series("truth_truncated"), color=INK, linewidth=1.3, linestyle=(0, (4, 2)), label="truth, truncated at θ"
     )
-    # The other way's raw means, in the same half-hours.
+    # The raw means of the way that was not played, in the same half-hours.
     other = next((way for way in result.ways if not way.played and not way.filtered), None)
     if other is not None:
         columns = [result.first_column + slot.estimate.slot - other.first for slot in other.slots]

@@ -24,7 +24,7 @@ from undertone_simulator.wire.verify import Accounts
 CAMPAIGN = "demo"
 SENSOR = "load"
 ROUND_SLOTS = 12
-# Days of the readings that all threshold rounds together play, each in its share of them.
+# Days of readings that the threshold rounds play together; each round plays a share of these days.
 ROUND_DAYS = 3
 LEAD_SLOTS = 3
 # The campaign starts one slot later for every 150 devices, because the fleet's process checks the campaign once for
@@ -48,12 +48,11 @@ class DemoOptions:
     `collect`: how the campaign collects. `data`: a file of readings instead of the synthetic households, with its
     `unit` if the file does not name it, and the public `bound`. `kill_server_at`, `kill_device_at`: report slots in
     which the aggregator or a device is killed; it starts again later. `round_slots`: slots of each threshold round. For
-    streams: `delta`,
-    `slew`, `mechanism`, `theta` (a public truncation) and `dimension`, as in the configuration; None for the default.
-    `as_papers`: the papers' way, as the configuration has it. `window`: such as "16s"; devices report in turns and rest
-    in between. `broker`: "mosquitto" between devices and
-    aggregator; None: devices connect to the aggregator itself. Raises Invalid for numbers out of range, and for an
-    option that does not apply.
+    streams: `delta`, `slew`, `mechanism`, `theta` (a public truncation) and `dimension`, as in the configuration; None
+    for the default. `as_papers`: collect as the papers do, like the configuration's field of this name. `window`: a
+    time such as "16s"; devices then report in turns and rest in between. `broker`: "mosquitto" for a broker between
+    devices and aggregator, or None if devices connect to the aggregator itself. Raises Invalid for numbers out of
+    range, and for an option that does not apply.
     """
 
     devices: int = 500
@@ -226,14 +225,14 @@ def prepare(
 ) -> PreparedDemo:
     """Read the population, make the server's folder with the campaign, and the devices' files.
 
-    ``port``: of loopback, for devices. ``boots_per_day``: allowed reboots in every device's policy. ``workers``: number
-    of the server's processes that receive reports. Raises Invalid, or OSError.
+    ``port``: the port of loopback to which devices connect. ``boots_per_day``: allowed reboots in every device's
+    policy. ``workers``: number of the server's processes that receive reports. Raises Invalid, or OSError.
     """
     readings = _population(options, collection)
     rounds = collection.rounds(options, readings.per_day)
     bound, note = public_bound(readings, options.bound)
     plan = campaign_text(options, readings, bound, collection)
-    # Slots take one second, and every report is written before it is sent, so that a killed device loses none.
+    # Slots take one second, and every report is written before it is sent, so that a killed device loses no report.
     site = make_site(
         folder,
         plan,

@@ -42,7 +42,7 @@ PAPERS_EM = (
 
 @dataclass(frozen=True)
 class SlotResult:
-    """One report slot: the mean of the readings with its 95 % interval; the truths are of the devices that reported.
+    """One report slot: the mean of the readings with its 95 % interval, and true means of the devices that reported.
 
     ``truncated_mean``, ``truncated_se``: the mean of the truncated readings, and its standard error. ``column``: column
     of the readings that devices measured in this slot. ``filtered``: the filter's estimate of the mean from all slots.
@@ -204,14 +204,17 @@ class Reports:
         return f"{rounds} → {choice} → θ, broadcast → {reports} of readings truncated to θ → reconstruction"
 
     def rounds(self, options: DemoOptions, per_day: int) -> tuple[int, ...]:
-        """Return the number of slots of each of three short threshold rounds; the papers' way has one of all slots."""
+        """Return the slots of each threshold round.
+
+        There are three short rounds; the papers' way has one round of all slots.
+        """
         slots = min(options.round_slots, per_day)
         return (slots * ROUND_DAYS,) if options.as_papers else (slots,) * ROUND_DAYS
 
     def table(self, options: DemoOptions, rounds: tuple[int, ...], bound: int) -> str:
         """Return lines for the campaign's configuration file that make the demo play a single report epoch."""
         seed = hashlib.sha256(f"undertone demo cohort {options.seed}".encode()).digest()[:SEED_BYTES]
-        # The rounds play a day in fewer slots: their slots say nothing of the time of day.
+        # A round plays a day in fewer slots than the report phase, so its slots do not stand for times of day.
         way = "as_papers = true\n" if options.as_papers else f"blocks = 1\ncohort_share = {COHORT_SHARE}\n"
         return f"""\
 {way}rounds = {list(rounds)}
@@ -270,7 +273,7 @@ cohort_seed = "{seed.hex()}"
 def _compared(
     plan: PreparedDemo, first: int, truths: dict[int, tuple[float, float]]
 ) -> tuple[list[Compared], list[Compared]]:
-    """Return the report slots as they were reported, and filtered, beside their truths."""
+    """Return the report slots with their raw estimates, their filtered estimates, and the truth."""
     with open_results(plan.config.store_url) as results:
         estimates = results.estimates(first, first + plan.options.slots - 1, filtered=True)
     raw, filtered = (

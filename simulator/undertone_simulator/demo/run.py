@@ -105,7 +105,8 @@ def _set_state(plan: PreparedDemo, state: str) -> None:
 def _start_devices(plan: PreparedDemo, processes: Processes, *, with_micropython: bool, display: Display) -> None:
     options = plan.options
     in_fleet = options.devices - with_micropython
-    # Devices knock once a slot at a server that is away, or a short demonstration would end before they are back.
+    # A device tries once a slot to reach a server that is away, because a short demonstration would otherwise end too
+    # early.
     period = 1000 * plan.config.campaign.slot_seconds
     faults = () if options.kill_device_at is None else ((options.kill_device_at, "kill-sent", plan.names[0]),)
     processes.start_fleet(

@@ -28,13 +28,13 @@ from undertone_simulator.wire.verify import Accounts, reconcile
 
 Vector = NDArray[np.float64]
 
-# θ in Wh for readings of several coordinates, which a threshold round cannot find: few households use more in half an
-# hour.
+# θ in Wh for readings of several coordinates, for which a threshold round cannot find θ. Few households use more in
+# half an hour.
 THETA = 1000
-# The share of ε that a device's report for the threshold costs, and the least ε.
+# The share of ε that a device's report for the threshold costs, and the least ε for such a report.
 ROUND_SHARE = Fraction(1, 10)
 LEAST_PART = Fraction(1, 20)
-# Number of chains that a device may begin: one, and one more because a device that is killed loses its chain.
+# Number of chains that a device may begin: two, because a device that is killed loses its first chain.
 _CHAINS = 2
 
 
@@ -58,7 +58,7 @@ class StreamResult:
     """Result for the table and the JSON.
 
     ``found``: a threshold round found θ, which was not in the plan. ``micropython``: number of slots that the
-    MicroPython device reported. ``first_slot``: of the stream.
+    MicroPython device reported. ``first_slot``: the stream's first slot.
     """
 
     unit: str
@@ -147,7 +147,7 @@ class StreamResult:
         ]
 
     def side_by_side(self) -> tuple[str, list[str], list[list[str]]]:
-        """Return a table of independent noise, the paper's Algorithm 3 and what ships."""
+        """Return a table of independent noise, the paper's Algorithm 3, and the method that this project uses."""
         return stream_ways_table(self.ways, self.unit)
 
 
@@ -163,7 +163,7 @@ class DemoStream:
         )
 
     def rounds(self, options: DemoOptions, per_day: int) -> tuple[int, ...]:
-        """Return the slots of the threshold round; no round if θ is given, or for several coordinates."""
+        """Return the slots of the threshold round; empty if θ is given, or if readings have several coordinates."""
         if options.theta is not None or (options.dimension or 1) > 1:
             return ()
         return (coprime_near(min(options.round_slots, per_day), 1, per_day),)
@@ -264,7 +264,9 @@ def _slots(
 def _truths(
     plan: PreparedDemo, campaign: Campaign, rule: StreamRule, reports: dict[int, dict[str, int]]
 ) -> dict[int, tuple[Vector, Vector]]:
-    """Return a map: slot -> (mean reading, mean clipped reading) of the devices that reported; each [coordinates].
+    """Return a map: slot -> (mean reading, mean clipped reading) of the devices that reported.
+
+    Both have shape [coordinates].
 
     The unit is the range, centred: a point lies within a ball of diameter 1, and moves by at most the slew.
     """

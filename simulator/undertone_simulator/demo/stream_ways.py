@@ -1,8 +1,7 @@
-"""Independent noise, the CGM paper's Algorithm 3 and what ships beside each other, from the same readings of one
-demonstration.
+"""Three stream methods on the same readings: independent noise, the CGM paper's Algorithm 3, and this project's method.
 
-One of them is played over MQTT. The others are drawn: the same readings, range, ε and δ, and noise from the
-demonstration's seed.
+One of them is played over MQTT. The means of the others are simulated with the same readings, range, ε and δ, and with
+noise from the demonstration's seed.
 """
 
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from undertone_simulator.demo.plan import PreparedDemo
 
 Vector = NDArray[np.float64]
 
-# What the methods of `design.stream.methods.main_methods` are, for people.
+# Names for people of the methods in `design.stream.methods.main_methods`.
 _NAMES = {
     "direct": "independent noise (Alg. 1)",
     "paper": "the paper's Algorithm 3",
@@ -31,7 +30,8 @@ ONE_BIT = "one bit a report"
 class StreamWay:
     """One way from the same readings to a mean for each slot; each array has a number for each slot.
 
-    ``played``: over MQTT, else drawn. ``clipped``, ``raw``: means of the clipped readings and of the readings.
+    ``played``: True if the way was played over MQTT, False if it was simulated. ``clipped``, ``raw``: means of the
+    clipped readings and of the readings.
     """
 
     name: str
@@ -58,7 +58,10 @@ class StreamWay:
 
     @property
     def held(self) -> int:
-        """Number of slots whose 95 % interval contains the mean of the readings; it does not know of clipping."""
+        """Number of slots whose 95 % interval contains the mean of the readings.
+
+        The interval does not allow for clipping.
+        """
         return int(np.sum(np.abs(self.estimates - self.raw) <= Z * self.standard_errors))
 
     def as_json(self) -> dict[str, Any]:
@@ -75,9 +78,10 @@ class StreamWay:
 
 
 def stream_ways(plan: PreparedDemo, rule: StreamRule, played: StreamWay) -> list[StreamWay]:
-    """Return the way that was played, among the ways of the paper.
+    """Return the way that was played, together with the ways of the paper.
 
-    They are compared for streams of one coordinate and 2 to `LONGEST` slots; otherwise only the played way is returned.
+    The paper's ways are added for streams of one coordinate and 2 to `LONGEST` slots; otherwise only the played way is
+    returned.
     """
     stream, slots = plan.config.stream, plan.options.slots
     assert stream is not None
@@ -94,7 +98,7 @@ def stream_ways(plan: PreparedDemo, rule: StreamRule, played: StreamWay) -> list
 
 
 def way_name(mechanism: str) -> str:
-    """Return the name of the way in which a mechanism of [stream] reports."""
+    """Return the name of the way that belongs to a mechanism of [stream]."""
     return {"gaussian": _NAMES["closed-form"], "direct": _NAMES["direct"], "one-bit": ONE_BIT}[mechanism]
 
 

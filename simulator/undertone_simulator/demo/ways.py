@@ -26,9 +26,9 @@ DEFAULT = "default"
 class Way:
     """One way from the same readings to a mean for each slot.
 
-    ``mechanism``: what reports; ``filtered``: the filtered means instead of those that the reports gave; ``played``:
-    over MQTT, else simulated; ``first``: slot of the first report; ``slots``: the means beside their truths, of the
-    slots that are `full`.
+    ``mechanism``: the mechanism of the reports. ``filtered``: True for the filtered means, False for the means that the
+    reports gave. ``played``: True if the way was played over MQTT, False if it was simulated. ``first``: slot of the
+    first report. ``slots``: the means beside their truths, of the slots that are `full`.
     """
 
     name: str
@@ -84,7 +84,7 @@ def ways_of(epoch: Epoch, raw: list[Compared], filtered: list[Compared], *, as_p
 
 
 def simulated_ways(plan: PreparedDemo, collection: DemoCollection) -> list[Way]:
-    """Simulate the way that is not played, on the readings of the demonstration. [] if no slot got a report."""
+    """Simulate the way that is not played, on the demonstration's readings. Return [] if no slot got a report."""
     options = replace(plan.options, as_papers=not plan.options.as_papers)
     readings, bound = plan.readings, plan.config.campaign.bound
     text = campaign_text(options, readings, bound, collection)
@@ -102,7 +102,8 @@ def simulated_ways(plan: PreparedDemo, collection: DemoCollection) -> list[Way]:
 def full(reports: Sequence[int]) -> list[bool]:
     """Return for each slot whether at least half as many devices reported in it as in the slot with the most.
 
-    On a machine that is too slow for slots of a second most devices miss some slots, which would say nothing of a way.
+    On a machine that is too slow for slots of a second, most devices miss some slots. Such slots would say nothing
+    about a way.
     """
     most = max(reports, default=0)
     return [2 * n >= most for n in reports]

@@ -98,7 +98,7 @@ class VectorDraws:
         return value
 
     def part(self, index: Index) -> "VectorDraws":
-        """Return the draws of the devices at ``index``, none of which has rejected a word so far."""
+        """Return the draws of the devices at ``index``; none of these devices may have rejected a word so far."""
         return VectorDraws(self._words.part(index), self.memory, self._chances, self._word)
 
     def join(self, index: Index, part: "VectorDraws") -> None:
@@ -107,7 +107,7 @@ class VectorDraws:
 
 
 class PatientDraws(VectorDraws):
-    """Draws in which each device has a place of its own in its random words: faster for few devices."""
+    """Draws in which each device has its own position in its random words. They are faster for few devices."""
 
     def __init__(self, words: Words, memory: Memory, places: "Index | None" = None) -> None:
         super().__init__(words, memory, chances=0)

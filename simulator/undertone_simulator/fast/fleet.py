@@ -64,7 +64,7 @@ class FleetPart:
         self.first = first
         self.stop = stop
         self.devices = np.arange(first, stop)
-        # Positions of the devices in the entropy, the same in every slot.
+        # Positions of the devices in the source of random words, the same in every slot.
         self.positions = positions(self.devices)
         self.per_day = fleet.source.per_day
         self._fleet = fleet
@@ -115,7 +115,7 @@ class FleetPart:
         return self._fleet.behaviour.joined(self.devices, slot, start)
 
     def struck(self, slot: int, begins: int | None) -> tuple[Flags | None, Flags]:
-        """Return a mask of the devices that a fault silences in ``slot``, None without one, and a mask of the liars.
+        """Return two masks for ``slot``: the devices that a fault silences, or None if there are none, and the liars.
 
         ``begins``: first report slot.
         """
@@ -140,7 +140,7 @@ class FleetPart:
         return [(group, np.flatnonzero(flags)) for group, flags in self._groups]
 
     def members(self, mask: Flags) -> Iterator[tuple[str, Members]]:
-        """Yield (group, those of its devices that are in ``mask``); skip groups without any."""
+        """Yield (group, its devices in ``mask``) for each group that has such devices."""
         pairs = [(EVERYBODY, mask)] if self._fleet.groups is None else [(g, m & mask) for g, m in self._groups]
         for group, flags in pairs:
             if flags.all():

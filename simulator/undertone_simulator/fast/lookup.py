@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 Unsigned = NDArray[np.uint32]
 Index = NDArray[np.intp]
 
-# A table has at most so many buckets, so that it fits in the second-level cache of a core.
+# A table has at most this many buckets, so that it fits in the second-level cache of a core.
 _BUCKETS = 1 << 16
-# Entry of a bucket that contains a bound, so that its numbers must be searched one by one.
+# Value of a bucket that contains a bound: numbers in such a bucket must be searched one by one.
 _SEARCH = np.uint32(0xFFFFFFFF)
 
 

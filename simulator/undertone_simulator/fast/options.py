@@ -44,9 +44,9 @@ _ONLY = {
 class SimulateOptions(FleetOptions):
     """Options of a simulated campaign: its fleet and readings, its rules, and the behaviour of its devices.
 
-    The campaign comes from these options, or from an aggregator's configuration file ``campaign``, of which ``slots``
-    alone replaces a value. An option that is None was not given: its help names its default. Raises
-    Invalid for an option that does not apply.
+    The campaign comes from these options, or from a campaign's file ``plan``. Beside such a file, ``slots`` replaces
+    the file's value, and no other option changes the campaign. An option that is None was not given: its help names its
+    default. Raises Invalid for an option that does not apply.
     """
 
     devices: Annotated[int, "Number of devices."] = 20_000

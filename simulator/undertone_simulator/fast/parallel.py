@@ -45,7 +45,7 @@ class InProcess:
 
 
 class LocalProcesses:
-    """Workers that are ``count`` processes of this machine; they end with ``stack``."""
+    """Workers that are ``count`` processes of this machine. The processes end when ``stack`` is closed."""
 
     def __init__(self, count: int, stack: ExitStack) -> None:
         self._count = count
@@ -104,4 +104,4 @@ def _work(task: Sized) -> Any:
 
 
 def _silent(done: int) -> None:
-    """Ignore the progress."""
+    """Ignore the progress: a callback that does nothing."""

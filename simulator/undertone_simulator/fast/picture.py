@@ -34,7 +34,7 @@ def draw(simulated: Simulated, path: Path) -> None:
         fontsize=12,
         color=INK,
     )
-    # On a phone the picture is a third as wide, and its letters can still be read.
+    # The resolution keeps letters readable on a phone, where the picture is a third as wide.
     figure.savefig(path, dpi=200)
 
 

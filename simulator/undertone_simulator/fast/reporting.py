@@ -23,7 +23,8 @@ from undertone_simulator.readings.readings import Integers
 from undertone_simulator.seeded import Seeded
 from undertone_simulator.wire.liar import largest_lie
 
-# Number of reports that are drawn together where a slot has fewer: enough that numpy's own overhead is small.
+# Number of reports that are drawn together if single slots have fewer. It is large enough to make numpy's overhead
+# small.
 TOGETHER = 1 << 15
 
 
@@ -52,7 +53,7 @@ class Reporting(Protocol):
     def report(self, slots: Sequence[int], readings: Integers, measured: Flags | None) -> None:
         """Count the reports of ascending slots; ``readings``: [slots, coordinates, devices], less the offset.
 
-        ``measured``: mask [slots, devices] of readings that exist, None for all. A device without one is absent.
+        ``measured``: mask [slots, devices] of readings that exist, None for all. A device without a reading is absent.
         """
 
 
@@ -91,7 +92,7 @@ class ScalarReporting:
         turns = [part.turns(schedule, slot) for slot in slots]
         turn, chosen = (np.stack(flags) for flags in zip(*turns, strict=True))
         if schedule.stride > 1:
-            # If devices take turns, those that report represent all devices.
+            # If devices take turns, the devices that report represent all devices.
             self._observe(slots, present, readings)
         present &= turn
         self._count(slots, report.COHORT, present & chosen, readings, lying)
@@ -152,7 +153,8 @@ class ScalarReporting:
                 inside = inside & ~liars
             places = self._part.positions[members]
             if len(slots) == 1:
-                # A single slot, usual for large fleets, needs no row for each device.
+                # For a single slot, the usual case in large fleets, there is no need to build a row index for each
+                # device.
                 index = slice(None) if inside.all() else np.flatnonzero(inside[0])
                 words: Words = self._context.seeded.words_at(slots[0], places).part(index)
                 truncated = np.clip(readings[0, members][index], low, high) - low

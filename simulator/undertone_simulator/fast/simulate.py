@@ -36,7 +36,7 @@ def simulate_readings(
 ) -> Simulated:
     """Simulate as `simulate` does, with these ``readings`` in place of those that the options name.
 
-    ``groups``: device -> group, where no campaign's file names them.
+    ``groups``: device -> group, for a campaign whose groups are not in a file.
     """
     plan, stream, named = _configured(options) if options.plan is not None else _planned(options, readings)
     late_slots = LATE_SLOTS if options.late_slots is None else options.late_slots

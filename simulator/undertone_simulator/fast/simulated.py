@@ -36,7 +36,7 @@ class Simulated(Summarised):
     _models: dict[str, float] = field(default_factory=dict)
 
     def facts(self) -> dict[str, str]:
-        """Return what was measured, the budget, and how many epochs and slots with estimates there are."""
+        """Return facts: what the campaign measured, its budget, and how many epochs and slots with estimates it has."""
         campaign = self.timeline.epochs[-1].campaign
         return {
             "campaign": f"{campaign.sensor} in {campaign.unit}, slots of {campaign.slot_seconds} s",
@@ -75,11 +75,11 @@ class Simulated(Summarised):
             settle(store, max((key.slot for key in self.partial), default=-1), self.plan.min_reports)
 
     def estimates(self, groups: Sequence[str] | None = (EVERYBODY,), *, filtered: bool = False) -> Estimates:
-        """Return the server's estimates of all slots that have reports, for all devices together.
+        """Return the server's estimates of all slots that have reports, by default for all devices together.
 
-        ``groups`` None for all groups.
+        ``groups``: the groups to estimate; None for all groups.
 
-        ``filtered``: the filtered series instead of the raw one.
+        ``filtered``: return the filtered series instead of the raw one.
         """
         return self._estimates(self.partial, groups, filtered)
 
@@ -96,7 +96,7 @@ class Simulated(Summarised):
 
     def compared(self, groups: Sequence[str] | None = (EVERYBODY,), *, filtered: bool = False) -> list["Compared"]:
         """Return the measured slots with their truths; ``filtered`` as for ``estimates``."""
-        # Slots of threshold rounds have no estimate to compare, and the fit of each takes milliseconds.
+        # Slots of threshold rounds have no estimate to compare, and fitting each of them would take milliseconds.
         slots = {key.slot for key in self.partial if key.kind != COHORT}
         partial = Partial({key: counts for key, counts in self.partial.items() if key.slot in slots})
         return [
@@ -133,7 +133,10 @@ class Compared:
 
     @property
     def truth(self) -> float:
-        """True mean that is estimated: of the readings, or of truncated readings if truncation is not modelled."""
+        """The true mean that the estimate is for.
+
+        It is of truncated readings if truncation is not modelled, else of readings.
+        """
         return self.truth_truncated if self.estimate.bias is None else self.truth_raw
 
     @property

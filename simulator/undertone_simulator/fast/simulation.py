@@ -1,9 +1,9 @@
-"""Simulation of a campaign on a population of any size without a network: it makes the Partials of a real aggregator.
+"""Simulation of a campaign on a population of any size without a network. It makes the counts of a real aggregator.
 
-Rounds, θ and estimates come from the server's own code; reports from the vectorised mechanisms, which draw what each
-device would have drawn. Every word of entropy is addressed by (seed, device, slot), so the result does not depend on
-the chunks' size or on the workers. The threshold is decided when the server would decide it: at the start of the slot
-that is due.
+Rounds, θ and estimates come from the server's own code. Reports come from the vectorised mechanisms, which draw what
+each device would have drawn. Every random word is a function of (seed, device, slot), so the result does not depend on
+the chunks' size or on the number of workers. The threshold is decided when the server would decide it: at the start of
+the slot that is due.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,7 +39,7 @@ CHUNK = BLOCK
 
 
 def begins(plan: CampaignPlan) -> int:
-    """Return the Unix second at which a simulated campaign must be issued so that its first slot starts as planned."""
+    """Return the Unix second at which a simulated campaign must be issued to make its first slot start as planned."""
     seconds = plan.slot_seconds
     start = plan.start if plan.start is not None else -(-START // seconds) * seconds
     return start - plan.lead_slots * seconds
@@ -87,17 +87,20 @@ def _measured(
 
 
 def _days(slots: Sequence[int], plays: Sequence[Play], per_day: int) -> Iterator[list[int]]:
-    """Divide the slots where the day of the population changes."""
+    """Divide the slots into parts, each with readings of a single day of the population."""
     for _, piece in groupby(slots, key=lambda slot: column_of(plays, slot) // per_day):
         yield list(piece)
 
 
 class Simulation:
-    """Simulates `devices` of a population under a campaign plan, or its ``stream``, with all entropy from one ``seed``.
+    """Simulates `devices` of a population under a campaign plan, or its ``stream``.
 
-    ``faults``: faults of the wire fleet, as far as they change the counts; ``groups``: the server's registry, device ->
-    group. ``playback`` gives the column of the population that a slot measures; ``progress(done, planned)`` is called
-    with device-slots; ``workers`` simulate the fleet's parts. Raises Invalid for numbers out of range.
+    All random words come from ``seed``.
+
+    ``faults``: the faults of `undertone_simulator.wire.faults` that change the counts; ``groups``: the server's
+    registry, device -> group. ``playback`` gives the column of the population that a slot measures; ``progress(done,
+    planned)`` is called with device-slots; ``workers`` simulate the fleet's parts. Raises Invalid for numbers out of
+    range.
     """
 
     def __init__(
@@ -175,7 +178,7 @@ class Simulation:
         return timeline.last.campaign.last_slot
 
     def _left(self, timeline: Timeline, slot: int) -> int:
-        """Return the number of device-slots from ``slot`` to the campaign's end, as far as its end is known."""
+        """Return the number of device-slots from ``slot`` to the end of the last epoch that is known."""
         return self._fleet.count * (self._last(timeline) + 1 - slot)
 
     def _play(self, timeline: Timeline, slots: range) -> None:
@@ -190,7 +193,10 @@ class Simulation:
             self._tally.merge(tally)
 
     def _stretches(self, timeline: Timeline, slots: range) -> Iterator[Stretch]:
-        """Yield stretches in order, divided by epoch and devices; also by day if the reports need no memory."""
+        """Yield stretches in order, divided by epoch and devices.
+
+        If reports do not depend on earlier slots, also by day.
+        """
         reporting = next((play.first for play in self._plays if play.phase == REPORT_PHASE), None)
         start = self._epochs[0].campaign.first_slot
         plays = tuple(self._plays)

@@ -7,7 +7,7 @@ from undertone_aggregator.counts.partial import Counts, Key, Partial, add_counts
 
 
 class Cell(NamedTuple):
-    """Identifier of a truth: a slot, and a coordinate of its readings."""
+    """Key of a true value: a slot, and a coordinate of its readings."""
 
     slot: int
     coordinate: int = 0
@@ -15,7 +15,9 @@ class Cell(NamedTuple):
 
 @dataclass
 class Truth:
-    """Sums over the devices of a group whose reports a cell counts, or over all devices that they represent by turns.
+    """Sums over the devices of a group whose reports a cell counts.
+
+    If devices take turns, the sums are over all devices.
 
     ``reports``: number of devices; ``raw``: sum of their readings less the offset; ``truncated``: sum of what the
     mechanism received: readings truncated to the slot's θ, or in a stream the clipped grid points. Exact integers.
@@ -62,7 +64,7 @@ class SimulationTally:
                 self.observe(cell, group, truth.reports, truth.truncated, truth.raw)
 
     def partial(self, first: int, last: int, kind: int) -> Partial:
-        """Return the partial of first <= slot <= last, of one kind of report."""
+        """Return the counts of one kind of report in the slots first <= slot <= last."""
         slots = range(first, min(last, max(self._keys, default=0)) + 1)
         keys = (key for slot in slots for key in self._keys.get(slot, ()))
         return Partial({key: self.counts[key] for key in keys if key.kind == kind})

@@ -1,7 +1,7 @@
-"""The mechanisms for whole populations, with exactly the symbols that ``choose``, ``level``, ``draw`` give one by one.
+"""The mechanisms for whole populations: the same symbols as ``choose``, ``level`` and ``draw`` give device by device.
 
-They use the same words, the same rejections and the same integer arithmetic as `undertone_shared`, in blocks that fit
-in a core's cache and in memory that is reused.
+They use the same words, the same rejections and the same integer arithmetic as `undertone_shared`. They work in blocks
+that fit in a core's cache, and in memory that is reused.
 """
 
 from collections.abc import Callable
@@ -115,7 +115,7 @@ def _numbers(mechanism: TableMechanism) -> _TableNumbers:
 
 def _table(mechanism: TableMechanism, x: NDArray[Any], theta: int, draws: VectorDraws) -> Unsigned:
     numbers = _numbers(mechanism)
-    # All numbers but those for ``cells`` are small integers, as on a board.
+    # All numbers except those for ``cells`` are small integers, as on a board.
     scaled: Unsigned = x
     if theta != mechanism.reach:
         product = x * np.uint32(mechanism.reach)
@@ -148,7 +148,7 @@ def _hybrid(mechanism: Hybrid, x: NDArray[Any], theta: int, draws: VectorDraws) 
 
 
 class _One:
-    """One of many devices' draws, with the interface of `undertone_shared.entropy.Entropy`."""
+    """The draws of a single device among many, with the interface of `undertone_shared.entropy.Entropy`."""
 
     def __init__(self, draws: VectorDraws) -> None:
         self._draws = draws
@@ -156,7 +156,8 @@ class _One:
     def below(self, n: int) -> int:
         """Draw a uniform integer in [0, n)."""
         value = int(self._draws.below(n)[0])
-        # A device that has rejected too many words draws again later; until then any number below n will do.
+        # A device that has rejected too many words draws again later. Its number here is not used, and must only be
+        # below n.
         return 0 if len(self._draws.failed) else value
 
 
@@ -197,11 +198,10 @@ def _check(mechanism: Mechanism, readings: NDArray[np.integer], theta: int, word
 
 
 def symbols(mechanism: Mechanism, readings: NDArray[np.integer], theta: int, words: Words) -> Unsigned:
-    """Draw one symbol for each truncated reading in [0, theta] (any integers for a mechanism with edges); shape [n].
+    """Draw one symbol for each truncated reading in [0, theta], shape [n]. With edges, readings may be any integers.
 
-    ``words``: from `Seeded.words`, or `GivenWords`; device i draws ``choose``, ``level``, ``draw`` from its words in
-    order. Raises Invalid for a theta or readings
-    out of range, EntropyError when a device's words are used up.
+    ``words``: from `Seeded.words`, or `GivenWords`. Device i uses its words in order, for ``choose``, ``level`` and
+    ``draw``. Raises Invalid for a theta or readings out of range, EntropyError when a device's words are used up.
     """
     _check(mechanism, readings, theta, words)
     return _symbols(mechanism, readings, theta, words, 0, len(readings))
@@ -254,7 +254,7 @@ def histograms(
 ) -> NDArray[np.int64]:
     """Return one ``histogram`` for each of ``count`` rows; reading i counts in row ``rows[i]``; [count, symbols].
 
-    All readings are drawn together: much faster than row by row where a row has few readings.
+    All readings are drawn together. If a row has few readings, this is much faster than row by row.
     """
     drawn = symbols(mechanism, readings, theta, words)
     cells = rows * mechanism.symbols + drawn

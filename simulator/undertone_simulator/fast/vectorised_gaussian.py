@@ -1,7 +1,8 @@
 """The discrete Gaussian for many devices, with exactly the words and values of `undertone_shared.gaussian`.
 
-Devices run in step, each on its own words; those that are done wait. Integers of up to 130 bits are rows of digits of
-30 bits, the highest first, in the order in which the device draws them.
+All devices do each step of the algorithm together, each with its own words; a device that is done waits for the others.
+Integers of up to 130 bits are rows of digits of 30 bits, the highest first, in the order in which the device draws
+them.
 """
 
 import numpy as np

@@ -18,7 +18,8 @@ Flags = NDArray[np.bool_]
 Index = NDArray[np.intp]
 
 _LARGEST_RELEASE = 0x7FFFFFFF
-# A release X is counted as u = X + _BIAS, u² as two halves of _HALF bits: see `undertone_aggregator.counts.moments`.
+# A release X is counted as u = X + _BIAS, and u² as two halves of _HALF bits; see
+# `undertone_aggregator.counts.moments`.
 _BIAS = 1 << 31
 _HALF = np.uint64(32)
 _LOW = np.uint64((1 << 32) - 1)
@@ -78,7 +79,10 @@ class Streams:
         return draws
 
     def _release(self, row: int, readings: Integers, where: Index, first: bool, buffers: Buffers) -> None:
-        """Do `StreamState.draw` for the devices at ``where``; a device whose words run out keeps its state."""
+        """Draw as `StreamState.draw` does, for the devices at ``where``.
+
+        A device whose words run out keeps its state.
+        """
         rule = self.rule
         noise: list[Integers] = []
         if rule.law == GAUSSIAN:
@@ -126,7 +130,7 @@ class Streams:
 
 
 def shrink(point: Integers, radius: int) -> Integers:
-    """Do `undertone_shared.stream.shrink` for each column."""
+    """Apply `undertone_shared.stream.shrink` to each column."""
     square = (point * point).sum(axis=0)
     far = np.flatnonzero(square > radius * radius)
     if len(far):
@@ -135,7 +139,7 @@ def shrink(point: Integers, radius: int) -> Integers:
 
 
 def clip(point: Integers, previous: Integers, slew: int, radius: int) -> Integers:
-    """Do `undertone_shared.stream.clip` for each column."""
+    """Apply `undertone_shared.stream.clip` to each column."""
     if len(point) == 1:
         return np.clip(point, previous - slew, previous + slew)
     move = point - previous

@@ -1,4 +1,4 @@
-"""Load: a load test of a server with a fleet of real connections.
+"""The load test of a server, with a fleet of real connections.
 
 Start reading: ``run.py``.
 """

@@ -21,7 +21,7 @@ class LoadOptions:
     """Options: ``clients`` connections, each reporting every ``interval`` seconds for ``slots`` report slots.
 
     ``faults``: share of the clients that suffer each of `FAULTS` once. ``micropython``: number of clients that are
-    processes under MicroPython. ``window``: such as "60s"; devices report in turns and rest in between.
+    processes under MicroPython. ``window``: a time such as "60s"; devices then report in turns and rest in between.
     ``provisioned``: folder of the devices of a running server's campaign, which sets the interval. Raises Invalid.
     """
 
@@ -57,8 +57,8 @@ class LoadOptions:
 class LoadResult:
     """Result of a load test. Latencies are in ms, from the hand-over to the PUBACK.
 
-    ``accounts`` is None if the aggregator is not ours; ``peak_megabytes`` is the memory of the fleet's process;
-    ``skipped`` counts draws for which this machine was too slow.
+    ``accounts`` is None if the aggregator was not started by this test; ``peak_megabytes`` is the memory of the fleet's
+    process; ``skipped`` counts draws for which this machine was too slow.
     """
 
     clients: int

@@ -37,7 +37,7 @@ ROUND_SLOTS = 2
 _POLL_SECONDS = 0.25
 _CAMPAIGN_SECONDS = 60.0
 _SLACK_SECONDS = 60.0
-# Seconds until server and fleet have started, and number of clients that connect in a second.
+# Seconds until server and fleet have started, and the number of clients that connect in each second after that.
 _READY_SECONDS = 10.0
 _CLIENTS_PER_SECOND = 300
 
@@ -115,7 +115,10 @@ def _start(
 
 
 def _faults(options: LoadOptions, names: list[str]) -> tuple[tuple[int, str, str], ...]:
-    """Choose (report slot, fault, device), early enough for killed or delayed devices to return before the end."""
+    """Choose (report slot, fault, device).
+
+    Faults come early enough for killed or delayed devices to return before the end.
+    """
     chance = random.Random(options.seed)
     latest = max(options.slots - REST - 2, 0)
     return tuple(
@@ -143,7 +146,8 @@ def _follow(options: LoadOptions, folder: Path, processes: Processes, show: Show
     except KeyboardInterrupt:
         if not tail.poll().sent:
             raise
-        # The accounts of what was sent so far are worth having: devices disconnect, and the ledger says what is lost.
+        # After Ctrl-C the test still accounts for what was sent: devices disconnect, and the ledger records lost
+        # reports.
         show("stopping")
         end(processes.fleet, signal.SIGTERM)
     if processes.fleet.returncode:

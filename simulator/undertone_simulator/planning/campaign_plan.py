@@ -16,17 +16,17 @@ _DAY = 86400
 
 
 def plan_campaign(config: Config, devices: int, *, population: str | None = None, data: Path | None = None) -> Plan:
-    """Return the plan of a campaign with so many devices, for readings like those of a population or a file.
+    """Return the plan of a campaign with ``devices`` devices, for readings like those of a population or a file.
 
-    The plan counts slots: with slots of another length than the readings', see `in_slots`. Raises Invalid for readings
-    of another unit.
+    The plan counts slots. If the campaign's slots have another length than the readings' slots, see `in_slots`. Raises
+    Invalid for readings of another unit.
     """
     readings = {"population": population, "data": data}
     return plan(_OPTIONS[config.kind](config, devices, readings), config.campaign.rounds)
 
 
 def in_slots(config: Config, planned: Plan) -> str:
-    """Return a sentence about how to read the plan of a campaign whose slots differ from the readings', else ""."""
+    """Return a sentence about how to read the plan if the campaign's slots differ from the readings' slots, else ""."""
     if not isinstance(planned, FleetPlan | WindowPlan) or planned.per_day * config.campaign.slot_seconds == _DAY:
         return ""
     return (

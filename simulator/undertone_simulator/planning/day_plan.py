@@ -24,7 +24,9 @@ class BlockPlan:
 
 @dataclass(frozen=True)
 class DayPlan:
-    """Blocks with different θ. ``standard_error``, ``error``: of a slot, root mean squares over the day.
+    """Blocks with different θ.
+
+    ``standard_error``, ``error``: those of a slot's mean, as root mean squares over the day.
 
     ``ratio``: the mean square error, divided by that with one θ for the whole day.
     """

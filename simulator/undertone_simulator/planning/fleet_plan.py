@@ -39,7 +39,7 @@ AS_PAPERS = (
 
 @dataclass(frozen=True)
 class Span:
-    """Errors of the mean over ``slots`` slots: its standard error, and its root mean square error, with bias.
+    """Errors of the mean over ``slots`` slots: the standard error, and the root mean square error, which includes bias.
 
     ``shown``: the error of the number that `undertone query` shows, see `planning.headline`.
     """
@@ -53,14 +53,15 @@ class Span:
 
 @dataclass(frozen=True, repr=False)
 class FleetPlan(Summarised):
-    """Predictions for a fleet; lengths in ``unit``.
+    """Predictions for a fleet; θ and errors are in ``unit``.
 
     ``gain``: share by which the mechanism's variance is below the Hybrid's.
 
     ``bottom``: if not 0, readings are also truncated from below at this value.
 
-    ``devices_needed``, ``epsilon_needed``: needed for an error ``wanted`` of a slot's mean; None if not requested or
-    not possible. ``day``: the plan with different θ by block of the day; None if one θ is as good.
+    ``devices_needed``, ``epsilon_needed``: the least that gives the error ``wanted`` of a slot's mean; None if no error
+    was requested, or if it cannot be reached. ``day``: the plan with different θ by block of the day; None if one θ is
+    as good.
 
     ``reach``: the table's reach, None without a table. ``reach_cost``: share by which the variance would be lower with
     a reach of 1.25. ``one_lie``: how far one false report can move a slot's mean.
@@ -91,7 +92,10 @@ class FleetPlan(Summarised):
 
     @property
     def far_from_zero(self) -> bool:
-        """True if readings are truncated at both ends: a share of their mean then says nothing."""
+        """True if readings are truncated at both ends.
+
+        An error is then not shown as a share of their mean, which says nothing.
+        """
         return self.bottom > 0
 
     def facts(self) -> dict[str, str]:
@@ -220,7 +224,7 @@ def plan_fleet(
     day = None if as_papers else plan_day(population, threshold, variance, reports)
     total = 365 * population.per_day if slots is None else slots
     sentences = statements(exact, population.per_day, total)
-    # The papers' way adds nothing for what truncation removes.
+    # The papers' way has no model of what truncation removes, so the whole bias is left.
     predicted = predictor.spans(reports, day, 1.0 if as_papers else headline.LEFT)
     return FleetPlan(
         devices,
@@ -312,7 +316,7 @@ def _least(low: int, high: int, enough: Callable[[int], bool]) -> int | None:
 def visible(
     population: KnownPopulation, devices: int, epsilon: Fraction, spans: Sequence[Span], bias: float
 ) -> tuple[str, ...]:
-    """Return a warning if the noise would hide the mean or the shape of the day; return () if both would be visible."""
+    """Return a warning if the noise would hide the mean or the shape of the day; return () if it would hide neither."""
     slot, day = spans[0].standard_error, spans[-1].standard_error
     left = population.mean - bias
     curve = float(np.std(population.profile)) * left / population.mean if population.mean else 0.0

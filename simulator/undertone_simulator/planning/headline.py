@@ -1,10 +1,10 @@
 """The predicted error of the numbers that `undertone query` shows.
 
 The published series is filtered, and includes a model of what truncation removed. So its error has two parts: the
-filter's error, and what the model leaves of the bias b. For the first part, the server's own filter runs over the slots
-of a campaign: the population's true means plus noise of the predicted variance. The second part is taken to be
-`LEFT` b: no plan can know how well the reports of the rounds will show the largest readings. What clipping removes from
-a stream has no such model; there the whole bias is left.
+filter's error, and the part of the bias b that the model does not remove. For the first part, the server's own filter
+runs over the slots of a campaign: the population's true means plus noise of the predicted variance. The second part is
+taken to be `LEFT` b, because no plan can know how well the reports of the rounds will show the largest readings.
+Streams have no model of what clipping removes, so there the whole bias is left.
 
 Means over several slots are shown without the filter.
 """
@@ -18,8 +18,8 @@ from undertone_aggregator.estimate.filter import filtered
 from undertone_aggregator.estimate.state_space import Noise
 from undertone_simulator.planning.prediction import Prediction, Vector
 
-# The share of the bias that the model of what truncation removes is taken to leave. It was chosen so that predicted and
-# simulated errors in `undertone experiment load` are about equal at ε = 1.
+# The share of the truncation bias that is assumed to remain after the model's correction. It was chosen so that
+# predicted and simulated errors in `undertone experiment load` are about equal at ε = 1.
 LEFT = 0.5
 # Length of the predicted campaign.
 DAYS = 14

@@ -23,7 +23,7 @@ class KnownPopulation:
     """Readings in ``unit``: their distribution in total and by piece of the day, and the mean of each slot of the day.
 
     ``density`` [d] over integer ``edges`` [d + 1]; ``profile`` [slots of a day]; ``day``: the densities of the pieces.
-    ``source``: where they come from; ``days``: the number of days that it has, None if it is unlimited.
+    ``source``: where the readings come from; ``days``: the number of days in this source, None if it is unlimited.
     """
 
     source: ReadingSource
@@ -77,7 +77,7 @@ class KnownPopulation:
     def means(self, devices: int, days: int) -> Vector:
         """Return the mean reading of the first devices in each slot of the first days, from at most `SAMPLE_DEVICES`.
 
-        Where a slot has no reading, it is the mean of this time of all days.
+        For a slot without a reading, it is the mean of this time of day over all days.
         """
         means = []
         for day in range(days if self.days is None else max(min(days, self.days), 1)):
@@ -96,13 +96,17 @@ class KnownPopulation:
 
     @property
     def far_from_zero(self) -> bool:
-        """True if nearly all readings are far from zero, as temperatures may be: a share of their mean says nothing."""
+        """True if nearly all readings are far from zero, as temperatures may be.
+
+        A share of their mean then says nothing.
+        """
         return far_range(self.density, self.edges, self.bound) is not None
 
     def best(self, reports: int, variance: Variance, query: str = "fleet", *, two_sided: bool = True) -> Threshold:
         """Return the range of least mean squared error for ``reports`` reports a slot, without uncertainty.
 
-        ``query``: that of `Query.named`. ``two_sided``: readings far from zero are truncated from below as well.
+        ``query``: a query of `Query.named`. ``two_sided``: True if readings far from zero are truncated from below as
+        well.
         """
         thetas, summed = even_thetas(self.bound), Query.named(query, reports, turns=False)
         theta, error = best_threshold(self.density, self.edges, thetas, summed, variance)
@@ -115,14 +119,14 @@ class KnownPopulation:
     def predicted(self, theta: int | NDArray[np.int64], variance: float, reports: float, bottom: int = 0) -> Prediction:
         """Return the errors of a mechanism with variance V, in units of half the range's width squared.
 
-        ``theta``: one for all slots, or one for each slot of the day. ``bottom``: the range's other end.
+        ``theta``: one for all slots, or one for each slot of the day. ``bottom``: the lower end of the range.
         """
         thetas = np.broadcast_to(np.asarray(theta, dtype=np.int64), self.per_day)
         different, places = np.unique(thetas, return_inverse=True)
         pieces = [piece_at(slot, self.per_day) for slot in range(self.per_day)]
         bias = self.day.excess(different)[pieces, 0, places]
         if bottom:
-            # What truncation from below adds: E[(bottom - x)⁺] = E[(x - bottom)⁺] - E[x] + bottom.
+            # The bias by truncation from below: E[(bottom - x)⁺] = E[(x - bottom)⁺] - E[x] + bottom.
             ends = self.day.excess(np.array([bottom, 0]))[pieces, 0]
             bias = bias - (ends[:, 0] - ends[:, 1] + bottom)
         return Prediction(np.broadcast_to(noise(thetas - bottom, variance, reports), self.per_day), bias)

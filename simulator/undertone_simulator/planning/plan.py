@@ -35,7 +35,8 @@ _SEED = 1
 def plan(options: PlanOptions, rounds: Sequence[int] | None = None) -> Plan:
     """Return what the planner of these options predicts. Raises Invalid, or OSError for a file of readings.
 
-    ``rounds``: slots of each threshold round, of a campaign that collects reports in every slot; None for the default.
+    ``rounds``: for a campaign that collects reports in every slot, the slots of each threshold round; None for the
+    default.
     """
     return _reports(options, rounds) if options.planner == "reports" else _PLANNERS[options.planner](options)
 
@@ -113,7 +114,7 @@ _PLANNERS: dict[str, Callable[[PlanOptions], Plan]] = {"stream": _stream, "windo
 
 
 def _known(options: PlanOptions) -> tuple[KnownPopulation, list[str]]:
-    """Return the population, and what is to be said of its readings."""
+    """Return the population, and sentences about its readings."""
     readings = open_source(options, 1, _SEED)
     devices = SAMPLE_DEVICES if readings.households is None else readings.households
     days = SAMPLE_DAYS if readings.days is None else max(1, min(SAMPLE_DAYS, readings.days))

@@ -26,7 +26,7 @@ def noise(
     stride: int = 1,
     spread: Vector | float = 0.0,
 ) -> Vector:
-    """Return the noise variance of a slot's mean; arguments broadcast, lengths in the unit of θ.
+    """Return the noise variance of a slot's mean, in the unit of θ squared. The arguments broadcast.
 
     ``variance``: V, in units of (θ/2)². ``stride``: s. ``spread``: S², which matters only for a stride above 1.
     """

@@ -12,7 +12,7 @@ from undertone_shared.report import LENGTH
 from undertone_shared.scalar import Cohort, ReportRule
 from undertone_shared.topics import DEFAULT_PREFIX, report_topic
 
-# Bytes of TLS 1.3 and of TCP/IPv4, per packet; a PUBACK has four bytes.
+# Bytes that TLS 1.3 and TCP/IPv4 add to each packet; bytes of a PUBACK.
 RECORD_BYTES = 22
 HEADERS_BYTES = 40
 _PUBACK = 4
@@ -26,9 +26,9 @@ _PING_BYTES = 2 * (2 + RECORD_BYTES + HEADERS_BYTES)
 class Traffic:
     """Traffic of one device in one day.
 
-    The fields are its reports; their MQTT bytes with acknowledgements; the same with TLS and TCP/IP; packets in both
-    directions; and, while it stays connected, the bytes of the campaign's hourly copies, and those of pings with TLS
-    and TCP/IP.
+    The fields are its reports; their MQTT bytes with acknowledgements; the same with TLS and TCP/IP; and packets in
+    both directions. For a device that stays connected there are two more: the bytes of the campaign's hourly copies,
+    and those of pings with TLS and TCP/IP.
     """
 
     reports: int

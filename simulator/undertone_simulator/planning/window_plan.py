@@ -1,9 +1,9 @@
 """`undertone plan --window`: compares the ways of collecting under the same guarantee, ε for any window of that length.
 
-The errors are those of `planning.prediction`; θ minimises their mean square over the slots of a day, and so do both
-ends of the range of readings far from zero. Reports come from the table that the server would design for the readings,
-if it has less variance than the Hybrid. A rest of w slots between two reports needs a stride of w + 1. The filtered
-error is that of `planning.headline`.
+The errors are those of `planning.prediction`. θ is chosen to minimise their mean square over the slots of a day; for
+readings far from zero, so is the lower end of the range. Reports come from the table that the server would design for
+the readings, if it has less variance than the Hybrid. A rest of w slots between two reports needs a stride of w + 1.
+The filtered error is that of `planning.headline`.
 """
 
 import math
@@ -42,8 +42,8 @@ _STREAM_THETAS = 10
 class Way:
     """One way of collecting: its slot, a device's reports per day, errors as shares of the mean, and its cost.
 
-    ``noise``, ``bias``: the parts of ``raw``, the error without filter and model. ``filtered``: the error of the number
-    that `undertone query` shows. ``same``: True if its guarantee is ε for any window, as for the plan.
+    ``raw``: the error without filter and model; ``noise`` and ``bias`` are its two parts. ``filtered``: the error of
+    the number that `undertone query` shows. ``same``: True if the way gives the plan's guarantee, ε for any window.
     ``bottom``: if not 0, readings are also truncated from below at this value.
     """
 
@@ -110,7 +110,8 @@ def predict_day(slots: DaySlots, devices: float, stride: int, epsilon: Fraction,
     designed, make = make is None, make or (lambda e, theta: hybrid(e, most_levels(theta)))
     thetas = np.unique(np.rint(np.geomspace(2, max(slots.edges[-1] - 1, 3), _THETAS)).astype(np.int64))
     means, spreads = slots.moments(thetas)
-    # The Hybrid's variance hardly depends on θ: one value is used to choose θ, each slot's own gives the error.
+    # The Hybrid's variance hardly depends on θ. So one value of it serves to choose θ, and each slot's own value gives
+    # the error.
     middle = int(thetas[len(thetas) // 2])
     rough = Population(slots.density.mean(axis=0), slots.edges).mean_variance(make(epsilon, middle), middle)
     errors = np.square(slots.raw - means) + noise(thetas[:, None], rough, devices, stride, spreads)
@@ -274,7 +275,7 @@ def _stream(slots: DaySlots, devices: int, budget: Budget, window: int, seconds:
     predicted, slew, share = predict_stream(slots, devices, budget, 2)
     name = f"stream (CGM), C = {float(slew):g}"
     guarantee = f"{budget.text} for any {lasting(window)}: two windows of half the rho"
-    # What clipping removes is not modelled.
+    # Streams have no model of what clipping removes, so the whole bias is left.
     return _way(name, slots, predicted, seconds, float(slots.per_day), guarantee, left=1.0, carried=share)
 
 

@@ -9,7 +9,7 @@ START = 1_798_416_000
 
 
 def begin(source: ReadingSource) -> int:
-    """Return `START` moved on to the readings' own day of the week and time, in Unix seconds.
+    """Return the first time from `START` on with the readings' own day of the week and time of day, in Unix seconds.
 
     Readings that name no start begin at `START`.
     """

@@ -1,5 +1,6 @@
-"""Devices that are sometimes absent, or dishonest: a pure function of (seed, device, slot), the same in all
-simulators.
+"""Devices that are sometimes absent, or dishonest, in the same way in all simulators.
+
+Their behaviour is a function of (seed, device, slot) alone.
 """
 
 import hashlib

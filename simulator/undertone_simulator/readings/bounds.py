@@ -1,4 +1,4 @@
-"""A public bound for readings without a stated one."""
+"""The public bound for readings, which is chosen here if none is stated."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from undertone_simulator.readings import populations
 from undertone_simulator.readings.options import LARGEST_BOUND, check_bound
 from undertone_simulator.readings.readings import Readings
 
-# Share of readings above the stated bound from which on the bound is probably in another unit.
+# If at least this share of the readings is above the stated bound, the bound is probably in another unit.
 _MOST = 0.5
 
 

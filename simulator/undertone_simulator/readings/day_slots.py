@@ -89,7 +89,7 @@ class DaySlots:
         return means, variances
 
     def slewed_means(self, theta: int, step: float) -> Vector:
-        """Return each slot's mean reading, truncated at ``theta`` and moved to within ``step`` of the one before."""
+        """Return each slot's mean reading, truncated at ``theta`` and moved to within ``step`` of the previous one."""
         day = _by_slot(self.values, self.per_day)
         before = np.minimum(day[0], theta).astype(np.float64)
         means = np.empty(self.per_day)
@@ -102,9 +102,9 @@ class DaySlots:
 
 
 def _fill(values: NDArray[np.int64], present: NDArray[np.bool_]) -> None:
-    """Replace missing readings [slots, devices] by the nearest earlier device's in the slot, which wraps around.
+    """Replace missing readings [slots, devices] by the reading of the nearest earlier device in the same slot.
 
-    A slot without any reading is left 0.
+    The search wraps around from the first device to the last. A slot without any reading is left 0.
     """
     devices = np.where(present, np.arange(values.shape[1]), -1)
     nearest = np.maximum.accumulate(devices, axis=1)

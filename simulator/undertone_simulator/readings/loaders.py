@@ -1,6 +1,6 @@
 """Readings from files: an NPZ archive is read by numpy, CSV and Parquet files are tables.
 
-Units become integer natural units: kWh are counted in Wh, every other unit is its own.
+Readings become integers in a natural unit: kWh are counted in Wh, every other unit stays as it is.
 """
 
 from pathlib import Path
@@ -40,7 +40,7 @@ def load(path: Path, unit: str | None = None, devices: int = 1) -> Readings:
 def natural_unit(name: str) -> tuple[str, int]:
     """Return (natural unit, factor): kWh are counted in Wh, every other unit is unchanged.
 
-    Raises Invalid for a name of more than 16 characters, or with a character that is not visible.
+    Raises Invalid for a name with more than 16 characters, or with an invisible character.
     """
     check_text("unit", name, LONGEST_UNIT)
     return UNITS.get(name.lower(), (name, 1))

@@ -57,7 +57,7 @@ class FleetOptions:
         return [name for name in names if getattr(self, name) is not None and getattr(self, name) is not False]
 
     def refuse(self, names: Iterable[str], condition: str) -> None:
-        """Raise Invalid if one of these options was given; ``condition`` is such as "with window"."""
+        """Raise Invalid if one of these options was given; ``condition`` says when, for example "with window"."""
         given = self.given(names)
         if given:
             raise Invalid(f"{', '.join(given)}: not an option {condition}")

@@ -35,7 +35,7 @@ class ReadingSource(Protocol):
 
 
 def check_some(readings: NDArray[np.generic]) -> None:
-    """Check that a reading is above 0, because errors are shares of the mean. Raises Invalid."""
+    """Check that a reading is above 0, because errors are given as shares of the mean. Raises Invalid."""
     if not np.any(readings):
         raise Invalid("no reading is above 0 in the first days of the readings: there is nothing to plan for")
 
@@ -73,8 +73,8 @@ class Readings:
     def at(self, device: int, slot: int) -> int | None:
         """Return the reading of device number `device` in slot number `slot`, or None for a gap; both wrap around.
 
-        Devices beyond the households repeat them, each pass one week later: no two share a reading while the data are
-        long enough.
+        If there are more devices than households, they repeat the households, one week later each time. So no two
+        devices share a reading if the data are long enough.
         """
         turn, row = divmod(device, self.households)
         column = (slot + 7 * self.per_day * turn) % self.slots

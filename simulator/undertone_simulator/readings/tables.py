@@ -54,8 +54,9 @@ class Table:
 
 @dataclass(frozen=True)
 class Grid:
-    """``numbers`` [households, slots], nan for gaps, from second ``start`` on every ``step`` (None and 0 if
-    unknown).
+    """``numbers`` [households, slots], nan for gaps. Slots begin at second ``start`` and are ``step`` seconds long.
+
+    ``start`` is None and ``step`` 0 if they are unknown.
     """
 
     numbers: Floats
@@ -100,7 +101,7 @@ def _csv(path: Path, faults: Faults) -> tuple[list[str], list[tuple[int, tuple[s
         return "skip"
 
     with path.open("rb") as file:
-        # Declare every column that a row may have as text.
+        # All columns that a row may have are declared as text.
         types = {f"f{i}": string() for i in range(1 << 14)}
         table = csv.read_csv(
             file,
@@ -175,7 +176,7 @@ def _long(path: Path, table: Table, roles: tuple[int, int, int], faults: Faults)
 
 
 def _wide(path: Path, table: Table, faults: Faults) -> Grid:
-    """Read one column per household; a first column of times, if there is one, gives the grid."""
+    """Read one column per household. If the first column has times, it gives the grid."""
     timed = number(table.rows[0][1][0]) is None and second_of(table.rows[0][1][0]) is not None
     names = table.header or [f"column {i + 1}" for i in range(len(table.rows[0][1]))]
     times: list[int] = []

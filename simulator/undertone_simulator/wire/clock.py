@@ -7,9 +7,10 @@ TICKS_MASK = (1 << 30) - 1
 
 
 class Clock:
-    """Unix seconds and monotonic ticks, `speed` times as fast as the machine's, from `start` on (None: from now).
+    """A clock `speed` times as fast as the machine's, with Unix seconds and ticks, that begins at `start` (None: now).
 
-    Both advance together, so the device's rate limit runs unmodified. Raises ValueError for a speed below 1.
+    Seconds and ticks advance together, so the device's rate limit needs no change. Raises ValueError for a speed below
+    1.
     """
 
     def __init__(self, start: float | None = None, speed: float = 1.0):

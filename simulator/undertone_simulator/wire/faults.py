@@ -16,10 +16,11 @@ AHEAD = 7
 class Fault:
     """The fault `name` of `device` in report slot number `slot` (0 is the first).
 
-    kill: at the slot's start; kill-drawn, kill-torn, kill-sent: with the slot's report drawn and not sent, half sent,
-    sent and not acknowledged; duplicate: its report is published twice; disconnect: the TCP connection is aborted;
-    hold: its reports are held back and sent REST slots later, the newest first; lie: from now on it always sends the
-    largest symbol; step: its clock is AHEAD seconds ahead for REST slots. Raises Invalid for another name.
+    kill: the device is killed at the slot's start; kill-drawn, kill-torn, kill-sent: it is killed when the slot's
+    report is drawn and not sent, half sent, or sent and not acknowledged; duplicate: its report is published twice;
+    disconnect: the TCP connection is aborted; hold: its reports are held back and sent REST slots later, the newest
+    first; lie: from now on it always sends the largest symbol; step: its clock is AHEAD seconds ahead for REST slots.
+    Raises Invalid for another name.
     """
 
     slot: int
@@ -47,7 +48,10 @@ FAULTS = ("kill", *(f"kill-{death}" for death in DEATHS), "duplicate", "disconne
 
 
 def schedule(fleet: Fleet, faults: Sequence[Fault]) -> Callable[[int], None]:
-    """Return a function for `Fleet.run` that injects the faults; those of a skipped slot happen in the next slot."""
+    """Return a function for `Fleet.run` that injects the faults.
+
+    If a slot is skipped, its faults happen in the next slot.
+    """
     last: int | None = None
     under_way: list[tuple[Fault, int]] = []
 
@@ -66,7 +70,10 @@ def schedule(fleet: Fleet, faults: Sequence[Fault]) -> Callable[[int], None]:
 
 
 def _ended(fleet: Fleet, fault: Fault) -> bool:
-    """Return True if a fault is over; False while a device that is to die at its next report is still alive."""
+    """End a fault, for example restart a killed device.
+
+    Return False, and leave the fault, if the device has yet to be killed.
+    """
     device = fleet[fault.device]
     if fault.name.startswith("kill"):
         if device.reporter is None:

@@ -29,13 +29,13 @@ from undertone_simulator.wire.wire_device import WireDevice
 
 Sample = int | tuple[int, ...]
 
-# Number of groups in which devices draw; share of a slot before the first group draws; share over which the groups are
-# spread, by default and at most. The rest of a slot is a reserve for a slow machine.
+# Number of groups in which devices draw; then shares of a slot: before the first group draws, and over which the groups
+# are spread (by default and at most). The rest of a slot is a reserve for a slow machine.
 GROUPS = 16
 FIRST_PART = 0.03
 JITTER = 0.6
 LARGEST_JITTER = 0.8
-# Share of a slot until the next attempt, when the device's rate limit refuses a draw as too early.
+# If the device's rate limit refuses a draw as too early, the next attempt comes after this share of a slot.
 _AGAIN_PART = 0.0317
 _CHECK_SECONDS = 5.0
 SETTLE_SECONDS = 30.0
@@ -80,7 +80,7 @@ class Fleet:
         self._slot_seconds = 1
         # The first slot that this fleet can measure as a whole; 0 for a fleet that continues an earlier run.
         self._began = 0
-        # How often a device has accepted the first campaign, at most the number of devices.
+        # How many devices have accepted the first campaign.
         self._heard = 0
         self._coordinates = 1
         self._announced = asyncio.Event()
@@ -211,9 +211,9 @@ class Fleet:
     ) -> None:
         """Connect, report until `slots` report slots are over, wait for acknowledgements, disconnect.
 
-        Once `stop` is set, no device draws any more, and all devices disconnect at once.
-        `on_slot(slot)` is called at the start of every slot, before any device draws in it: the place to inject faults.
-        `ramp_up`: seconds over which the connections are spread.
+        Once `stop` is set, no device draws any more, and all devices disconnect at once. `on_slot(slot)` is called at
+        the start of every slot, before any device draws in it, so that it can inject faults. `ramp_up`: seconds over
+        which the connections are spread.
         """
         stop = stop or asyncio.Event()
         for number, device in enumerate(self.devices):
@@ -248,7 +248,7 @@ class Fleet:
             await self._draw(slot, stop)
             if self.report_slot is not None and slot >= self.report_slot + slots:
                 return
-            # A machine that was too slow for a slot skips it, as the devices do.
+            # If the machine was too slow for a slot, that slot is skipped, as devices do.
             following = max(slot + 1, int(clock.now()) // seconds)
             self.skipped += (following - slot - 1) * len(self.devices)
             slot = following
@@ -294,7 +294,7 @@ class Fleet:
                 device.check()
 
     async def _settle(self, stop: asyncio.Event) -> None:
-        """Wait until everything is acknowledged, at most as long as a killed server may need to come back."""
+        """Wait until everything is acknowledged, at most for the time that a killed server may need to come back."""
         deadline = asyncio.get_running_loop().time() + SETTLE_SECONDS
         while any(device.unacknowledged for device in self.devices) and not stop.is_set():
             if asyncio.get_running_loop().time() > deadline:

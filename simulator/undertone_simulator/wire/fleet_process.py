@@ -2,8 +2,9 @@
 
 It ends when its report slots are over, or on SIGTERM. If it is killed and started again with the same job, it continues
 with the devices' storages, if they are on disk. It prints ``connected N`` and ``missing NAME ...`` while it connects,
-``ready`` once all devices are connected, ``refused REASON: N`` while no campaign is accepted, and at its end ``skipped
-N``, the draws for which this machine was too slow, and ``peak MB``, its memory. Exit codes: 0 done, 2 bad input.
+``ready`` once all devices are connected, and ``refused REASON: N`` while no campaign is accepted. At its end it prints
+``skipped N``, the number of draws for which this machine was too slow, and ``peak MB``, its largest memory. Exit codes:
+0 done, 2 bad input.
 """
 
 import asyncio
@@ -51,13 +52,13 @@ _NAMED = 5
 class FleetJob:
     """The job of the process.
 
-    `folder`: such as `fleets/NAME`; `members`: number of its devices that run here, from number `first` on; `readings`:
-    as `Readings.save` wrote them; `slots`: report slots; `stride`: number of columns of the readings from one slot of a
-    threshold round to the next, 0 if every epoch measures column after column; `days`: of the readings that a threshold
-    round covers; `state`: a folder for the devices' storages, None for memory; `start`, `speed`: the clock, None for
-    the machine's; `faults`: (slot, name, device); `ramp_up`: seconds over which the connections are spread;
-    `behaviour`: fields of `Behaviour`; `jitter`: see `Fleet`; `period`: see `Wire`; `durable`: see
-    `FleetLedger`.
+    `folder`: the devices' folder, such as `fleets/NAME`; `members`: number of its devices that run here, from number
+    `first` on; `readings`: the file that `Readings.save` wrote; `slots`: report slots; `stride`: number of columns of
+    the readings from one slot of a threshold round to the next, 0 if every epoch measures column after column; `days`:
+    how many days of the readings a threshold round covers; `state`: a folder for the devices' storages, None for
+    memory; `start`, `speed`: the clock, None for the machine's; `faults`: (slot, name, device); `ramp_up`: seconds over
+    which the connections are spread; `behaviour`: fields of `Behaviour`; `jitter`: see `Fleet`; `period`: see `Wire`;
+    `durable`: see `FleetLedger`.
     """
 
     folder: str
@@ -110,7 +111,8 @@ async def run(job: FleetJob) -> None:
         tls=assembly.tls_context(config.broker, members[0].policy),
         period=job.period,
     )
-    # Thousands of TLS connections in one process: asyncio's buffer of 256 KB for each is memory that nobody needs.
+    # asyncio's buffer of 256 KB for each TLS connection is reduced, because thousands of them would take memory for
+    # nothing.
     sslproto.SSLProtocol.max_size = _TLS_BYTES
     state = None if job.state is None else Path(job.state)
     readings = Readings.saved(Path(job.readings))

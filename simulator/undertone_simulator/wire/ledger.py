@@ -53,7 +53,7 @@ def _milliseconds() -> int:
 class FleetLedger:
     """Appends to the ledger in `path`; `flush` writes the lines to disk together. Raises OSError.
 
-    `durable`: False where nothing cuts the machine's power, which saves a wait for the disk at each flush.
+    `durable`: True if each flush waits for the disk; False saves this wait where the machine cannot lose its power.
     """
 
     def __init__(self, path: Path, milliseconds: Callable[[], int] = _milliseconds, durable: bool = True):
@@ -105,10 +105,11 @@ class FleetLedger:
 
 @dataclass
 class Sent:
-    """Content of ledgers: distinct reports sent, acknowledged and lost (with the time in ms or the fault), and faults.
+    """Content of ledgers: the distinct reports that were sent, acknowledged or lost, and the faults.
 
-    `faults` are (ms, name, device). `plays` say, in order, from which slot on the devices measured which readings.
-    `lines` and `torn` count the lines that were complete, and those that were not.
+    Sent and acknowledged reports have their time in ms, lost reports their fault. `faults` are (ms, name, device).
+    `plays` say, in order, from which slot on the devices measured which readings. `lines` and `torn` count the lines
+    that were complete, and those that were not.
     """
 
     sent: dict[Key, int] = field(default_factory=dict)
@@ -144,7 +145,7 @@ class Sent:
             self.take(f"{words[1]}000 {words[0]} {device} {words[2]}")
 
     def take(self, line: str) -> None:
-        """Add a line. Raises Invalid if it is of none of the five kinds."""
+        """Add a line. Raises Invalid if the line is of none of the five kinds."""
         words = line.split()
         try:
             moment, kind, arguments = int(words[0]), words[1], words[2:]

@@ -1,4 +1,4 @@
-"""The shipped reporter core with one change: it can lie."""
+"""The shipped reporter core with one change: it can report dishonestly."""
 
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def largest_lie(mechanism: "Mechanism") -> int:
-    """Return the largest symbol that the server admits, which shifts a mean as far as one report can."""
+    """Return the symbol that shifts a mean as far as one report can: the largest symbol that the server admits."""
     return max(symbol for symbol in range(mechanism.symbols) if mechanism.occurs(symbol))
 
 

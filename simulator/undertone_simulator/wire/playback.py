@@ -1,4 +1,4 @@
-"""The column of the readings that a slot measures, by the epochs that a campaign announces."""
+"""Which column of the readings a slot measures; it follows from the epochs that a campaign announces."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Continuous:
 
 @dataclass(frozen=True)
 class Playback:
-    """Slots of threshold rounds skip columns of the readings, so that a short round covers a day: for demonstrations.
+    """For demonstrations: slots of threshold rounds skip columns of the readings, so that a short round covers a day.
 
     Threshold epoch number r measures every `stride`-th column of its own `days`; the first report epoch continues with
     the following day, column after column.

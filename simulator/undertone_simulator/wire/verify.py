@@ -2,8 +2,8 @@
 
 Deliveries: received = counted + duplicates + rejected by reason, and the histograms contain as many reports as were
 counted. Distinct reports: sent = counted + rejected by reason + lost by a named fault. Everything else is unexplained:
-a report that the broker acknowledged and that was never judged, one that was judged and never sent, one that is still
-under way, a slot for which a device drew twice.
+a report that the broker acknowledged but the server never counted or rejected, a report that the server has but nobody
+sent, a report that is still under way, a slot for which a device drew twice.
 """
 
 import hashlib
@@ -106,7 +106,7 @@ class Accounts:
         }
 
     def wonder(self, what: str, about: str) -> None:
-        """Count a discrepancy of the kind ``what``; keep ``about``, which says where it is, as one of few examples."""
+        """Count a discrepancy of the kind ``what``. ``about`` says where it is; the first few are kept as examples."""
         self.unexplained[what] += 1
         if self.unexplained[what] <= _EXAMPLES:
             self.examples.append(f"{what}: {about}")
@@ -146,10 +146,10 @@ def reconcile(
 ) -> Accounts:
     """Check both identities, from all ledgers of the fleet and the store of the aggregator. Raises Invalid.
 
-    `broker_window`: seconds before a broker was killed in which its acknowledgements may have been lost with it.
-    Acknowledgements on the network are read later: until the broker's restart, if it is recorded, they may come from
-    the broker that was killed, too. ``hostile``: devices that may draw a slot several times. ``landed``: the audit of
-    landed files instead of the store's own, if Spark counts: `undertone_operate.examine.recount.landed_audit`.
+    `broker_window`: in this many seconds before a broker was killed, it may have lost messages that it acknowledged.
+    Acknowledgements that were on the network are read later, so those until the broker's recorded restart may be from
+    the killed broker, too. ``hostile``: devices that may draw a slot several times. ``landed``: the audit of landed
+    files instead of the store's own, if Spark counts: `undertone_operate.examine.recount.landed_audit`.
     """
     judged = outcomes(store) if landed is None else dict(landed)
     counters = store.outcomes()

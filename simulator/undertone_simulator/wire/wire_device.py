@@ -64,7 +64,8 @@ class WireDevice:
         self._connection: DeviceConnection | None = None
         self._task: asyncio.Task[None] | None = None
         self._knocks = Knocks(name, wire.period)
-        # Addresses that this knock has not tried yet, when it began, and whether a server was reached in it.
+        # The current knock, see `knocks`: how many addresses it has not tried yet, when it began, whether it reached a
+        # server.
         self._untried = 0
         self._knocked = 0.0
         self._reached = False
@@ -95,7 +96,7 @@ class WireDevice:
         self._task = asyncio.get_running_loop().create_task(self._knock(after))
 
     async def _knock(self, wait: float) -> None:
-        """Wait for so many seconds; then try the addresses, and knock again, until one takes the connection."""
+        """Wait for so many seconds, then try the addresses in turn; repeat until a server takes the connection."""
         wire = self._wire
         loop = asyncio.get_running_loop()
         while True:
@@ -104,7 +105,8 @@ class WireDevice:
                 self._untried, self._knocked, self._reached = len(self._places), loop.time(), False
             while self._untried:
                 self._untried -= 1
-                # The attribute is set before the connection exists, which may be lost before this task runs again.
+                # The attribute is set before the connection is open, because the connection may be lost before this
+                # task runs again.
                 connection = self._connection = DeviceConnection(self.name, self._password(), wire.keepalive, self)
                 try:
                     if wire.cut:
@@ -119,7 +121,7 @@ class WireDevice:
             wait = self._rest()
 
     def _rest(self) -> float:
-        """Return the seconds until the next knock, after one that failed."""
+        """Return the seconds from a knock that failed until the next one."""
         passed = asyncio.get_running_loop().time() - self._knocked
         return max(0.0, self._knocks.failed(self._reached) / 1000 - passed)
 
@@ -175,7 +177,7 @@ class WireDevice:
                 self.reporter.acked(payload)
 
     def lost(self, connection: DeviceConnection) -> None:
-        """Reconnect, unless the connection belonged to a device that is dead or done."""
+        """Reconnect, unless the connection belonged to a device that was killed or has finished."""
         if connection is self._connection:
             self._connection = None
             if connection.session.connected:
@@ -225,7 +227,7 @@ class WireDevice:
         return reporter.paused == "rate"
 
     def _drops_out(self, report: bytes) -> bool:
-        """Return True if this report is to drop out: it is removed from the outbox and never sent."""
+        """Return True if this report drops out: it is then removed from the outbox and never sent."""
         if self._leaves(unpack(report).slot):
             return False
         if self.reporter is not None:

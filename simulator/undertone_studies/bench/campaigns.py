@@ -1,5 +1,4 @@
-"""Benchmark: one server's endpoint with twenty campaigns against one campaign with as many devices, and readers of the
-page.
+"""Benchmark: one server with twenty campaigns against one campaign with as many devices, and readers of the page.
 
 Each device has four reports under way, and sends the next one when its campaign has committed one of them and the
 endpoint has acknowledged it. While the waits are measured, devices send one report at a time and pause. Then this
@@ -45,11 +44,11 @@ TITLE = "Twenty campaigns in one process, and the readers of its page"
 
 CAMPAIGNS = 20
 SLOT_SECONDS = 60
-# Unacknowledged reports of a device in the timed rounds, as many as a device's client sends at most.
+# Number of unacknowledged reports that a device may have in the timed rounds; a device's client has at most as many.
 _IN_FLIGHT = 4
 # Time limit in seconds, long enough for an overloaded machine.
 _WAIT_SECONDS = 600.0
-# Number of devices whose waits are measured, of reports that each sends, and seconds that it pauses after each: the
+# For the measured waits: number of devices, number of reports of each, and seconds of pause after each report. The
 # store hangs for a minute.
 _WAITING = 200
 _REPORTS = 120
@@ -71,7 +70,7 @@ rounds = [1000]
 cycle = 1000
 settle_slots = {settle}
 """
-# Slots after which a slot settles: more than any device reports in the timed rounds.
+# A slot settles after this many slots. In the timed rounds no device reports as many.
 _SETTLE_SLOTS = 300
 
 
@@ -97,7 +96,7 @@ def run(options: StudyOptions) -> list[Measured]:
         drained: dict[str, list[Drained]] = {"one": [], "many": [], "read": []}
         for turn in range(1 if options.quick else 3):
             drained["one"].append(alone.report(each))
-            # Each variant goes first in turn, because the load of the machine changes within minutes.
+            # The two variants go first by turns, because the load of the machine changes within minutes.
             for name in ("many", "read") if turn % 2 else ("read", "many"):
                 with many.read_by(readers if name == "read" else 0):
                     drained[name].append(many.report(each))
@@ -133,7 +132,8 @@ class _Served:
         self._stores = {name: open_store(home.config(name).store_url, campaign=name, read_only=True) for name in names}
         self._epochs = {name: store.epochs()[-1].campaign for name, store in self._stores.items()}
         first = next(iter(self._epochs.values()))
-        # All slots that are reported are over. The first one has settled, and from now on one settles each minute.
+        # All slots that are reported are over. The first one has settled, and from now on a further slot settles each
+        # minute.
         ahead.value = first.epoch + (_SETTLE_SLOTS + 1) * SLOT_SECONDS - time.time()
         self._runner = asyncio.Runner()
         # Every load that was connected, to be closed at the end.
@@ -224,7 +224,7 @@ class _Served:
             child.join()
 
     def glance(self) -> tuple[float, float]:
-        """Measure the seconds for the summaries of all campaigns: the best of several requests, and the first."""
+        """Return the seconds for the summaries of all campaigns: the shortest of several requests, and the first."""
         took = []
         for _ in range(_GLANCES):
             began = time.perf_counter()

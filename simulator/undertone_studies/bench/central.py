@@ -27,7 +27,10 @@ Floats = NDArray[np.float64]
 
 
 def run(options: StudyOptions) -> list[Measured]:
-    """Measure the time with Eq. 7's smoothing and without, the memory, and exact against floating-point draws."""
+    """Measure the release's time, with Eq. 7's smoothing and without, its memory, and the time of exact draws.
+
+    The baselines use floating-point noise.
+    """
     values = _values(options.quick)
     rounds = 2 if options.quick else 5
     rng = np.random.default_rng(1)

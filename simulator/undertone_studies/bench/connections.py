@@ -1,10 +1,10 @@
 """Benchmark: cost of a report from thousands of devices, through a broker and through direct connections.
 
-Each connection has one report in flight and sends the next when it is acknowledged; the first one is not timed. The
-processor time is that of the broker and the server, the least of three rounds; it excludes the time of the devices. A
-broker acknowledges when it has a report, a direct endpoint when the report is committed. The variant "sockets" only
-answers and stores nothing: no server in Python can cost less. With readers, the server publishes ten messages a second,
-and this process reads them, too.
+Each connection has one report in flight and sends the next one when the report is acknowledged; the first report is not
+timed. The processor time is the least of three rounds, for broker and server together, without the devices. A broker
+acknowledges when it has a report, a direct endpoint when the report is committed. The variant "sockets" only answers
+and stores nothing: no server in Python can cost less. In the variant with readers, the server publishes ten messages a
+second, and this process reads them, too.
 """
 
 import asyncio
@@ -46,10 +46,10 @@ _WAYS = {
 }
 _OLD = "paho, one by one"
 _DIRECT, _READ = "direct", "direct, 200 readers"
-# Goals: the processor time of the old path (paho, one packet at a time) divided by that of each variant must reach this
-# ratio.
+# Goals: the processor time of the old intake (paho, one packet at a time), divided by that of each variant, must reach
+# this ratio.
 _GOALS = {"direct, one by one": 2.0, "direct": 1 / 0.35}
-# Number of readers, and the ratio of their variant to that without readers that must be reached.
+# Number of readers. The variant with readers, compared with that without, must reach the ratio.
 _READERS = 200
 _WITH_READERS = 0.9
 _READER = "reader"
@@ -60,9 +60,7 @@ _PATIENCE_SECONDS = 240.0
 
 @dataclass(frozen=True)
 class Cost:
-    """Cost of one variant: seconds until all are connected, reports per second, µs of processor time, PUBACK waits in
-    ms.
-    """
+    """Cost of one variant: seconds to connect all, reports per second, µs of processor time, PUBACK waits in ms."""
 
     connecting: float
     rate: float
@@ -207,7 +205,7 @@ class ConnectionLoad:
         self.in_flight = 1
         self._port = port
         self._devices = {name: (topic, campaign) for name, topic, campaign in devices}
-        # Number of reports that each device has sent when the round is over, and of devices that have not finished it.
+        # How many reports each device will have sent when the round is over; how many devices have not finished it.
         self._until = 0
         self._left = 0
         # Connection -> (device's name, number of reports that it has sent, time of the last one).

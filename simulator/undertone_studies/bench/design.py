@@ -1,4 +1,4 @@
-"""Benchmark: time to design a table, compared with the estimation of a slot that it reports in."""
+"""Benchmark: time to design a table, compared with the time to estimate one slot whose reports use the table."""
 
 import sys
 import time
@@ -63,9 +63,9 @@ def run(options: StudyOptions) -> list[Measured]:
 
 
 def _decision(weeks: int) -> float:
-    """Return the seconds of a running server's newest weekly decision, after it has made the one before."""
+    """Return the seconds of a running server's newest weekly decision. The decision before it is made first."""
     table = {"name": "bench", "sensor": "load", "unit": "Wh", "bound": 10_000, "epsilon": 1, "rounds": [48, 48]}
-    # The campaign ends a third of a week after the decision, so that an epoch could still begin.
+    # After the newest decision, a third of a week is left, so that one more epoch could begin.
     plan = parse(CampaignPlan, "campaign", table | {"report_slots": 336 * weeks + 112})
     simulated = Simulation(plan, population("households", 1), HOMES, 1).run()
     by_slot: dict[int, list[Key]] = {}

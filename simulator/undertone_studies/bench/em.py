@@ -17,7 +17,7 @@ TITLE = "Expectation maximisation"
 
 BINS = 1024
 REPORTS = 1_000_000
-# Plain dense EM needs about 10^5 steps for the tight gap; its time is computed as steps times the time of one step.
+# Plain dense EM needs about 10^5 steps for the smaller gap. Its time is computed as steps times the time of one step.
 _PLAIN_LIMIT = 400_000
 _BLOCK = 20
 
@@ -25,8 +25,8 @@ _BLOCK = 20
 def run(options: StudyOptions) -> list[Measured]:
     """Measure one iteration, the time to two certified gaps, and one choice of θ. Baseline: numpy on one BLAS thread.
 
-    The dense EM's time to a gap is the number of plain steps, counted with the window sums that give the same
-    iterates, times the time of one dense step. ``options.quick`` leaves the tight gap out. Set OPENBLAS_NUM_THREADS=1.
+    The dense EM's time to a gap is the number of plain steps, counted with the window sums that give the same iterates,
+    times the time of one dense step. ``options.quick`` leaves the smaller gap out. Set OPENBLAS_NUM_THREADS=1.
     """
     channel, counts = _problem()
     dense = MatrixChannel(channel.matrix())
@@ -67,7 +67,7 @@ def run(options: StudyOptions) -> list[Measured]:
 
 
 def _block(call: Callable[[], object]) -> Callable[[], None]:
-    """Return a function that makes the call 20 times, so that its data stay in the cache as in an iteration."""
+    """Return a function that makes the call 20 times, so that its data stay in the cache as in a real iteration."""
 
     def repeated() -> None:
         for _ in range(_BLOCK):

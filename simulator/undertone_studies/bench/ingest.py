@@ -1,4 +1,4 @@
-"""Benchmark of ingest against the least work of any subscriber: all receive the same backlog at QoS 1 in turn."""
+"""Benchmark of ingest, against a subscriber that does the least work; all receive the same backlog at QoS 1 in turn."""
 
 import os
 import shutil
@@ -123,7 +123,7 @@ class _Scene:
             order = list(self._drains)
             for name in order[number % 4 :] + order[: number % 4]:
                 drains[name].append(self._drains[name]())
-            # A broker may deliver a report twice: only the number of those that count is the same.
+            # A broker may deliver a report twice, so only the numbers of counted reports are equal.
             ours, old = (store.outcomes()[COUNTED] for store in self._stores)
             if ours != old:
                 raise RuntimeError(f"the subscribers counted {ours} and {old} reports, expected the same")
@@ -180,7 +180,7 @@ def _begin_session(address: Address, client_id: str) -> None:
 
 
 def _ingest(store: Store, intake: Intake, reports: int, least: int) -> Drain:
-    """Receive the backlog with a server's worker; ``least``: smallest batch that takes the fast path."""
+    """Receive the backlog with a server's worker; ``least``: smallest batch for which the worker uses the fast path."""
     usual, fast_path.LEAST = fast_path.LEAST, least
     collect_rarely()
     try:
@@ -189,7 +189,7 @@ def _ingest(store: Store, intake: Intake, reports: int, least: int) -> Drain:
         while taken < reports:
             taken += ingest.step()
         ended = Drain(time.perf_counter() - start, time.thread_time() - processor)
-        # On a busy machine the publisher's connection may break, after which it sends some messages again.
+        # On a busy machine the publisher's connection may break; it then sends some messages again.
         while ingest.step():
             pass
     finally:

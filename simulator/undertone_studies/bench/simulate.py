@@ -70,7 +70,7 @@ class _Campaign:
         return Simulation(self._plan, self._readings, self._devices, SEED).run()
 
     def simulate_synthetic(self) -> Simulated:
-        """Simulate the campaign with readings that are generated as they are needed."""
+        """Simulate the campaign with readings that are generated when they are needed."""
         return Simulation(self._plan, population("households", SEED), self._devices, SEED).run()
 
     def _prepared(self, simulated: Simulated, slot: int) -> Draw:

@@ -22,7 +22,7 @@ TITLE = "Readers of a large store"
 
 _WEEK, _DAY, _HALF_HOUR = 336, 48, 1800
 _WAIT_SECONDS = 600.0
-# Name of a reader, its command after `undertone`, and its largest number of seconds.
+# Name of a reader, its command after `undertone`, and the largest number of seconds that it may take.
 _QUERIES = (
     ("query --newest 3", ("--newest", "3"), 0.8),
     ("query --since 7d", ("--since", "7d"), None),
@@ -31,8 +31,8 @@ _QUERIES = (
     ("query --every 48", ("--every", "48"), None),
 )
 _FIRST, _AGAIN = 1.0, 0.1
-# Runs a command of undertone, and writes its peak memory in kB at the end of stderr. (The peak that the kernel reports
-# of a child includes what its parent needed when it started the child.)
+# Runs a command of undertone, and writes its peak memory in kB at the end of stderr. (The kernel's figure for a child
+# process would include the memory of its parent at the start.)
 _MEASURED = """
 import sys
 from undertone.__main__ import main
@@ -47,8 +47,8 @@ sys.exit(code)
 def run(options: StudyOptions) -> list[Measured]:
     """Measure the readers of stores of a month and of a year, with one group and with fifty.
 
-    The time is processor time, start of the interpreter included; ``goal`` is the longest wanted time divided by the
-    measured one. Raises Invalid without /proc.
+    The time is processor time and includes the start of the interpreter. ``goal`` is the largest time that is allowed,
+    divided by the measured time. Raises Invalid without /proc.
     """
     check_proc()
     sizes = [(4 * _WEEK, 3)] if options.quick else [(SLOTS_OF_A_YEAR, 1), (4 * _WEEK, 50), (SLOTS_OF_A_YEAR, 50)]
@@ -103,7 +103,7 @@ def _page(path: Path, what: str) -> list[Measured]:
     with _served(path) as (pid, address):
         campaign = f"{address}/api/v1/campaigns/{NAME}"
         for name, url in (
-            # The first answer is the first that the page computes.
+            # The first answer of the page takes longest, because the page computes it.
             ("list of campaigns", f"{address}/api/v1/campaigns"),
             ("campaign", campaign),
             ("a week", f"{campaign}/estimates?from={week}"),

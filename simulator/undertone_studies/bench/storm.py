@@ -1,11 +1,11 @@
-"""Benchmark: a server that was away for an hour of slots comes back, and all its devices come back to it.
+"""Benchmark: a server comes back after an hour in which devices could not reach it, and all devices return to it.
 
 The server is set up by the commands that an operator types, with TLS and passwords, and is killed. The devices are the
 simulator's: real MQTT connections over loopback, with the shipped reporter, and the rule by which devices come back
 (`undertone_device.mqtt.knocks`) at its real pace. Slots are short here: the two slots of the absence stand for an hour
-of half-hours. A device is in when the server has acknowledged its first report after the return, which its store then
-has. As many devices take part as this machine's limit of open files allows, at most 19,000. They report in threshold
-rounds, whose reports take the same way as all others.
+of half-hours. A device counts as back when the server has acknowledged its first report after the return; that report
+is then in the store. As many devices take part as this machine's limit of open files allows, at most 19,000. They
+report in threshold rounds, whose reports take the same way as all others.
 """
 
 import signal
@@ -39,10 +39,11 @@ TITLE = "All devices come back to a server that was away for an hour"
 
 CAMPAIGN = "load"
 MOST = 19_000
-# Slots for which the server is away, and seconds after its return in which all devices must be in.
+# Slots for which the server is away, and seconds after its return within which all devices must be back.
 AWAY_SLOTS = 2
 ALLOWED_SECONDS = 90.0
-# Slots that reports may be late: the same as the server waits after a return, as it waits ten minutes for half-hours.
+# Slots by which a report may be late. A server that has returned waits for as long; with half-hours it waits ten
+# minutes.
 _SETTLE_SLOTS = 4
 _CONNECTS_PER_SECOND = 250
 _PATIENCE_SECONDS = 900.0
@@ -62,10 +63,10 @@ class Return:
     """The measurements of a return.
 
     ``starting``: seconds until the server listened. ``waits``: seconds from then until each device was connected.
-    ``stored``: reports that devices had drawn before the return and not yet delivered. ``counted``: those of them in
-    settled slots at the end. ``after_settling``: reports that came too late for their slot's published number.
-    ``processor``: seconds of the server's processor time from its return until all were in. ``memory``: its resident KB
-    then, less those when it listened.
+    ``stored``: reports that devices had drawn before the return and not yet delivered. ``counted``: how many of these
+    were counted in settled slots at the end. ``after_settling``: reports that came too late for their slot's published
+    number. ``processor``: seconds of the server's processor time from its return until all devices were back.
+    ``memory``: growth of its resident memory in that time, in KB.
     """
 
     starting: float
@@ -147,7 +148,7 @@ def _make_home(home: Path, port: int, storm: Storm) -> None:
     where = ("--host", "localhost", "--tls", "--port", str(port), "--websocket-port", "0")
     undertone("init", str(home), *where, "--health", f"127.0.0.1:{free_port()}", "--audit")
     plan = ("--sensor", "load", "--unit", "Wh", "--bound", "10000", "--epsilon", "1")
-    # All slots of this trial are in one threshold round.
+    # One threshold round covers all slots of this trial.
     slots = ("cycle=4", "rounds=[4000]", f"settle_slots={_SETTLE_SLOTS}")
     options = [word for option in slots for word in ("--set", option)]
     undertone("campaign", "create", str(home), CAMPAIGN, *plan, "--slot-seconds", str(storm.slot_seconds), *options)
@@ -173,7 +174,7 @@ def _start_devices(processes: Processes, folder: Path, home: Path, storm: Storm)
 
 
 def _stop(processes: Processes) -> None:
-    """End the fleet, which writes down what it has not delivered."""
+    """End the fleet, which then records the reports that it has not delivered."""
     assert processes.fleet is not None
     processes.fleet.send_signal(signal.SIGTERM)
     processes.fleet.wait(_PATIENCE_SECONDS)
@@ -194,7 +195,7 @@ def _settled(store: Store) -> int:
 
 
 def _accounts(folder: Path, store: Store) -> Accounts:
-    """Return the accounts, once the server has counted what it was sent last."""
+    """Return the accounts, once the server has counted the last reports that it was sent."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:
         accounts = reconcile(read_ledgers([folder / "fleet.ledger"]), store)
@@ -204,7 +205,7 @@ def _accounts(folder: Path, store: Store) -> Accounts:
 
 
 def _until(done: Callable[[], bool], processes: Processes) -> None:
-    """Wait. Raises Failed if the fleet ends, RuntimeError if it takes too long."""
+    """Wait until ``done`` returns True. Raises Failed if the fleet ends, RuntimeError if it takes too long."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while not done():
         processes.check()

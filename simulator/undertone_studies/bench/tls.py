@@ -1,13 +1,13 @@
 """Benchmark: what a connection costs with TLS and a password, at the server's own endpoint and at mosquitto.
 
-A third server, the own endpoint without TLS, shows how much of the memory is TLS's.
+A third server, our own endpoint without TLS, shows how much of the memory TLS takes.
 
-All are set up by the commands that an operator types (`undertone init`, with and without ``--broker``), with the same
-number of devices, the same kind of key (P-256) and the same password hash (PBKDF2, 101 rounds). They run at the same
-time, and devices log in to each in turn and stay connected, without a report, so that other work on the machine affects
-all alike. The number of logins is one core's: the logins of a round divided by the processor time that the server used
-for them beyond what it uses idle, so that the client's work on the same machine does not count. Memory is the growth of
-the server's resident set, divided by the connections. Both numbers are medians of the rounds.
+All servers are set up by the commands that an operator types (`undertone init`, with and without ``--broker``), with
+the same number of devices, the same kind of key (P-256) and the same password hash (PBKDF2, 101 rounds). They run at
+the same time, so that other work on the machine affects all of them alike. Devices log in to each server in turn and
+stay connected, without a report. The rate of logins is that of one core: the logins of a round divided by the processor
+time that the server used beyond its idle time, so that the client's work on the same machine does not count. Memory is
+the growth of the server's resident set, divided by the connections. Both numbers are medians of the rounds.
 """
 
 import asyncio
@@ -33,11 +33,11 @@ from undertone_studies.row import Measured, duration, rate
 TITLE = "Logins and memory with TLS and passwords, beside mosquitto"
 
 _OWN, _MOSQUITTO, _PLAIN = "endpoint", "mosquitto", "endpoint without TLS"
-# At most 1.2 times mosquitto's memory, and at least .9 of its logins.
+# Goals: at most 1.2 times mosquitto's memory, and at least .9 of its logins.
 MEMORY, LOGINS = 1 / 1.2, 0.9
 _ABREAST = 100
 _ROUNDS = 5
-# For so long the servers are watched without a login: what they do then is no part of one.
+# Each server is first watched without logins for this long. The processor time that it uses then is subtracted later.
 _IDLE_SECONDS = 5.0
 _PATIENCE_SECONDS = 300.0
 _KEEPALIVE = 600
@@ -67,7 +67,10 @@ def run(options: StudyOptions) -> list[Measured]:
 
 
 class _Side:
-    """A server with its devices, of which a few have logged in: they make it load what it needs, once for all."""
+    """A server with its devices.
+
+    A few devices log in first, because the server then loads code that it needs only once.
+    """
 
     def __init__(self, home: Path, way: str, devices: int, opened: ExitStack, runner: asyncio.Runner) -> None:
         port = free_port()
@@ -88,14 +91,14 @@ class _Side:
         context = None if way == _PLAIN else ssl.create_default_context(cafile=str(home / "tls/ca.crt"))
         self._logins = Logins(port, context)
         self._runner = runner
-        # KB of memory for a connection and logins that take one second of processor time, of each round.
+        # For each round: KB of memory for a connection, and logins per second of processor time.
         self._rounds: list[tuple[float, float]] = []
         runner.run(self._logins.log_in(self._devices[:_ABREAST]))
         self._next = _ABREAST
         self._idle = _used(self._pid, lambda: time.sleep(_IDLE_SECONDS))[0] / _IDLE_SECONDS
 
     def log_in(self, count: int) -> None:
-        """Log the next devices in, and measure."""
+        """Log the next devices in, and record memory and logins of this round."""
         devices = self._devices[self._next : self._next + count]
         self._next += count
         memory = resident(self._pid)
@@ -113,14 +116,14 @@ class _Side:
 
 
 def _used(pid: int, work: Callable[[], object]) -> tuple[float, float]:
-    """Return the processor time that a process takes while this one works, and the time that passes, in seconds."""
+    """Return (processor time that process ``pid`` uses while ``work`` runs, time that passes), in seconds."""
     used, began = processor_seconds([pid]), time.perf_counter()
     work()
     return processor_seconds([pid]) - used, time.perf_counter() - began
 
 
 class Logins:
-    """Devices that log in, some abreast, and stay."""
+    """Devices that log in, several at a time, and stay connected."""
 
     def __init__(self, port: int, context: ssl.SSLContext | None) -> None:
         self._port = port
@@ -130,7 +133,10 @@ class Logins:
         self._done = asyncio.Event()
 
     async def log_in(self, devices: list[ProvisionedDevice]) -> None:
-        """Log these devices in; return when the server has accepted all of them. Raises Invalid if it ends one."""
+        """Log these devices in; return when the server has accepted all of them.
+
+        Raises Invalid if it ends a connection.
+        """
         try:
             await self._all_in(devices)
         except OSError as wrong:

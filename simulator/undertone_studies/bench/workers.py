@@ -1,8 +1,8 @@
 """Benchmark of workers that share one campaign on PostgreSQL: one, two and four processes on the same backlog.
 
-It runs twice. With a stand-in that sends prepared packets, only workers and database are measured. With two mosquitto
-brokers, their processor time is shown as well, because brokers and workers together fill four cores before four workers
-run.
+It runs twice. With a stand-in for the broker that sends prepared packets, only workers and database are measured. With
+two mosquitto brokers, the brokers' processor time is shown as well, because brokers and workers together fill four
+cores before four workers run.
 """
 
 import contextlib
@@ -151,7 +151,7 @@ def _measure(
 ) -> Shift:
     """Measure one run with these workers.
 
-    ``waits``: the backlog is sent when ``go`` is called, after every partition has an owner; otherwise it is sent as
+    If ``waits``, the backlog is sent when ``go`` is called, after every partition has an owner. Otherwise it is sent as
     soon as the workers run and have a plan.
     """
     url = database.new_database()

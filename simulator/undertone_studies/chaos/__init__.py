@@ -1,5 +1,4 @@
-"""A soak test under faults, by a seeded schedule: processes killed or stopped, full disks, wrong clocks, floods,
-thefts.
+"""A soak test: a long run under seeded faults, such as killed processes, full disks, wrong clocks, floods and thefts.
 
     python -m undertone_studies.chaos --minutes 60 [--seed N] [--devices N] [--output DIR]
 

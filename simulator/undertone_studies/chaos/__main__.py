@@ -26,7 +26,7 @@ _STUCK_SECONDS = 120.0
 
 
 class Soak(Reports):
-    """Configuration of the soak: reports, and a new θ each minute."""
+    """Configuration of the soak: a campaign of single reports that chooses a new θ each minute."""
 
     def table(self, options: DemoOptions, rounds: tuple[int, ...], bound: int) -> str:
         """Return the campaign's tables; see `Reports`."""
@@ -45,8 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     if not 1 <= given.minutes <= 10_000 or not 4 <= given.devices <= 1000:
         parser.error("expected 1 to 10000 minutes and 4 to 1000 devices")
-    # A shell's background job ignores Ctrl-C by inheritance; handling the signals makes sure that no process is left
-    # behind.
+    # A background job of a shell ignores Ctrl-C. The signals are handled here, so that no process is left behind.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     seed = secrets.randbits(32) if given.seed is None else given.seed
@@ -97,7 +96,7 @@ def soak(minutes: float, seed: int, devices: int, folder: Path, *, direct: bool 
 def _play(soak: SoakProcesses, events: list[Event]) -> None:
     """Start each event at its second of the report phase, then wait for the fleet's end. Raises RuntimeError if stuck.
 
-    On a slow machine events fall behind their seconds, and the soak lasts longer.
+    On a slow machine events begin later than planned, and the soak lasts longer.
     """
     tail = LedgerTail(soak.plan.folder / "fleet.ledger")
     waiting = list(events)
@@ -114,7 +113,8 @@ def _play(soak: SoakProcesses, events: list[Event]) -> None:
             event = waiting.pop(0)
             say(str(event))
             soak.happen(event)
-            # The least time without events is counted from the real end of an event, which may be later than planned.
+            # The least time without events counts from the moment at which the event really ended, which may be later
+            # than planned.
             calm = time.monotonic() + CALM[0]
         if time.monotonic() > patience:
             raise RuntimeError(f"no end in sight: {soak.processes.words('fleet.log')[-500:]}")

@@ -91,7 +91,7 @@ class Hostile:
         client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id or user, clean_session=True)
         password = read_secret(self._site.device(user) / "password")
         client.username_pw_set(user, password)
-        # The thief must not reconnect by itself when the victim returns.
+        # The thief must not reconnect by itself when the real device returns.
         client.reconnect_delay_set(3600, 3600)
         return client
 

@@ -65,8 +65,9 @@ def failures(soak: SoakProcesses, events: Iterable[Event], accounts: Accounts, s
 
 
 def refused_in_absence(sent: Sent, judged: Judged, timeline: Timeline, hostile: str) -> Iterator[str]:
-    """Yield a sentence for each epoch that was decided while devices were offline, and for which their reports were
-    refused: they could not know it.
+    """Yield a sentence for each epoch that was decided while devices were offline and that refused their reports.
+
+    The devices could not know such an epoch.
     """
     begun = [moment for moment, name, _ in sent.faults if name == OFFLINE]
     over = [moment for moment, name, _ in sent.faults if name == ONLINE]

@@ -1,4 +1,4 @@
-"""Operations of the soak test on other processes; a process that has ended meanwhile is ignored."""
+"""Operations of the soak test on other processes. They have no effect on a process that has ended meanwhile."""
 
 import contextlib
 import os

@@ -41,7 +41,7 @@ EVENTS: dict[str, tuple[int, float, float]] = {
     "broker-stop": (2, 1.0, 4.0),
     "fleet-kill": (2, 0.5, 2.0),
     "fleet-stop": (2, 1.0, 4.0),
-    # The devices are without a network for so long that theta falls due, while the server starts again.
+    # The devices have no network for so long that a new θ is due meanwhile, and the server starts again in that time.
     "offline-kill": (4, 25.0, 45.0),
     "offline-term": (2, 25.0, 45.0),
     "disk-full": (3, 3.0, 6.0),
@@ -61,7 +61,7 @@ NEEDS_BROKER = frozenset(name for name in EVENTS if name.startswith(("broker-", 
 
 
 def schedule(seed: int, seconds: float, *, direct: bool = False) -> list[Event]:
-    """Make events until ``seconds``: every kind once before any is repeated, then by weight.
+    """Make events until ``seconds``: first one of every kind, then kinds at random by their relative frequency.
 
     ``direct``: only events that need no broker.
     """

@@ -25,8 +25,8 @@ from undertone_studies.chaos.schedule import WORKERS, Event, device_faults
 Say = Callable[[str], None]
 # Largest size in bytes of a file of the server while its disk is simulated as full.
 _FULL = 4096
-# Seconds within which a server that must not run refuses to start, and any other server has started, even on a machine
-# with ten times too much work.
+# Time limit in seconds for a server to start, or to refuse to start if it must not run. It suffices on a machine with
+# ten times too much work.
 _REFUSED_SECONDS = 120.0
 _LOOK_SECONDS = 0.1
 # Names in the ledger of the beginning and the end of the devices' absence.
@@ -61,7 +61,7 @@ class SoakProcesses:
         names = plan.names
         self.micropython = names[-2] if find_micropython() is not None else None
         self.fleet = names[: -1 if self.micropython is None else -2]
-        # A knock in each slot, so that faults come while devices come back.
+        # Devices try once a slot to reach the server, so that faults happen while devices come back.
         self._period = 1000 * plan.config.campaign.slot_seconds
         self.job = FleetJob(
             folder=str(plan.site.fleet),
@@ -153,7 +153,7 @@ class SoakProcesses:
     def happen(self, event: Event) -> None:
         """Run an event from its beginning to its end, after the server is up.
 
-        On a busy machine an event could otherwise begin while the server that an earlier event ended is still loading.
+        On a busy machine an event could otherwise begin while the server still loads after an earlier event ended it.
         """
         workers = 0 if self.plan.options.direct else WORKERS
         self._await(lambda: len(self.log()) > self._before and len(self.workers()) >= workers)
@@ -327,7 +327,7 @@ class SoakProcesses:
             self._copier.join(5)
 
     def sent(self) -> Sent:
-        """Return what all ledgers hold."""
+        """Return the content of all ledgers together."""
         return read_ledgers(self.processes.ledgers())
 
     def log(self) -> list[str]:

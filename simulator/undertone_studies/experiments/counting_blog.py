@@ -1,8 +1,8 @@
-"""Experiment: the blog post on Chan et al.'s counters, T = 1000 and 10,000, ε = 1, 25 trials, sums of absolute errors.
+"""Experiment: a blog post's comparison of Chan et al.'s counters, T = 1000 and 10,000, ε = 1, 25 trials.
 
-Two corrections are necessary: for privacy the binary tree has floor(log2 T) + 1 levels, and a last block may be
-incomplete. The counters that the post announces (streams without an end) and a later one (square-root factorisation)
-are added.
+The errors are sums of absolute errors. Two corrections to the post are necessary: for privacy the binary tree has
+floor(log2 T) + 1 levels, and a last block may be incomplete. The counters that the post announces (streams without an
+end) and a later one (square-root factorisation) are added.
 """
 
 from collections.abc import Callable, Sequence
@@ -81,9 +81,10 @@ def notes_of(rows: Sequence[Sequence[Cell]]) -> list[str]:
 
 
 def crossing_note(panels: Sequence[Panel]) -> str:
-    """Return from which count on `binary` has the least error of the blog's four counters, as a sentence.
+    """Return a sentence with the count from which `binary` has the least error of the blog's four counters.
 
-    Measured: from the panels' curves; expected: from the counters' exact variances over the same stretches.
+    The sentence gives two counts: the measured one is from the panels' curves, the expected one from the counters'
+    exact variances over the same stretches.
     """
     long, block = LENGTHS[-1], f"two-level, B = {BLOCKS[0]}"
     curves = {name: curve for panel in panels[1:] for name, curve in panel.curves.items()}
@@ -105,7 +106,7 @@ def crossing_note(panels: Sequence[Panel]) -> str:
 
 
 def _least_from(ends: Sequence[float], curve: Sequence[float], others: Sequence[Sequence[float]]) -> int:
-    """Return the first t of the stretches from which on the curve stays below all others."""
+    """Return the first t from which on the curve stays below all others."""
     above = [i for i, values in enumerate(zip(curve, *others, strict=True)) if values[0] >= min(values[1:])]
     return 1 + (int(ends[above[-1]]) if above else 0)
 

@@ -1,9 +1,9 @@
 """Experiment: does a streaming sanitizer's confidence decrease with the number of blocks? The paper's bound is kβ.
 
-The stream of k blocks is off by more than α at a threshold only if some block is: at most kβ of the time, and for many
-blocks rarely by more than α + 2β. The experiment takes α as the 90 % error of one block and measures how often streams
-of k blocks err by more than α, at the threshold where a block errs most. It also measures the error of the quantiles
-that a KLL sketch computes from the output.
+The released stream of k blocks errs by more than α at a threshold only if a block does. This happens at most kβ of the
+time; with many blocks the error is rarely more than α + 2β. The experiment takes α as the 90 % error of one block and
+measures how often streams of k blocks err by more than α, at the threshold where a block errs most. It also measures
+the error of the quantiles that a KLL sketch computes from the output.
 """
 
 from fractions import Fraction

@@ -53,10 +53,11 @@ def notes_of(rows: list[tuple[Cell, ...]]) -> list[str]:
 
 
 def _measured(concepts: str, k: int, seed: int) -> tuple[int, int, int]:
-    """Return (released items, bytes that are held between blocks at most, largest memory in bytes)."""
+    """Return (released items, largest number of bytes that are kept between blocks, largest memory in bytes)."""
     generator = np.random.default_rng(seed)
     made = Sanitizer(_BOUND, 1, source(seed, k, "space"), block=BLOCK, concepts=concepts)
-    # What is made once, such as the coins of the noise, is made before.
+    # A first block makes everything that is made only once, such as the random bits of the noise, before the
+    # measurement.
     made.extend(np.zeros(BLOCK, dtype=np.int64))
     tracemalloc.start()
     try:

@@ -1,6 +1,4 @@
-"""Experiment: errors of every way of collecting under one guarantee for any 24 hours, and planner against
-simulation.
-"""
+"""Experiment: errors of every way of collecting under one guarantee for any 24 hours, as planned and as simulated."""
 
 from fractions import Fraction
 
@@ -100,7 +98,10 @@ def _simulated(source: ReadingSource, way: Way, devices: int, epsilon: str, opti
 
 
 def _hybrid(epsilon: Fraction, theta: int) -> Mechanism:
-    """Return the mechanism of the plans: the one that is simulated, and not a table designed for the readings."""
+    """Return the mechanism of the plans: the Hybrid, and not a table designed for the readings.
+
+    The simulation uses the Hybrid, too.
+    """
     return hybrid(epsilon, most_levels(theta))
 
 
@@ -122,7 +123,7 @@ def atoms(slots: DaySlots) -> DaySlots:
     edges = np.append(np.unique(values), int(values.max()) + 1)
     cells = np.searchsorted(edges, values, side="right") - 1
     density = np.stack([np.bincount(row, minlength=len(edges) - 1) for row in cells]) / _ATOMS
-    # Cells have the width 1 at each of the values, so that the density is on the values alone.
+    # Each value gets a cell of width 1, so that the density lies on the values alone.
     exact = np.unique(np.concatenate([edges, edges[:-1] + 1]))
     wide = np.zeros((slots.per_day, len(exact) - 1))
     wide[:, np.searchsorted(exact, edges[:-1])] = density
@@ -142,8 +143,9 @@ def atoms(slots: DaySlots) -> DaySlots:
 def simulate(
     slots: DaySlots, predicted: Predicted, devices: int, stride: int, epsilon: str, count: int, seed: int
 ) -> float:
-    """Return the root mean square error over ``count`` slots of a fleet from ``slots``, every stride-th device
-    reporting.
+    """Return the root mean square error over ``count`` slots of a fleet in which every stride-th device reports.
+
+    The readings have the distributions of ``slots``.
     """
     generator = np.random.default_rng(seed)
     theta = predicted.theta

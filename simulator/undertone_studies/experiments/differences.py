@@ -35,7 +35,7 @@ PARAGRAPH = (
     "Its groups are the homes that use more than the median, and two halves of the other homes."
 )
 
-# After the threshold rounds of three days, two whole weeks, and a day to begin with.
+# Days of a campaign after its threshold rounds, which are enough for two whole weeks; number of campaigns.
 DAYS, REPEATS = 16, 10
 CELLS = (("events", 500), ("turns", 5_000), ("streams", 1_000))
 LARGE, SMALL, OTHERS = "large", "small", "other small"
@@ -43,7 +43,10 @@ WEEK = 7
 
 
 class Pairing(NamedTuple):
-    """Half-hours of ``days`` days of a group, and those of another side, whose days are ``earlier``."""
+    """Two sides of a difference: half-hours of ``days`` days of a group, and those of another side.
+
+    The days of the other side are ``earlier`` days before.
+    """
 
     group: str
     hours: range
@@ -81,7 +84,10 @@ class Collected(NamedTuple):
         return cls(campaign, estimator_of(campaign.timeline, {}), reports)
 
     def side(self, group: str, slots: list[int]) -> Side:
-        """Return a side as `Results.difference` does: with the cycle before, which shows the level of the readings."""
+        """Return a side of a difference, as `Results.difference` does.
+
+        It includes the cycle before its slots, which shows the level of the readings.
+        """
         low, high = min(slots) - self.estimator.memory, max(slots)
         of = self.reports[group].items()
         some = {origin: (there, (low <= there) & (there <= high), counts) for origin, (there, counts) in of}

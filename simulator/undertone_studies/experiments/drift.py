@@ -69,5 +69,5 @@ def _cases(data: Path, days: int) -> Iterator[tuple[str, Integers, int, int, int
     month = np.convolve(daily.mean(axis=0), np.ones(28) / 28, mode="valid")
     summer, winter = int(np.argmin(month)), int(np.argmax(month))
     seasons = np.concatenate([daily[:, summer : summer + 21], daily[:, winter : winter + 28]], axis=1)
-    # Each household is used five times, because 131 are too few for a threshold.
+    # Each household is used five times, because 131 households are too few to choose a threshold.
     yield "London, θ of the lowest weeks in the highest", np.tile(seasons, (5, 1)), LONDON_BOUND, 7, 4

@@ -44,8 +44,8 @@ WAYS: dict[str, Way] = {
     "turns ε = 4": turns("4"),
     "stream ε = 1": stream("1"),
 }
-# Noise is drawn `_AT_A_TIME` times, then again, at most REPEATS times, until the standard errors of the coverages are
-# at most `_KNOWN`.
+# The noise is drawn `_AT_A_TIME` times, and then as often again, until the coverages have standard errors of at most
+# `_KNOWN` or there are REPEATS draws.
 _AT_A_TIME, REPEATS, _KNOWN = 6, 18, 0.01
 # Fleet sizes that `docs/filter.md` mentions.
 LARGER = {"edrp": (100_000,)}

@@ -36,7 +36,7 @@ PARAGRAPH = (
 
 # Number of days of a campaign; number of campaigns of a cell, and of a cell of the population that the guides quote.
 DAYS, REPEATS, QUOTED_REPEATS = 14, 1, 3
-# One reach for fleets of all sizes: the sizes can then be compared.
+# All fleets have the same reach, so that fleets of different sizes can be compared.
 WAYS: dict[str, dict[str, Any]] = {
     "event": {"epsilon": "1", "reach": REACH},
     "event, ε = 4": {"epsilon": "4", "reach": REACH},
@@ -45,13 +45,14 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 DEVICES = (500, 5_000, 20_000)
 POPULATIONS = ("households", "phones", "time-in-state", "heavy-tail", "temperature")
-# Populations whose large readings come at certain times; the model was not tried on the last three before it was done.
+# Populations whose large readings come at certain times. Those in HELD_BACK were not used to develop the model.
 TIMED = ("charging", "solar", "retail", "zeros", "star", "bimodal", "heat-wave", "offices")
 HELD_BACK = ("night-heating", "holiday", "pareto")
-# Range of a stream, where the population's bound is far above its readings.
+# θ of streams, for populations whose public bound is far above their readings.
 STREAM_THETAS = {"edrp": 2_000, "households": 2_000, "phones": 40, "heavy-tail": 1_000, "london": 50_000}
 DNS_FILE = "dns_google_1k.npz"
-# The cells: population, way of collecting, devices. A stream of 20,000 devices would take minutes to simulate.
+# The cells: population, way of collecting, devices. There is no stream of 20,000 devices, because it would take
+# minutes.
 CELLS = [
     (name, way, devices)
     for name in ("edrp", "london", "dns", *POPULATIONS)
@@ -66,11 +67,11 @@ CELLS = [
 _DAILY_SLOTS = 98
 # Length of the pictures: three days of half-hours.
 _SHOWN = 144
-# The day is divided into parts of so many hours for the worst coverage by time of day.
+# For the worst coverage by time of day, the day is divided into parts of this many hours.
 _HOURS = 4
 HEADLINE, RAW, TRUNCATED = "headline", "each slot by itself", "truncated, filtered"
 ORACLE = "true excess, filtered"
-# Shares of intervals that hold: the band that a cell's should be in, and the least of the worst four hours.
+# Goals for the shares of intervals that hold: the range for a cell, and the least share in the worst four hours.
 BAND, LEAST = (0.93, 0.98), 0.85
 CHANCES = (f"{BAND[0]:g} to {BAND[1]:g}", f"less than {BAND[0]:g}", f"4 h less than {LEAST:g}")
 _TINY = 1e-12
@@ -98,9 +99,8 @@ class Accuracy:
     """Root mean square error: ``rmse`` in the reading's unit, ``share`` as a share of the mean.
 
     ``held``: share of 95 % intervals that contain the mean of the readings; ``least``: the same at the worst four hours
-    of the day. ``width``: half-width of the intervals,
-    divided by 1.96 times the error, which would be the half-width if the error were known exactly. ``chance``: standard
-    error of ``held`` between campaigns, NaN for one campaign.
+    of the day. ``width``: half-width of the intervals, divided by 1.96 times the error, which is the right half-width
+    for a normal error. ``chance``: standard error of ``held`` between campaigns, NaN for one campaign.
     """
 
     rmse: float
@@ -178,10 +178,10 @@ def table(
 
 
 def by_chance(every: Sequence[ShownSeries], seed: int) -> tuple[Cell, ...]:
-    """Return what intervals of the right width would show in a campaign, by chance, see `calibrated`.
+    """Return what a campaign would show by chance if its intervals had the right width; see `calibrated`.
 
-    They are the number of independent slots, and the probabilities of a ``held`` from `BAND`, of one below it, and of a
-    ``least`` below `LEAST`.
+    These are the number of independent slots, and the probabilities that ``held`` is within `BAND`, that ``held`` is
+    below `BAND`, and that ``least`` is below `LEAST`.
     """
     errors = [(series.mean - series.truth) / np.maximum(series.error, _TINY) for series in every]
     drawn = calibrated(errors, every[0].hour // _HOURS, seed)
@@ -217,7 +217,7 @@ def published(campaign: Simulated) -> Published:
 
 
 def _with_true_excess(campaign: Simulated, raw: Sequence[Compared]) -> list[Compared]:
-    """Return the filtered series of raw estimates to which the true excess was added, as if it were known."""
+    """Return the filtered series that results if the true excess, which nobody knows, is added to the raw estimates."""
     table, known = (
         Estimates.of([of.estimate for of in raw]),
         np.array([of.truth_raw - of.truth_truncated for of in raw]),

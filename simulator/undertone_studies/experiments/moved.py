@@ -103,7 +103,7 @@ class MovedReadings:
 
 @dataclass(frozen=True)
 class MovedResult:
-    """Result of a campaign from the change on.
+    """Result of a campaign, counted from the change on.
 
     ``held``: share of slots whose 95 % interval holds the mean of the readings; ``least``: that of the worst day;
     ``half``: median half-width over the mean from the third day after the change on; ``second``: mean square error in
@@ -117,7 +117,7 @@ class MovedResult:
 
 
 def run(options: StudyOptions) -> Outcome:
-    """Simulate each case, and beside it a fleet whose readings are from the beginning what they change to."""
+    """Simulate each case, and beside it the best case: a fleet whose readings have changed from the beginning."""
     days, repeats = (7, 1) if options.quick else (DAYS, options.repeats or REPEATS)
     cases = [number for number, case in enumerate(CASES) if case.population != "edrp" or options.data is not None]
     cases = [number for number in cases if not options.only or CASES[number].population in options.only]

@@ -1,8 +1,8 @@
 """Experiment: `undertone plan` against simulation, by the ratio of predicted to simulated standard error.
 
 Devices draw independently, so the error of a fleet is the average of its blocks' errors, and its variance is that of a
-block's error divided by the number of blocks. Therefore blocks are simulated, each decoded by the server's code, and
-large fleets cost no more.
+block's error divided by the number of blocks. Therefore only a number of blocks is simulated, each decoded by the
+server's code, whatever the size of the fleet.
 """
 
 from fractions import Fraction

@@ -73,12 +73,13 @@ DAYS, DAY, RUNS = 7, 48, 8
 DRAWN_RUNS = 2
 DELTA, SLEW = 1e-5, Fraction(1, 20)
 MARGINS = (0.0, 0.5, 2.0)
-# What FAST chooses from in hindsight: M, ξ, its θ, and Q over the mean square of a step of the means.
+# The parameters among which FAST has the best ones in hindsight: M, ξ, its θ, and Q over the mean square of a step of
+# the means.
 SAMPLES, SET_POINTS, MAGNITUDES, PROCESSES = (12, 24, 48), (0.1, 0.3, 1.0), (1.0, 5.0), (1.0, 4.0)
 FAST, KALMAN, EVERY_FOURTH = "FAST", "Kalman, every slot", "every fourth slot, held"
 SHIPS, SMOOTHED = "CGM, what ships", "CGM, what ships, Kalman"
 SLEWS = tuple(Fraction(each) for each in ("0.025", "0.05", "0.1", "0.25", "0.4"))
-# In the last part there are more parameters to choose: the threshold has every third candidate.
+# The last part has more parameters to choose, so only every third candidate for the threshold is tried.
 COARSE = 3
 _BOUND = 10_000
 
@@ -172,12 +173,12 @@ def any_day(name: str, source: ReadingSource, devices: int, options: StudyOption
 def _error(
     fleet: CopiedFleet, make: Callable[[float, np.random.Generator], Array], options: StudyOptions, theta: float
 ) -> float:
-    """Return the mean error of a method over four runs, which choose its θ and are not shown."""
+    """Return the mean error of a method over four runs. These runs only choose its θ; they are not in the table."""
     return _mean([fleet.error(make(theta, _seeded(options, number))) for number in range(4)])
 
 
 def _by_input(name: str, fleet: CopiedFleet, theta: float, options: StudyOptions) -> Iterator[tuple[Cell, ...]]:
-    """Yield the rows of IPP and CAPP at the θ of turns; CAPP's limits are chosen in hindsight, with fewer devices."""
+    """Yield the rows of IPP and CAPP, with the θ of turns. CAPP's limits are chosen in hindsight, on fewer devices."""
     few = CopiedFleet(fleet.readings[: 2 * DAY], min(fleet.devices, 2_000), DAY)
     runs = 2 if options.quick else DRAWN_RUNS
     for method, margins in (("IPP", (None,)), ("CAPP", MARGINS)):
@@ -234,7 +235,7 @@ def slots_means(name: str, source: ReadingSource, devices: int, options: StudyOp
 def _filtered(
     name: str, fleet: CopiedFleet, ours: "list[Released]", thetas: list[float], epsilon: float, options: StudyOptions
 ) -> Iterator[tuple[Cell, ...]]:
-    """Yield the rows of FAST, of its filter on every slot, and of the filter on what ships."""
+    """Yield the rows of FAST, of FAST's filter on every slot, and of that filter on this project's stream method."""
     squared = mu(epsilon, DELTA) ** 2
     step = float(np.mean(np.square(np.diff(fleet.truth))))
     processes = [share * step for share in PROCESSES]
@@ -261,9 +262,9 @@ def _filtered(
 
 
 class Released:
-    """The means of a stream's method at one θ: what they are without noise [slots], and the noise [slots of a day].
+    """The means of a stream method at one θ: expected values [slots], and variances of the noise [slots of a day].
 
-    A slot without a report has the last one.
+    A slot without a report has the value of the last report.
     """
 
     def __init__(self, fleet: CopiedFleet, method: Method, theta: float) -> None:
@@ -284,7 +285,7 @@ class Released:
 
 
 def notes_of(rows: list[tuple[Cell, ...]]) -> list[str]:
-    """Return what the rows say of this project's methods beside the best rival, as Markdown tables."""
+    """Return a comparison of this project's methods with the best rival in the rows, as Markdown tables."""
     ratios = []
     for name, epsilon in dict.fromkeys((row[1], row[2]) for row in rows if row[0] == ONE):
         of = {str(row[4]): float(row[5]) for row in rows if row[:3] == (ONE, name, epsilon)}

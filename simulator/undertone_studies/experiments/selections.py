@@ -42,7 +42,7 @@ PARAGRAPH = (
 )
 
 CYCLE, DAYS, REPEATS = 48, 14, 40
-# One reach for fleets of all sizes: the sizes can then be compared.
+# All fleets have the same reach, so that fleets of different sizes can be compared.
 WAYS: dict[str, dict[str, Any]] = {
     "events": {"epsilon": "1", "reach": REACH},
     "turns": {"epsilon": "1", "reach": REACH, "window": "24h"},
@@ -51,7 +51,7 @@ WAYS: dict[str, dict[str, Any]] = {
 CELLS = (("events", 500), ("events", 5_000), ("turns", 5_000), ("streams", 1_000))
 EVENING, NIGHT, MORNING, WHOLE = range(36, 46), range(2, 10), range(8, 16), range(CYCLE)
 FOUR_HOURS = [range(first, first + 8) for first in range(0, CYCLE, 8)]
-# Selection -> (parts of the day as half-hours, each a selection of its own; number of days).
+# Selection -> (parts of the day as ranges of half-hours, number of days). Each part is a selection of its own.
 SELECTIONS = {
     "any four hours": (FOUR_HOURS, 1),
     "an early morning": ([MORNING], 1),
@@ -65,9 +65,9 @@ SELECTIONS = {
 
 
 class MeanError(NamedTuple):
-    """What a selection's mean differs from the mean of its readings by, beside its standard error, in their unit.
+    """The error of a selection's mean against the true mean of its readings, and its standard error, in their unit.
 
-    ``noise`` and ``noise_se``: the same of the mean of truncated (clipped) readings.
+    ``noise`` and ``noise_se``: the same for the mean of the truncated (clipped) readings.
     """
 
     away: float
@@ -125,7 +125,7 @@ def run(options: StudyOptions) -> Outcome:
 def _curves(
     rows: Sequence[tuple[Cell, ...]], column: int, places: list[float]
 ) -> dict[str, tuple[list[float], list[float]]]:
-    """Return a column's values by cell."""
+    """Return a curve for each way of collecting and fleet, with the values of one column."""
     curves: dict[str, tuple[list[float], list[float]]] = {}
     for row in rows:
         curves.setdefault(f"{row[0]}, {row[1]} devices", (places, []))[1].append(float(row[column]))
@@ -164,7 +164,7 @@ def compared(campaign: Simulated, hours: range, days: int) -> Iterator[MeanError
     last = (max(key.slot for key in campaign.partial) + 1) // CYCLE
     for day in range(first, last - days + 1, days):
         slots = {CYCLE * each + half_hour for each in range(day, day + days) for half_hour in hours}
-        # As `Results.selection` does: with the cycle before, which shows the level of the readings.
+        # The reports of the cycle before are included, as in `Results.selection`; they show the level of the readings.
         low, high = min(slots) - estimator.memory, max(slots)
         partial = Partial({key: counts for key, counts in campaign.partial.items() if low <= key.slot <= high})
         truncated, readings = np.mean([campaign.truth(slot) for slot in sorted(slots)], axis=0).tolist()

@@ -41,10 +41,10 @@ PARAGRAPH = (
 
 @dataclass(frozen=True)
 class Trial:
-    """One method in one week: θ, mean square errors of its slot means, and those of the truncated means, which are
-    noise only.
+    """One method in one week: θ, and the mean square errors of its slot means and of its truncated means.
 
-    ``expected``: `expected_error`; ``predicted``: mean of the squared standard errors that the method states.
+    The errors of truncated means are noise only. ``expected``: `expected_error`; ``predicted``: mean of the squared
+    standard errors that the method states.
     """
 
     theta: int
@@ -58,7 +58,8 @@ def run(options: StudyOptions) -> Outcome:
     """Compare the errors of EDRP's slot means: ToPL as published, the Hybrid at our θ, and θ and table together.
 
     Each seed has three threshold rounds of a day each from a random day on, then a week of slots. Every method uses the
-    same days and as many reports. The error is that to the mean of the readings and includes truncation's bias.
+    same days and the same number of reports. The error is the difference from the mean of the readings, so it includes
+    truncation's bias.
     """
     slots = in_time_order(_data(options))
     repeats = options.repeats or SEEDS

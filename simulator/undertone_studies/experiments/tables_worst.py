@@ -1,4 +1,4 @@
-"""Experiment with tables designed with and without knowledge of the readings: variance, and the effect of a lie."""
+"""Experiment: tables designed with and without knowledge of the readings: their variance, and the effect of a lie."""
 
 import numpy as np
 
@@ -26,7 +26,7 @@ THETA = 1000
 
 def run(options: StudyOptions) -> Outcome:
     """Compute variance, symbols and reach of tables of 25 levels, relative to the Hybrid's."""
-    # Small readings are the likely ones, as in a household: each level is e^(-1/5) times as likely as the level below.
+    # Small readings are likelier, as in a household: each level is e^(-1/5) times as likely as the level below it.
     falling = np.exp(-np.arange(LEVELS + 1) / 5.0)
     rows: list[tuple[Cell, ...]] = []
     for epsilon in EPSILONS[1:2] if options.quick else EPSILONS:

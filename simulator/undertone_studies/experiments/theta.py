@@ -26,7 +26,7 @@ PARAGRAPH = (
 def run(options: StudyOptions) -> Outcome:
     """Compute the mean square error at the chosen θ, divided by the least of all candidates: see `theta`."""
     runs = theta.SHORT if options.quick else options.repeats or theta.RUNS
-    # A quick run would end before several processes have started, so it uses one.
+    # A quick run uses one process, because it would end before several processes have started.
     workers = 1 if options.quick else options.workers
     tasks = theta.protocol(options.data, options.quick, options.seed, runs, options.only)
     rows = theta.run(tasks, workers)

@@ -1,4 +1,4 @@
-"""Experiment: θ by time of day against one θ, end to end on EDRP: errors, standard errors at night, coverage."""
+"""Experiment: θ by time of day against one θ, in campaigns on EDRP: errors, standard errors at night, coverage."""
 
 import os
 from collections.abc import Sequence
@@ -61,7 +61,7 @@ Task = tuple[Path, int, str, int, int, int]
 
 
 def run(options: StudyOptions) -> Outcome:
-    """Run fleets × ε, each seed with both settings. ``--repeats``: number of seeds."""
+    """Simulate each size of fleet at each ε; every seed runs with both settings. ``--repeats``: number of seeds."""
     if options.data is None:
         raise Invalid("this experiment needs the real data sets: name their folder with --data")
     fleets, epsilons = (FLEETS[:1], EPSILONS[:1]) if options.quick else (FLEETS, EPSILONS)

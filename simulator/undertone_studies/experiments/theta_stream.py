@@ -34,7 +34,7 @@ EPSILONS = ("2", "4", "8")
 # The parts of ε that the report of the round costs.
 PARTS = (Fraction(1, 10), Fraction(1, 4))
 SLEW, CHAINS, SEEDS = Fraction(1, 20), 2, 10
-# Candidates for the best θ in hindsight lie this much apart.
+# Ratio between neighbouring candidates for the best θ in hindsight.
 APART = 1.02
 _NEAR = 1e-9
 
@@ -42,7 +42,7 @@ Array = NDArray[np.float64]
 
 
 def run(options: StudyOptions) -> Outcome:
-    """Compare both for each ε and part of it."""
+    """Compare the chosen with the best θ, for each ε and for each part of it that the round may cost."""
     seeds = range(options.seed, options.seed + (options.repeats or SEEDS))
     devices = 200 if options.quick else DEVICES
     cells = list(product(EPSILONS[:1] if options.quick else EPSILONS, PARTS))
@@ -79,7 +79,7 @@ def run(options: StudyOptions) -> Outcome:
 
 
 def notes_of(rows: Sequence[tuple[Cell, ...]]) -> list[str]:
-    """Return what the rows say of each part of ε that the round may cost, as sentences."""
+    """Return sentences about the rows: for each part of ε that the round may cost, the error that results."""
     notes = []
     for part in PARTS:
         of = [row for row in rows if abs(float(row[1]) / float(row[0]) - float(part)) < _NEAR]
@@ -102,7 +102,10 @@ def _mean(values: Array) -> tuple[float, float]:
 
 
 def _compared(readings: Readings, epsilon: Fraction, share: Fraction, seed: int) -> list[float]:
-    """Return θ, the best θ, the error in per cent, and its ratio to the best at the stream's and at the whole ε."""
+    """Return θ, the best θ, the error in per cent, and two ratios of the error to that of the best θ.
+
+    The best θ is at the ε that is left for the stream in the first ratio, and at the whole ε in the second.
+    """
     bound, _ = public_bound(readings, None)
     plan = CampaignPlan(
         name="stream", sensor="load", unit=readings.unit, bound=bound, slot_seconds=1800, cycle=CYCLE, epsilon=epsilon,
@@ -129,7 +132,10 @@ def _compared(readings: Readings, epsilon: Fraction, share: Fraction, seed: int)
 
 
 def error_at(method: Method, day: Array, theta: int) -> float:
-    """Return the root mean square error of a slot's raw mean of all devices [devices, slots], truncated at θ."""
+    """Return the root mean square error of a slot's raw mean.
+
+    ``day`` [devices, slots]: the readings, here truncated at θ.
+    """
     bias = theta * method.clipped(day / theta).mean(axis=0) - day.mean(axis=0)
     noise = theta**2 * np.diag(method.covariance) / len(day)
     return float(np.sqrt(np.mean(bias**2 + noise)))

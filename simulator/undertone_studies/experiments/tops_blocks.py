@@ -96,7 +96,10 @@ def _errors(stream: TopsStream, epsilon: str, seed: int, repeats: int, how: dict
 
 
 def _chance(runs: dict[str, np.ndarray], centre: Callable[..., np.ndarray], rival: str) -> float:
-    """Return the bootstrap standard error of the ratio of medians or means (``centre``), our rule's to the rival's."""
+    """Return the bootstrap standard error of a ratio: the centre of our rule's runs divided by that of the rival's.
+
+    ``centre``: the median or the mean.
+    """
     rng = np.random.default_rng(7)
     ours, theirs = (centre(rng.choice(runs[name], (_REDRAWN, len(runs[name]))), axis=1) for name in (OURS, rival))
     return float(np.std(ours / theirs))

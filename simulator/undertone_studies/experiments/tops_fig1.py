@@ -83,10 +83,10 @@ def run(options: StudyOptions) -> Outcome:
 
 
 def panel_of(rows: Sequence[Sequence[Cell]], base_rmse: float, title: str) -> Panel:
-    """Return the panel of the rows, with the two factors of Eq. 6: the noise, and what truncation costs."""
+    """Return the panel of the rows, with the two terms of Eq. 6: the noise, and the error by truncation."""
     thetas, eq4, eq6, ours, measured = ([float(cell) for cell in column] for column in zip(*rows, strict=True))
     noise = [_noise(PHASE_EPSILON) * theta for theta in thetas]
-    # Where no value is above θ, what truncation costs is 0, which a logarithmic axis cannot show.
+    # If no value is above θ, the error by truncation is 0, which a logarithmic axis cannot show.
     costs = [(theta, all_of - part) for theta, all_of, part in zip(thetas, eq6, noise, strict=True)]
     shown = [(theta, cost) for theta, cost in costs if cost > 1e-6 * eq6[0]]
     curves: dict[str, Curve] = {
@@ -107,14 +107,14 @@ def equation_4(thetas: np.ndarray, excess: np.ndarray, epsilon: Fraction) -> np.
 
 
 def _noise(epsilon: str | Fraction) -> float:
-    """Return the standard deviation of a range's sum for θ = 1, of a hierarchy of fan-out 16 and height 5."""
+    """Return the standard deviation of a range's sum for θ = 1, released by a hierarchy of fan-out 16 and height 5."""
     return sqrt(2 * 15 * 5**3) / float(Fraction(epsilon))
 
 
 def _regret(
     stream: TopsStream, workload: Workload, name: str, objective: str, options: StudyOptions, choices: int
 ) -> str:
-    """Return a sentence about noisy choices of θ: their error against the best θ's, on the 200 ranges."""
+    """Return a sentence about noisy choices of θ: their error on the 200 ranges, divided by that of the best θ."""
     thetas = np.unique(np.geomspace(1, stream.bound, 30 if options.quick else 150).astype(np.int64))
     bias = [np.mean(range_sums(np.maximum(stream.body - theta, 0)) ** 2) for theta in thetas]
     mse = (workload.root_k * thetas / float(workload.epsilon)) ** 2 + bias
@@ -132,7 +132,7 @@ def _regret(
 
 
 def _default_rmse(histogram: np.ndarray, thetas: np.ndarray, workload: Workload, most: float) -> np.ndarray:
-    """Return the root mean square error at each θ that the objective ``excess`` stands for: sqrt(K) θ/ε e^(g/2).
+    """Return the root mean square error that the objective ``excess`` implies at each θ: sqrt(K) θ/ε e^(g/2).
 
     It follows from the score -(A/κ) (2 ln θ + g); `undertone_central.mechanisms.threshold` defines K, A, κ and g.
     """

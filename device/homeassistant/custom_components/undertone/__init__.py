@@ -102,7 +102,7 @@ async def async_setup_entry(hass: HomeAssistant, entry: UndertoneEntry) -> bool:
     try:
         await _follow(hass, entry, participation, state, measures)
     except BaseException:
-        # Without its entities nobody could pause the device.
+        # The device stops if its entities could not be added, because nobody could pause it without them.
         await hass.async_add_executor_job(participation.stop)
         raise
     return True
@@ -123,7 +123,7 @@ async def _follow(
             newest is not None and newest.state not in ("unavailable", "unknown") and not convertible(unit_now, unit)
         )
         show_issue(hass, entry, "wrong_unit", wrong, entity=entity_id, unit=str(unit_now), wanted=unit)
-        # When Home Assistant starts, the meter's own integration may be later than this one.
+        # When Home Assistant starts, the meter's own integration may start later than this one.
         show_issue(hass, entry, "no_entity", newest is None and hass.is_running, entity=entity_id)
 
     @callback
@@ -132,7 +132,7 @@ async def _follow(
 
     @callback
     def on_time(_: Any) -> None:
-        # A state that stays the same makes no event, but it is a reading all the same.
+        # A state that does not change makes no event, but it is a reading, too.
         take(hass.states.get(entity_id))
         update_issues(hass, entry, participation)
 

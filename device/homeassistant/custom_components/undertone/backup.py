@@ -1,4 +1,4 @@
-"""Backups of Home Assistant: a ledger that is restored is an old one, so its copy in a backup is marked."""
+"""Backups of Home Assistant: a restored ledger is out of date, so the copy of the ledger in a backup is marked."""
 
 from homeassistant.core import HomeAssistant
 

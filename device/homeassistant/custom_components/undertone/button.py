@@ -20,7 +20,7 @@ async def async_setup_entry(
 class LeaveButton(ParticipationEntity, ButtonEntity):
     """Leave: the participation is removed with its files. Joining again needs a new link."""
 
-    # Among the settings, so that nobody presses it beside the switch by mistake.
+    # The button stands among the settings, so that nobody presses it by mistake instead of the switch.
     _attr_entity_category = EntityCategory.CONFIG
 
     @property

@@ -33,12 +33,12 @@ _ERRORS = (
 )
 # Refusals after which the same link may work again with the same key.
 _AGAIN = ("cannot_connect", "certificate", "slow_down", "unavailable")
-# What Markdown would not show as it is written.
+# Characters that Markdown would read as markup.
 _MARKUP = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~])")
 
 
 class UndertoneFlow(ConfigFlow, domain=DOMAIN):
-    """Join a campaign. Nothing is drawn and no device exists before the last step."""
+    """Join a campaign. Before the last step there is no device, and no random number is drawn for a report."""
 
     VERSION = 1
 
@@ -65,7 +65,7 @@ class UndertoneFlow(ConfigFlow, domain=DOMAIN):
         )
 
     async def _begin(self, link: Link) -> Joined:
-        """Return the server's offer with a new key; the stored ones if this home has begun to use the link before.
+        """Return the server's offer and a new key, or the stored ones if this home has used the link before.
 
         Raises JoinError.
         """
@@ -103,12 +103,12 @@ class UndertoneFlow(ConfigFlow, domain=DOMAIN):
             step_id="offer",
             data_schema=self.add_suggested_values_to_schema(schema, user_input),
             description_placeholders={
-                # In the step's title, which is no Markdown.
+                # The title of the step shows this name as plain text, so nothing is escaped in it.
                 "operator": offer["operator"],
                 "asks": _plain(offer["operator"]),
                 "campaign": _plain(offer["campaign"]),
                 "about": _plain(offer["about"] or "–"),
-                # Every sentence about the policy comes from the program that keeps it.
+                # Every sentence about the policy comes from the device package, which also enforces the policy.
                 "agreement": "\n\n".join(f"**{title}:** {_plain(text)}" for _, title, text in agreed["rows"]),
                 "expert": _plain(agreed["expert"]),
             },
@@ -207,7 +207,7 @@ def _fits(hass: HomeAssistant, entity: str, measures: dict[str, Any]) -> bool:
 
 def _known(error: JoinError) -> str:
     if error.reason == "invalid":
-        # The server calls a code invalid whose form is wrong; to a person that is a link that nobody knows.
+        # The server says "invalid" of a code that has a wrong form. A person reads that the link is unknown.
         return "unknown"
     return error.reason if error.reason in _ERRORS else "cannot_connect"
 

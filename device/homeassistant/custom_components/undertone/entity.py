@@ -9,12 +9,12 @@ from homeassistant.helpers.entity import Entity
 from .const import DEVICE, DOMAIN, SIGNAL
 from .participation import Participation
 
-# Its ``runtime_data`` is the participation.
+# A config entry whose ``runtime_data`` is the participation.
 UndertoneEntry = ConfigEntry[Participation]
 
 
 class ParticipationEntity(Entity):
-    """An entity of one participation; it is written again whenever the device's status changes."""
+    """An entity of one participation; its state is written anew whenever the device's status changes."""
 
     _attr_has_entity_name = True
     _attr_should_poll = False

@@ -1,4 +1,4 @@
-"""Repair issues, and the question for a new password: what a person can mend, and what the person should know."""
+"""Repair issues, which tell a person what to mend or to know, and Home Assistant's request for a new password."""
 
 from homeassistant.config_entries import ConfigEntry
 from homeassistant.core import HomeAssistant
@@ -38,7 +38,10 @@ def update_issues(hass: HomeAssistant, entry: ConfigEntry, participation: Partic
 
 
 def show_issue(hass: HomeAssistant, entry: ConfigEntry, name: str, present: bool, **words: str) -> None:
-    """Raise one of `ISSUES` if it is present, and clear it otherwise. ``words``: further words of its text."""
+    """Raise one of `ISSUES` if ``present``, and clear it otherwise.
+
+    ``words``: values for the placeholders in its text.
+    """
     key = _key(entry, name)
     if not present:
         issue_registry.async_delete_issue(hass, DOMAIN, key)

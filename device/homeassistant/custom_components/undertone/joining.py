@@ -1,6 +1,6 @@
-"""The server's side of joining: asks the campaign's server what it offers, redeems the code, and leaves.
+"""The client of a server's join API: asks what the server offers, redeems a code, and leaves the campaign.
 
-The API is that of the server's `GET /api/join/openapi.json`.
+The server describes the API in `GET /api/join/openapi.json`.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ class JoinServer:
     def __init__(self, session: aiohttp.ClientSession, link: Link) -> None:
         self._session = session
         self._link = link
-        # True: the authorities that this machine trusts.
+        # True means that the connection trusts the authorities that this machine trusts.
         self._tls: ssl.SSLContext | bool = True
 
     async def offer(self, language: str) -> dict[str, Any]:
@@ -45,7 +45,7 @@ class JoinServer:
     async def redeem(self, key: str) -> dict[str, Any]:
         """Redeem the code with ``key``, 64 hexadecimal digits: the same key gets the same answer again.
 
-        A broken connection is tried again, because a code that was redeemed just before it broke is not lost.
+        After a broken connection the request is repeated, because the code may have been redeemed just before.
         """
         for attempt in range(_TRIES):
             try:
@@ -120,7 +120,7 @@ def _trusting(text: bytes, fingerprint: str) -> ssl.SSLContext:
         if hashlib.sha256(certificate).hexdigest() != fingerprint:
             raise JoinError("certificate")
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        # The very bytes whose fingerprint was compared.
+        # The context loads the same bytes whose fingerprint was compared.
         context.load_verify_locations(cadata=certificate)
     except (ValueError, ssl.SSLError):
         raise JoinError("certificate") from None

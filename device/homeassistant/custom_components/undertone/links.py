@@ -7,7 +7,7 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 _FINGERPRINT = re.compile("[0-9a-f]{64}")
-# Characters that people read as one of a code's letters; hyphens and spaces do not matter.
+# Digits that people type in place of similar letters of a code. Hyphens and spaces in a code do not matter.
 _MISREAD = str.maketrans("018", "OIB", "- ")
 
 
@@ -59,7 +59,7 @@ class Link:
 
     @property
     def secure(self) -> bool:
-        """True unless the link is one of plain HTTP, on this machine."""
+        """True for HTTPS; False for plain HTTP, which only a link to this machine may use."""
         return self.base.startswith("https:")
 
     @property

@@ -34,13 +34,13 @@ from .units import sample
 
 _LOGGER = logging.getLogger(__name__)
 _STEP_MILLISECONDS = 250
-# Connecting and its TLS handshake may take 10 s each; sending what waits takes at most two more.
+# Connecting and the TLS handshake may take 10 s each. Sending the waiting reports takes at most 2 s more.
 _STOP_SECONDS = 25
-# How the device's status begins or goes on if the server refuses its credentials.
+# Words in the device's status if the server refuses the device's credentials.
 _REFUSALS = ("bad user name or password", "not authorised")
-# Seconds after the start for which a device that was never connected may be refused.
+# For this many seconds after the start, a refusal of a device that was never connected counts as temporary.
 _PATIENCE_SECONDS = 120
-# A file in the state folder while Home Assistant writes a backup: a ledger that is restored with it is old.
+# This file is in the state folder while Home Assistant writes a backup. A ledger that is restored with it is old.
 BACKUP_MARK = "in-a-backup"
 _WAITING = 1000
 CONFIG = "device.json"
@@ -72,7 +72,7 @@ class StateSource(SensorSource):
         self._samples: deque[int] = deque(maxlen=_WAITING)
 
     def offer(self, state: str | None, unit: str | None) -> None:
-        """Take a state of the entity; called in the event loop. It never raises for what a state says."""
+        """Take a state of the entity, in the event loop. Whatever the state contains, this does not raise."""
         if state in (None, "unavailable", "unknown", ""):
             self.trouble = "no sample: the entity is unavailable"
             return
@@ -119,8 +119,8 @@ class Participation:
         self._zone = ZoneInfo(zone)
         self.unit = unit
         self.source = StateSource(unit, cumulative)
-        # The home beside the others, see `undertone_device.host.others`: shown to this home, and in no status, log or
-        # diagnostics. ``compares``: whether it is switched on.
+        # The comparison with the other homes (see `undertone_device.host.others`). Only this home sees it: it is in no
+        # status, log or diagnostics. ``compares``: whether the comparison is switched on.
         self.compared: dict[str, Any] | None = None
         # The group whose mean is shown; "all" is everybody.
         self.compared_group = ""
@@ -149,7 +149,7 @@ class Participation:
 
     @property
     def refused(self) -> bool:
-        """True while the server refuses the device's credentials, and that is not its first moment on the server.
+        """True while the server refuses the device's credentials, unless the device may be new to the server.
 
         A server may refuse a new device for a moment, until it has read its changed files.
         """
@@ -165,7 +165,7 @@ class Participation:
         forget_restored(Path(config.state))
         policy = assembly.read_policy(config)
         transport = assembly.board_transport(config, policy, clock.ticks)
-        # The text is not kept, because a sentence of the device may name files; what matters is in its status.
+        # The device's sentences go to the debug log only, because they may name files. Its status has what matters.
         device = HostedDevice(config, _LOGGER.debug, self._note, self.source, transport, compares=True)
         self._stopped.clear()
         self._started = time.monotonic()
@@ -181,8 +181,9 @@ class Participation:
                 self._note_refusal(device.state)
                 compared = self._compare(device.comparison)
                 self.state = device.state and {**device.state, "last_reading": self.source.heard}
-                # Compared as text, because the device goes on changing the counters in the status. Without the times
-                # of now and of the last reading: a meter may be read each second, and Home Assistant would store each.
+                # The statuses are compared as text, because the device goes on changing the counters in them. The time
+                # and the last reading's time are left out: a meter may be read each second, and Home Assistant would
+                # store each status.
                 important = self.state and json.dumps(
                     {**self.state, "time": 0, "last_reading": 0, "compared": compared}
                 )
@@ -191,7 +192,8 @@ class Participation:
                     self._changed()
             device.finish()
         except Exception as error:
-            # Whatever ends the thread must be visible; its text could quote a reading, its type cannot.
+            # An error that ends the thread must be visible. Only its type is shown, because its text could quote a
+            # reading.
             self.error = type(error).__name__
             _LOGGER.error("The participation of %s has ended: %s", device.name, self.error)
             self._changed()
@@ -236,7 +238,7 @@ class Participation:
         self._wanted = on
 
     def _compare(self, comparison: Comparison | None) -> int:
-        """Update what is compared; return a number that is another one after each change."""
+        """Update the comparison; return a number that changes whenever the comparison changes."""
         if comparison is None:
             return 0
         if self._wanted is not None and self._wanted != comparison.on:
@@ -250,14 +252,14 @@ class Participation:
 
 
 def evening_of(now: int, zone: ZoneInfo) -> int:
-    """Return the Unix second at which this evening began at 18:00, before that yesterday's evening."""
+    """Return the Unix second of 18:00 today, or of 18:00 yesterday if it is not yet 18:00."""
     local = datetime.fromtimestamp(now, zone)
     begins = local.replace(hour=18, minute=0, second=0, microsecond=0)
     return int((begins if local >= begins else begins - timedelta(days=1)).timestamp())
 
 
 def newest_refusal(before: dict[str, int], now: dict[str, int]) -> str:
-    """Return a reason whose count of refused campaigns has grown, "" if there is none."""
+    """Return a reason for which more campaigns are refused now than before, or "" if there is none."""
     grown = [reason for reason, count in now.items() if count > before.get(reason, 0)]
     return grown[-1] if grown else ""
 
@@ -266,8 +268,8 @@ def newest_refusal(before: dict[str, int], now: dict[str, int]) -> str:
 class Joined:
     """What a home remembers of joining: link, key and the offer that a person agreed to, with the policy in it.
 
-    It is stored before the code is redeemed: the same key can redeem it again if an answer was lost, and lets the home
-    leave. ``key``: 64 hexadecimal digits, as secret as the device's password.
+    This is stored before the code is redeemed, because the same key can redeem the code again if an answer was lost.
+    The home also needs the key to leave. ``key``: 64 hexadecimal digits, as secret as the device's password.
     """
 
     link: Link
@@ -276,7 +278,10 @@ class Joined:
 
     @classmethod
     def read(cls, folder: Path) -> "Joined | None":
-        """Return what is stored in a device's folder, None if there is nothing or nothing usable. Raises OSError."""
+        """Return what is stored in a device's folder.
+
+        Return None if nothing is stored, or nothing that can be read. Raises OSError.
+        """
         text = FileStorage(str(folder)).read(_JOINED) if folder.is_dir() else None
         try:
             fields = json.loads(text or b"")
@@ -287,7 +292,10 @@ class Joined:
             return None
 
     def store(self, folder: Path) -> "Joined":
-        """Store it durably, readable by this user only; return what is stored: an earlier key stays. Raises OSError."""
+        """Store this durably, readable by this user only, and return what is stored. Raises OSError.
+
+        If the folder has a key already, that key stays.
+        """
         before = Joined.read(folder)
         stored = self if before is None else Joined(self.link, before.key, self.offer)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -321,7 +329,7 @@ def store_files(folder: Path, files: dict[str, str], joined: Joined) -> None:
     """Write the files of a new device durably, readable by this user only. Raises Invalid, OSError.
 
     The files come from the server, and the person has agreed to the policy that was shown. So the configuration may
-    name no file but those that came with it, and no policy but that one is stored.
+    name only files that came with it, and only the agreed policy is stored.
     """
     for name in files:
         if name not in _FILES:
@@ -347,7 +355,7 @@ def _home_configuration(files: dict[str, str], link: Link) -> dict[str, Any]:
     broker = fields.get("broker") if isinstance(fields, dict) else None
     if not isinstance(broker, dict) or "policy.json" not in files:
         raise Invalid("the server's files are incomplete, expected device.json and policy.json")
-    # Before anything is stored or shown: what the server says of itself is bounded text and a port.
+    # Before anything is stored or shown, check that the server's address is a text of limited length and a port.
     check_text("broker.host", broker.get("host"), _LONGEST_HOST)
     if broker.get("port") is not None:
         check_integer("broker.port", broker["port"], 1, 65535)

@@ -1,4 +1,4 @@
-"""What the household sees: what was spent, when it reported, what the device refused, and itself beside the others."""
+"""The sensors that a household sees: budget spent, last report, refusals, and the comparison with other homes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from undertone_device.host.others import THOUSAND
 from .entity import ParticipationEntity, UndertoneEntry
 from .participation import Participation
 
-# The status is pushed: nothing is asked for.
+# The device pushes its status, so Home Assistant never polls for it.
 PARALLEL_UPDATES = 0
 
 Status = dict[str, Any]
@@ -103,7 +103,8 @@ async def async_setup_entry(
     async_add_entities(ComparedSensor(entry, participation, side, span) for span in SPANS for side in SIDES)
 
 
-# A side of the comparison -> its number in a span of `undertone_device.host.others.Comparison.summary`; then the spans.
+# A side of the comparison -> the key of its number in a span of `undertone_device.host.others.Comparison.summary`;
+# below, the keys of the spans.
 SIDES = {"home": "own", "others": "mean"}
 SPANS = ("newest", "evening", "week")
 
@@ -139,7 +140,10 @@ class ComparedSensor(ParticipationEntity, SensorEntity):
 
     @property
     def extra_state_attributes(self) -> dict[str, Any]:
-        """Return the time that the number is of, and of the published mean its group and its interval."""
+        """Return the beginning and end of the time that the number covers.
+
+        For a published mean, return its group and the two ends of its interval, too.
+        """
         row = self._row
         if not row:
             return {}
@@ -174,6 +178,6 @@ class ParticipationSensor(ParticipationEntity, SensorEntity):
 
     @property
     def extra_state_attributes(self) -> dict[str, Any]:
-        """Return what belongs to the value."""
+        """Return the further attributes that this sensor takes from the status."""
         status = self.participation.state
         return {} if status is None else self._shown.attributes(status)

@@ -1,4 +1,4 @@
-"""The switches of a participation: its pause, whose time the device's own rules say, and the comparison."""
+"""The switches of a participation: the household's pause, which keeps the device's own rules, and the comparison."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -16,21 +16,21 @@ from .const import DOMAIN
 from .entity import ParticipationEntity, UndertoneEntry
 from .participation import Invalid
 
-# The household's pause is one file.
+# Only one switch is set at a time, because the household's pause is one file.
 PARALLEL_UPDATES = 1
 
 
 async def async_setup_entry(
     hass: HomeAssistant, entry: UndertoneEntry, async_add_entities: AddEntitiesCallback
 ) -> None:
-    """Add the switch of one participation."""
+    """Add the switches of one participation."""
     async_add_entities(
         [PauseSwitch(entry, entry.runtime_data, "pause"), CompareSwitch(entry, entry.runtime_data, "compare")]
     )
 
 
 class PauseSwitch(ParticipationEntity, SwitchEntity):
-    """On: nothing is reported from the beginning of the pause on, and that silence can be seen by the server."""
+    """On: the home reports nothing once the pause has begun. The server can see that the home is silent."""
 
     @property
     def is_on(self) -> bool | None:
@@ -50,7 +50,7 @@ class PauseSwitch(ParticipationEntity, SwitchEntity):
         return {"from": start, "until": until}
 
     async def async_turn_on(self, **_: Any) -> None:
-        """Begin a pause at the edge of a slot, a rest ahead."""
+        """Ask for a pause. It begins at the first edge of a slot after the policy's rest."""
         await self._pause(True)
 
     async def async_turn_off(self, **_: Any) -> None:
@@ -65,7 +65,7 @@ class PauseSwitch(ParticipationEntity, SwitchEntity):
 
 
 class CompareSwitch(ParticipationEntity, SwitchEntity):
-    """On: this home hears the published means, and shows its own numbers beside them. Nothing of it is sent."""
+    """On: this home receives the published means, and shows its own numbers beside them. It sends nothing for this."""
 
     _attr_entity_category = EntityCategory.CONFIG
 
@@ -79,5 +79,5 @@ class CompareSwitch(ParticipationEntity, SwitchEntity):
         self.participation.compare(True)
 
     async def async_turn_off(self, **_: Any) -> None:
-        """Compare no more, and delete what was kept for it."""
+        """Stop comparing, and delete what was stored for the comparison."""
         self.participation.compare(False)

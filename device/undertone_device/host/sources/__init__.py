@@ -33,7 +33,7 @@ def kinds() -> dict[str, Kind]:
 
 
 def parse_fields(config: DeviceConfig) -> tuple[Kind, Fields]:
-    """Return the kind of the configuration's source and its checked fields. Raises Invalid, the field named."""
+    """Return the kind of the configuration's source and its checked fields. Raises Invalid, naming the field."""
     if not config.source:
         raise Invalid(
             "the configuration has no field 'source', which says where samples come from: add it to device.json, for"

@@ -41,7 +41,8 @@ class BackgroundReader:
     def answer(self, now: int, slot_seconds: int) -> Reading | None:
         """Return the sample that has arrived since the last call, None if there is none. Raises OSError or ValueError.
 
-        A sample belongs to the slot in which it was requested; one that arrives after that slot's end is dropped.
+        A sample belongs to the slot in which it was requested. A sample that arrives after the end of that slot is
+        dropped.
         """
         asked = self._asked
         if asked is None or not self._done.is_set():

@@ -52,7 +52,10 @@ def open_port(path: str, baud: int, parity: str = "N") -> Any:
 
 
 class Pushed(SensorSource):
-    """Readings that a meter sends by itself through a serial port. A lost port is reopened until it is back."""
+    """Readings that a meter sends by itself through a serial port.
+
+    If the port is lost, it is opened again and again.
+    """
 
     polled = False
 
@@ -189,7 +192,10 @@ class ModbusTcp(SensorSource):
         self._transaction = 0
 
     def sample(self, now: int) -> int:
-        """Return the reading on which two answers in a row agree, out of a few, because it may change between them."""
+        """Return a reading on which two answers in a row agree.
+
+        It asks several times, because the reading may change.
+        """
         with socket.create_connection(self._address, _ANSWER_SECONDS) as connection:
             last = self._ask(connection)
             for _ in range(_ANSWERS):

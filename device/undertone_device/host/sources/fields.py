@@ -31,7 +31,7 @@ def text(most: int = 255) -> Check:
 
 
 def path(name: str, value: Any, folder: str) -> str:
-    """Check for a file's path; one that does not begin with / is in the folder of device.json."""
+    """Check for a file's path; a relative path starts in the folder of device.json."""
     return in_folder(folder, check_text(name, value))
 
 

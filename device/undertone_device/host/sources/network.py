@@ -105,7 +105,7 @@ class Topic(SensorSource):
 
 
 class _Answer(io.RawIOBase):
-    """Data that a socket receives, with one deadline for all of it, so that a slow server is abandoned."""
+    """Data that a socket receives, with one deadline for the whole answer. A slow server is thus abandoned."""
 
     def __init__(self, connection: socket.socket, end: float):
         self._connection = connection

@@ -19,7 +19,8 @@ class SensorSource:
 
     Otherwise ``arrived`` returns the samples that have come since the last call.
 
-    ``trouble`` is a sentence while no sample is available; the slot then reports the campaign's public default.
+    While no sample is available, ``trouble`` is a sentence that says why; the slot then reports the campaign's public
+    default.
     """
 
     polled = True
@@ -59,7 +60,7 @@ class Plausible(SensorSource):
 
     Without a checksum a damaged digit is just another number: this check finds only part of such errors. Any exception
     of a library counts as a missing sample, so that one sensor's failure does not end other devices. The messages
-    appear in status and log, and so quote no reading.
+    appear in status and log, so they quote no reading.
     """
 
     def __init__(self, source: SensorSource, bounds: tuple[int, int] | None = None, twice: bool = False):
@@ -128,10 +129,9 @@ def _words(error: Exception) -> str:
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of source: the function that opens it from its checked fields, and the checks of needed and optional
-    fields.
+    """One kind of source: the function that opens it from its checked fields, and the checks of its fields.
 
-    Any kind may have ``range``.
+    ``needed`` and ``optional`` have a check for each field. Any kind may have the field ``range``.
     """
 
     open: Callable[[Fields], SensorSource]

@@ -176,7 +176,7 @@ def _appliances(rng: np.random.Generator, starts: Floats) -> Floats:
     starting = starts > rng.random((count, half_hours)).T
     load = np.add(rng.exponential(MORE, (count, half_hours)).T, LEAST, order="C")
     runs_on = np.ascontiguousarray((rng.random((count, half_hours)) < RUN_ON).T)
-    # The energy of what starts is written over by what runs in each half-hour.
+    # For each half-hour, the energy of an appliance that starts is replaced by that of the appliance that then runs.
     running = np.zeros(count)
     for t in range(half_hours):
         running *= runs_on[t]

@@ -1,4 +1,4 @@
-"""Synthetic populations whose large readings come at certain times: what a model of the load by time of day must hold.
+"""Synthetic populations whose large readings come at certain times, as tests for models of the load by time of day.
 
 The constants are chosen, not fitted: each class explains its own.
 """
@@ -10,7 +10,7 @@ import numpy as np
 from undertone_simulator.readings.populations.households import HALF_HOURS, Households
 from undertone_simulator.readings.populations.synthetic import BLOCK, Floats, Synthetic, is_weekend, lognormal
 
-# The purpose of a generator that all blocks of a day share, besides those of `Synthetic`.
+# Marks the random generators of a day's weather, which all blocks share; `Synthetic` has two such marks of its own.
 _WEATHER = 3
 
 
@@ -40,7 +40,7 @@ class Charging(Households):
 
 
 class NightHeating(Charging):
-    """Households of which a sixth heat stores of warmth on most nights, from midnight to six."""
+    """Households of which a sixth have night storage heaters, which take power on most nights, from midnight to six."""
 
     name = "night-heating"
     about = "half-hourly energy of households, of which a sixth heat stores of warmth at night"
@@ -50,9 +50,11 @@ class NightHeating(Charging):
 
 
 class Solar(Households):
-    """Households of which a share PANELS feed in up to PEAK Wh per half-hour around noon, on a scale above -OFFSET Wh.
+    """Households of which a share PANELS feed in up to PEAK Wh per half-hour around noon.
 
-    The sun's weather of a day is common to all, a uniform factor from CLOUDY to 1; panels differ in size.
+    Readings are counted from -OFFSET Wh.
+
+    All homes have the same weather on a day, a uniform factor of the sun from CLOUDY to 1; panels differ in size.
     """
 
     name = "solar"
@@ -73,7 +75,7 @@ class Solar(Households):
 
 
 class Retail(Synthetic):
-    """Sizes of purchases per half-hour: 0 with most customers; sizes are geometric with mean SIZE, at any hour alike.
+    """Sizes of purchases per half-hour: 0 for most customers, and otherwise geometric with mean SIZE at any hour.
 
     The share of customers who buy follows HOURS, with the mean BUYERS, and is WEEKEND times as large on weekends.
     """
@@ -172,7 +174,7 @@ class Bimodal(Households):
 
 
 class HeatWave(Households):
-    """Households of which a share COOLED use POWER Wh more in afternoons, by the heat: most on the days WAVE."""
+    """Households of which a share COOLED use POWER Wh more in hot afternoons, most often on the days WAVE."""
 
     name = "heat-wave"
     about = "half-hourly energy of households, a third of which cool on the afternoons of hot days"
@@ -191,7 +193,7 @@ class HeatWave(Households):
 
 
 class Offices(Households):
-    """Households' shape of noise, in offices: large on workdays from eight to six, a fifth of it else.
+    """Offices: large loads on workdays from eight to six, a fifth of them otherwise, with the noise of households.
 
     The days CLOSED are days off, too.
     """
@@ -217,7 +219,7 @@ class Holiday(Offices):
 
 
 class Pareto(Synthetic):
-    """Counts with a Pareto tail of exponent TAIL, larger by day; a device's scale is lognormal."""
+    """Counts with a Pareto tail of exponent TAIL, which are larger by day. A device's scale is lognormal."""
 
     name = "pareto"
     about = "counts per half-hour with a Pareto tail of exponent 1.2, larger by day"

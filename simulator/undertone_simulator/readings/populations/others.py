@@ -9,8 +9,7 @@ from undertone_simulator.readings.populations.synthetic import BLOCK, Floats, Sy
 
 
 class Phones(Synthetic):
-    """Number of times that a phone is unlocked per hour: a Poisson count with a Gamma-distributed mean (negative
-    binomial).
+    """Number of times that a phone is unlocked per hour: a Poisson count with a Gamma mean, thus negative binomial.
 
     The mean is UNLOCKS a day over all phones. A phone's own rate is lognormal with log deviation SPREAD, a day's with
     DAY_SD. The hours of the day follow HOURS, on weekends two hours later. Within an hour counts cluster with a Gamma

@@ -19,7 +19,8 @@ Integers = NDArray[np.int64]
 BLOCK = 1024
 LARGEST_SEED = (1 << 63) - 1
 _TRAITS, _DAY = 1, 2
-# Number of blocks whose traits stay in memory, at most half a megabyte each: as many devices as are simulated together.
+# Number of blocks whose traits stay in memory, at most half a megabyte for each block. These are as many devices as are
+# simulated together.
 _KEPT = 128
 # Largest size of the cached days of all blocks together, in bytes. The cache saves time if a simulation asks for the
 # slots of a day in several parts, as it does if an epoch begins within the day.
@@ -101,7 +102,10 @@ class Synthetic:
         return values, None
 
     def readings(self, devices: int, days: int) -> Readings:
-        """Return the first ``days`` days of the first ``devices`` devices. Raises ValueError for fewer than one."""
+        """Return the first ``days`` days of the first ``devices`` devices.
+
+        Raises ValueError if a number is below one.
+        """
         if devices < 1 or days < 1:
             raise ValueError("a population needs at least one device and one day")
         values, _ = self.part(0, devices, range(days * self.per_day))
