@@ -1,4 +1,4 @@
-"""What sequence numbers show of reports that were drawn and never came."""
+"""What sequence numbers show about reports that devices drew but that never came."""
 
 import random
 import time
@@ -27,7 +27,7 @@ ONE = device_key("d1")[1]
 
 
 def observed(reports: list[tuple[int, int]], first_slot: int = 100) -> list[int]:
-    """What each (slot, sequence) of one device shows."""
+    """Return what each (slot, sequence) of one device shows: missing reports, or `CLOSES` for one that came late."""
     sequences = Sequences()
     return [sequences.observe(ONE, first_slot, slot, sequence) for slot, sequence in reports]
 
@@ -51,14 +51,14 @@ def observed(reports: list[tuple[int, int]], first_slot: int = 100) -> list[int]
         ([(150, 51), (152, 1), (151, 52)], [50, 0, 0]),
         # A late report with the same number as the newest report comes from another ledger.
         ([(150, 51), (153, 54), (151, 54)], [50, 2, 0]),
-        # One that comes late and closes nothing.
+        # This report comes late and closes no gap.
         ([(100, 1), (102, 2), (101, 1)], [0, 0, 0]),
-        # The same slot again, under another number.
+        # A second report for the same slot has another number.
         ([(100, 1), (100, 7)], [0, 0]),
         ([(100, 1), (103, 4), (103, 2)], [0, 2, 0]),
-        # The first of both numbers of a slot is what the next one is compared with.
+        # After two reports of one slot, the next report is compared with the first of both numbers.
         ([(100, 1), (100, 7), (103, 9)], [0, 0, 2]),
-        # The same number in a later slot is of a ledger that began again.
+        # The same number in a later slot comes from a ledger that began again.
         ([(150, 51), (155, 51)], [50, 4]),
     ],
 )
@@ -67,7 +67,7 @@ def test_what_a_devices_numbers_show(reports: list[tuple[int, int]], shown: list
 
 
 def test_no_device_closes_another_ones_gaps() -> None:
-    """A liar whose late reports claim smaller numbers hid 28 of 29 honest losses."""
+    """In an earlier version, a lying device with late reports and small numbers hid 28 of 29 honest devices' losses."""
     sequences, losses, total = Sequences(), MissingReports(), Counter[tuple[str, int]]()
     honest = [device_key(f"d{number}")[1] for number in range(29)]
     liar = device_key("liar")[1]
@@ -91,7 +91,7 @@ def test_no_device_closes_another_ones_gaps() -> None:
 
 
 def keys_of(sequences: Sequences) -> list[int]:
-    """The devices that it knows."""
+    """The devices that the sequences know."""
     return np.frombuffer(sequences.snapshot(), dtype="<u8").reshape(-1, 3)[:, 0].tolist()
 
 
@@ -129,17 +129,18 @@ def test_reports_that_arrive_after_all_close_the_oldest_gap_of_their_group() -> 
 
 def test_what_closes_no_gap_changes_nothing() -> None:
     losses = MissingReports({("all", 9): 2, ("all", 7): 0})
-    # Nothing is missing, and it is no late one either.
+    # Zero says that nothing is missing and that the report closes no gap.
     assert losses.note(0, "all", 3) == []
     assert losses.note(CLOSES, "north", 3) == []
-    # Those noticed later than the slot, the first of them first, and no more than were missing.
+    # A late report closes a gap that was noticed after its slot, the earliest first, and no more gaps than there are.
     assert [losses.note(CLOSES, "all", 3) for _ in range(3)] == [[(("all", 9), -1)], [(("all", 9), -1)], []]
-    # In the very next slot, and in the last of several.
+    # A late report closes the gap that was noticed in the very next slot. Where several were, it closes the one after
+    # its own slot.
     assert MissingReports({("all", 9): 1}).note(CLOSES, "all", 8) == [(("all", 9), -1)]
     assert MissingReports({("all", 9): 1, ("all", 3): 1}).note(CLOSES, "all", 7) == [(("all", 9), -1)]
-    # Of few that were noticed much later, too.
+    # It also closes the earlier of two gaps that were noticed much later.
     assert MissingReports({("all", 300): 1, ("all", 200): 1}).note(CLOSES, "all", 3) == [(("all", 200), -1)]
-    # What is noticed in an older slot leaves the newest one where it is.
+    # A gap noticed in an older slot leaves the newest gap where it is.
     older = MissingReports({("all", 9): 1})
     older.note(1, "all", 5)
     assert older.note(CLOSES, "all", 6) == [(("all", 9), -1)]
@@ -153,7 +154,7 @@ def test_a_late_report_costs_the_same_however_many_are_missing() -> None:
     losses = MissingReports({("all", slot): 1 for slot in range(200_000)})
     began = time.process_time()
     assert [losses.note(CLOSES, "all", 1000) for _ in range(2000)][-1] == [(("all", 3000), -1)]
-    # Also one that is later than all of them, and closes none.
+    # The same holds for a report that is later than all gaps and closes none.
     assert [losses.note(CLOSES, "all", 250_000) for _ in range(2000)][-1] == []
     assert time.process_time() - began < 10
 
