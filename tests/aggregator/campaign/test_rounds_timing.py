@@ -75,10 +75,7 @@ Decide = Callable[..., tuple[Epoch | None, dict[str, Any], Evidence]]
 
 @pytest.fixture
 def decide(monkeypatch: pytest.MonkeyPatch) -> Decide:
-    """Makes a function that returns (the next epoch, if ``theta`` is chosen;
-
-    the arguments of the choice; the evidence).
-    """
+    """Makes a function that returns the next epoch (if ``theta`` is chosen), what the choice got, and the evidence."""
 
     def decided(
         epochs: list[Epoch], now: int, *, theta: int = 500, reason: str | None = None, tell: Any = None, **options: Any

@@ -1,4 +1,4 @@
-"""Readers at the endpoint: who may read what, slow readers, several connections of one user, devices beside them."""
+"""Readers at the endpoint: what each may read, slow readers, several connections of one user, and devices."""
 
 import contextlib
 import socket
