@@ -139,7 +139,7 @@ def test_a_campaign_that_another_process_creates_meanwhile_is_opened(
 def test_what_another_process_upgrades_meanwhile_is_looked_at_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When the database is locked, it may already be newer than this Undertone knows."""
+    """Another process may upgrade the database before this one locks it, even to a version unknown to this one."""
     path = tmp_path / "s.sqlite"
     open_store(path, campaign="load").close()
     steps: list[int] = []
