@@ -514,7 +514,7 @@ def test_every_counter_that_ships_is_tested_here():
 
 @pytest.mark.parametrize(("group", "parts"), [(2, 2), (4, 2), (3, 3), (4, 4)])
 def test_the_drift_moves_by_at_most_its_sensitivity_over_all_neighbours(group, parts):
-    """Every stream of three blocks whose values are 0 or θ (or 4,000 random ones), and every change of one value."""
+    """All streams of three blocks of 0 or θ (or 4,000 random ones) are tried, with every change of one value."""
     theta, n = 2, 3 * group
     rng = np.random.default_rng(2)
     samples = list(product((0, theta), repeat=n)) if n <= 9 else rng.choice([0, 1, theta], (4000, n)).tolist()
