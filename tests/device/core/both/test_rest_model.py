@@ -1,8 +1,9 @@
-"""A model check of the shipped reporter's rest: whatever happens, opened(i+1) - closed(i) >= 31/32 W of true time.
+"""Checks a model of the real reporter's rest: whatever happens, opened(i+1) - closed(i) >= 31/32 W of true time.
 
-Ticks, reboots, clock steps both ways, stretched and cut slots, epochs, two campaigns, lost and restored ledgers, power
-loss between write and send, deep sleep with a counter: every sequence of a few after the first draw, and long random
-ones from a fixed seed. The mutants of `day-proof.md` are caught by the same search.
+The events are ticks, reboots, steps of the clock, slots that are too long or short, epochs, two campaigns, lost and
+restored ledgers, a power failure between write and send, and deep sleep with a counter. After the first draw, every
+short sequence of events is tried, and long random ones from a fixed seed. The same search finds the mutants of `day-
+proof.md`.
 """
 
 import sys
@@ -19,12 +20,12 @@ from rest_model import (
 )
 
 REST = 4 * SECONDS
-# MicroPython's share of the same search; its turn comes after CPython's has found nothing.
+# MicroPython makes a part of the same search, because CPython makes all of it.
 SHORT = sys.implementation.name == "micropython"
 
 
 class Choices:
-    """Numbers from a seed, the same on every interpreter."""
+    """Random numbers from a seed, the same under every interpreter."""
 
     def __init__(self, seed):
         self.state = seed
@@ -61,7 +62,7 @@ def violated(actions, mutant):
 def walks(count, length, seed):
     for number in range(count):
         choices = Choices(seed + number)
-        # Honest slots are most of life, and what lets a draw happen.
+        # Most events are honest slots, which let the device draw.
         yield [ACTIONS[choices.below(len(ACTIONS))] if choices.below(3) == 0 else "tick" for _ in range(length)]
 
 
