@@ -1,4 +1,7 @@
-"""A state folder on a real file system: one process at a time, only absence is absence, nobody else may read it."""
+"""The state is in a folder of a real file system.
+
+Only one process uses it, and nobody else may read it. A damaged or unreadable file does not count as absent.
+"""
 
 import errno
 import json
@@ -69,7 +72,7 @@ sys.stdin.read()
 
 @contextmanager
 def another_process(folder):
-    """Holds the state folder as a running device does."""
+    """Another process, which uses the state folder as a running device does."""
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8"
     ) as process:
