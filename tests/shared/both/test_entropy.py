@@ -127,7 +127,7 @@ def test_six_equal_bytes_in_a_row_are_noticed_wherever_they_begin_and_five_are_n
 
 
 def test_the_health_test_is_a_count_of_equal_bytes_in_a_row():
-    """The test agrees with a plain count, for sources that repeat bytes more or less, over three buffers each."""
+    """The health test agrees with a simple count, for sources that repeat bytes more or less often in three buffers."""
     state = 1
     outcomes = [0, 0]
     for trial in range(120):
