@@ -162,8 +162,7 @@ def test_several_reports_of_one_device_in_a_batch_take_the_lane_in_their_order()
     ]
     counted, quick = compare([OLD], deliveries[:LEAST], LEAST, FIRST + 50)
     assert (counted, quick) == (LEAST, LEAST)
-    # Reports of slots 0, 1, 2 and 5 take the fast path. Those of slots 4 and 3 are older than 5 and are judged one by
-    # one.
+    # Reports of slots 0, 1, 2 and 5 take the fast path. Slot 4 is older than 5, so slots 4 and 6 are judged one by one.
     counted, quick = compare([OLD], deliveries, len(deliveries), FIRST + 50)
     assert counted == 6 * LEAST
     assert quick == 4 * LEAST
