@@ -1,13 +1,13 @@
 """Three simulated years of one server, in minutes: the blocks of docs/operator.md, in their order, on a fast clock.
 
 The line before a block says on which day it runs: ``<!-- day N -->``, with ``: a new machine`` or ``: the disk dies; a
-new machine`` after it. Real: every command in a shell, `undertone serve` as its unit would start it, stores on disk,
-MQTT over TLS through sockets to the server's own endpoint; the devices' shipped client, reporter, policy and files; all
-plans and policies as the page makes them. Simulated: the time, which goes on when the server says that it has done what
-was due, and never passes the end of a slot that devices live in; the readings; the devices' flash, which is memory.
-Devices live each slot of the first days, and some slots around each later block; between these they are switched off.
-`systemctl`, `sudo` and `pip` are scripts here. OpenSSL has its own clock, so that it checks who signed the server's
-certificate and for which name, and the test checks its dates.
+new machine`` after it. These parts are real: every command in a shell, `undertone serve` as its unit would start it,
+and the stores on disk; MQTT over TLS through sockets to the server's own endpoint; the devices' own client, reporter,
+policy and files; all plans and policies, as the page makes them. Three parts are simulated: the time, the readings, and
+the devices' flash, which is memory. The time goes on when the server says that it has done what was due, and never
+passes the end of a slot that devices live in. Devices live each slot of the first days, and some slots around each
+later block. Between these, they are switched off. `systemctl`, `sudo` and `pip` are scripts here. OpenSSL has its own
+clock, so it checks only who signed the server's certificate and for which name, and the test checks the dates.
 """
 
 import contextlib
@@ -278,7 +278,7 @@ class Life:
     def until(self, done: Callable[[Client], bool]) -> None:
         """Let all devices exchange messages until ``done`` holds for each.
 
-        In each round a second passes, but the slot does not end: its last second goes on.
+        In each round a second passes, but the clock stops in the last second of the slot, so that no slot ends.
         """
         deadline = time.monotonic() + PATIENCE_SECONDS
         waiting = list(self.devices.values())
