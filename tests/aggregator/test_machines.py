@@ -184,7 +184,7 @@ def test_machines_die_stop_and_come_back(tmp_path: Path, broker: Mosquitto, send
 def test_machines_die_and_stop_for_a_minute(
     tmp_path: Path, broker: Mosquitto, sender: Sender, database: Postgres
 ) -> None:
-    """The leases last 15 s, as a server is configured."""
+    """The leases last 15 s, which is a server's default."""
     site = Site(tmp_path, database.new_database(), f"port = {broker.port}", lease_seconds=15)
     try:
         longest = ordeal(site, sender, database, pause=60)

@@ -309,9 +309,9 @@ def test_no_theta_is_decided_while_the_devices_that_keep_reports_are_away(tmp_pa
 
 
 def test_a_fleet_that_shrinks_for_good_gets_its_theta() -> None:
-    """The devices that report are compared with the usual number, which follows a fleet that shrinks.
+    """The number of devices that report is compared with the usual number.
 
-    No device reports during an outage, however long: the fleet counts as away.
+    The usual number follows a fleet that shrinks, but an outage does not change it, however long it lasts.
     """
     counts = dict.fromkeys(range(1000), 100) | dict.fromkeys(range(1000, 60_000), 0)
 

@@ -1,4 +1,4 @@
-"""Each alarm rings when its trouble begins, once, and never without it."""
+"""Each alarm comes once, when its trouble begins, and never without the trouble."""
 
 from dataclasses import replace
 

@@ -163,7 +163,7 @@ def test_a_late_report_costs_the_same_however_many_are_missing() -> None:
     ("numbers", "expected"),
     [
         ([4, 5, 6, 7], True),
-        # Each number against the one before it, not the one before that.
+        # Each number is compared with the last one, not with the one before the last.
         ([4, 9, 5, 10], False),
         ([4, 5, 5, 6], False),
         ([5, 6, 7, 8], False),
@@ -185,7 +185,7 @@ def test_a_run_of_reports_is_expected_if_each_number_follows_the_one_before(numb
 
 
 class Dropping:
-    """A broker that drops: an intake that acknowledges, and does not pass on, what ``drop`` names."""
+    """Stands for a broker that drops messages. It acknowledges what ``drop`` names, and delivers it to nobody."""
 
     def __init__(self, inner: Intake, drop: set[tuple[str, bytes]]) -> None:
         self._inner = inner
@@ -227,7 +227,7 @@ def test_lost_equals_what_a_broker_dropped_of_acknowledged_reports(broker: Mosqu
     ]
     # A device's last report shows which reports before it are missing. Nothing shows what is missing after it.
     drop = {message for _, n, message in reports if n < slots - 1 and chance.random() < 0.01}
-    # Some come late, some twice.
+    # Some reports come late, and some come twice.
     order = sorted(range(len(reports)), key=lambda i: i + (chance.randrange(600) if chance.random() < 0.1 else 0))
     sent = [reports[i][2] for i in order] + [reports[i][2] for i in order[::50]]
     groups = {name: "north" if number % 3 else "south" for number, name in enumerate(names)}
@@ -249,14 +249,17 @@ def test_lost_equals_what_a_broker_dropped_of_acknowledged_reports(broker: Mosqu
     shown = {group: n for group, (n, _) in store.lost().items()}
     assert 20 < sum(mine.values()) <= intake.dropped
     assert shown == mine
-    # A worker that starts again goes on where the store left it.
+    # After its restart, the worker continues with what the store has.
     Ingest(plan, store, intake, clock=lambda: FIRST + 200.0)
     assert store.outcomes()["counted"] == len(reports) - len(drop)
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_many_at_once_are_what_they_are_one_by_one(seed: int) -> None:
-    """Several reports of a device in a batch, some numbers missing, some slots late: the same state, the same gaps."""
+    """A batch has several reports of a device; some numbers are missing, and some slots are late.
+
+    Judged at once or one by one, the batch gives the same state and the same gaps.
+    """
     chance = random.Random(seed)
     fast, slow = Sequences(), Sequences()
     last: dict[int, tuple[int, int]] = {}

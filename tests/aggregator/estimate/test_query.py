@@ -255,7 +255,7 @@ def test_slots_are_chosen_by_local_time(store: Path) -> None:
     text = begin.replace(tzinfo=None).isoformat()
     answer = json.loads(command(store, "--json", "--from", text, "--to", text[:-2] + f"{begin.second + 4:02}").stdout)
     assert [slot["slot"] - FIRST for slot in answer["slots"]] == [103, 104, 105, 106]
-    # The newest slot ends at FIRST + 112; two more slots are waited for.
+    # The newest slot ends at FIRST + 112. The server waits for two more slots before a slot settles.
     settled = json.loads(command(store, "--json", "--since", "9m", "--settled").stdout)
     assert settled["settled"] == FIRST + 108
     assert settled["slots"][-1]["slot"] == FIRST + 108

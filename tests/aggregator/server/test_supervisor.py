@@ -145,7 +145,7 @@ def test_a_second_server_of_a_folder_is_refused_as_a_whole(folder: Path, start: 
 def mosquitto(
     folder: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch, free_port: Callable[[], int]
 ) -> Iterator[Mosquitto]:
-    """The folder's devices connect to a broker."""
+    """Makes the folder's devices connect to a mosquitto."""
     monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
     with Mosquitto(folder / "mosquitto", free_port(), prefix="undertone-test/many") as made:
         lines = f'mode = "external"\nport = {made.port}\npassword_file = "mosquitto/aggregator.password"\n'

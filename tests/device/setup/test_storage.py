@@ -113,7 +113,7 @@ def test_a_ledger_that_cannot_be_read_is_not_a_lost_one(tmp_path):
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     assert raised.value.errno == errno.EMFILE
     (tmp_path / "ledger").rename(tmp_path / "kept")
-    (tmp_path / "ledger").mkdir()  # what root may not read either
+    (tmp_path / "ledger").mkdir()  # not even root can read it
     with pytest.raises(IsADirectoryError):
         boot(tmp_path)
     (tmp_path / "ledger").rmdir()

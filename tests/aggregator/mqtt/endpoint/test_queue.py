@@ -1,4 +1,4 @@
-"""The queue of a campaign's reports at the endpoint."""
+"""The queue of a campaign's reports at the endpoint: the age of reports, and who takes them."""
 
 from collections import deque
 from collections.abc import Iterable
