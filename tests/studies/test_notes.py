@@ -1,4 +1,4 @@
-"""The stored notes of studies are the notes of their sources, so that pages and sources cannot drift apart."""
+"""The stored notes of studies are those that their sources write, so that pages and sources agree."""
 
 import ast
 import json

@@ -87,7 +87,7 @@ class Board:
         return answer.replace(b"\n", b"\r\n")
 
     def close(self) -> None:
-        """Pull the cable."""
+        """Close the serial port, as pulling the cable does."""
         self._process.kill()
         self._process.communicate()
         os.close(self._far)

@@ -113,7 +113,7 @@ class MicroPythonTest(pytest.Item):
 
 
 class MicroPythonFailure(Exception):
-    """A test failed under MicroPython; the text is what it printed and its traceback."""
+    """A test failed under MicroPython. The error's text is what the test printed, with its traceback."""
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Debian's Chromium, headless, driven by playwright."""
+"""Debian's Chromium without a window, driven by playwright."""
 
 import contextlib
 import shutil

@@ -1,4 +1,4 @@
-"""Debian's Firefox ESR, headless, driven by WebDriver BiDi over its WebSocket."""
+"""Debian's Firefox ESR without a window, driven by WebDriver BiDi over its WebSocket."""
 
 import contextlib
 import itertools

@@ -1,4 +1,4 @@
-"""Evidence that ages: old histograms are moved by as much as readings have moved since."""
+"""Evidence ages: old histograms are moved by as much as readings have moved since then."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""A binary sensor: bound 1, randomised response, no threshold round."""
+"""A binary sensor has the bound 1, randomised response, and no threshold round."""
 
 import numpy as np
 

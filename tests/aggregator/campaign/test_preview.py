@@ -1,4 +1,4 @@
-"""What is said of a plan before its campaign begins."""
+"""What the preview says about a plan before its campaign begins."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The filter is refitted in the coordinator's thread: reports are committed meanwhile."""
+"""The filter is refitted in the coordinator's thread, while another thread commits reports."""
 
 import threading
 import time

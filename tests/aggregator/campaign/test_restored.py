@@ -1,4 +1,4 @@
-"""A PostgreSQL database that was restored, without the server's folder: nothing is published twice."""
+"""A PostgreSQL database was restored and the server's folder was not. No slot is published twice."""
 
 from pathlib import Path
 

@@ -196,7 +196,7 @@ def test_the_campaign_is_issued_again_every_hour(tmp_path: Path) -> None:
 
 
 def test_a_clock_that_is_set_back_silences_nothing(tmp_path: Path) -> None:
-    """A device that keeps a campaign of tomorrow draws nothing until one of today comes."""
+    """A device with a campaign that begins tomorrow draws nothing until it gets a campaign for today."""
     outlet, back = Outlet(), 7200
     with open_store(tmp_path / "s.sqlite") as store:
         store.set_meta({"campaign": "meters"})
@@ -338,7 +338,7 @@ def test_a_fleet_that_shrinks_for_good_gets_its_theta() -> None:
 
 
 def test_turns_are_no_absence() -> None:
-    """Twelve devices in turns of 48 slots: most slots have no report by design."""
+    """Twelve devices take turns of 48 slots, so most slots have no report by design."""
     turns = [slot for slot in range(4800) if slot % 4 == 0]
 
     def read(first: int, last: int, kind: int) -> Partial:

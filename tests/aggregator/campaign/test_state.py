@@ -1,4 +1,4 @@
-"""The state of a server: what it says is wrong, and that every outlet says the same."""
+"""The state of a server says what is wrong, and every place that shows the state says the same."""
 
 import contextlib
 import json
@@ -156,7 +156,7 @@ def test_a_spent_budget_and_a_near_end_are_said_and_are_no_problem() -> None:
         (8, 7, None),
         (8, 9, None),
         (8, 11, 16),
-        # The last window is cut by the campaign's end.
+        # The campaign's end cuts the last window short.
         (8, 18, 20),
     ],
 )

@@ -37,7 +37,7 @@ def observed(reports: list[tuple[int, int]], first_slot: int = 100) -> list[int]
     [
         # The reports come in order. In some slots the device drew nothing.
         ([(100, 1), (101, 2), (105, 3)], [0, 0, 0]),
-        # A gap, which two late reports close.
+        # Two late reports close a gap.
         ([(100, 1), (103, 4), (101, 2), (102, 3)], [0, 2, CLOSES, CLOSES]),
         # The first reports are missing. The campaign is too young for more missing reports.
         ([(103, 4)], [3]),
@@ -45,9 +45,9 @@ def observed(reports: list[tuple[int, int]], first_slot: int = 100) -> list[int]
         # The ledger began again, and its first report is missing.
         ([(150, 51), (151, 1), (153, 3)], [50, 0, 1]),
         ([(150, 51), (155, 3)], [50, 2]),
-        # A device that lies about its sequence: at most the slots between the two reports count as missing.
+        # A device lies about its sequence. At most the slots between the two reports count as missing.
         ([(100, 1), (102, 4_000_000_000)], [0, 1]),
-        # A report of the old ledger that comes late.
+        # A report of the old ledger comes late.
         ([(150, 51), (152, 1), (151, 52)], [50, 0, 0]),
         # A late report with the same number as the newest report comes from another ledger.
         ([(150, 51), (153, 54), (151, 54)], [50, 2, 0]),
@@ -304,7 +304,7 @@ def test_new_devices_are_counted_with_those_that_were_merged() -> None:
     ("slot", "number", "plain"), [(102, 1, True), (102, 2, False), (102, 3, False), (102, 4, True)]
 )
 def test_a_first_report_is_expected_if_it_shows_nothing_missing(slot: int, number: int, plain: bool) -> None:
-    """A number larger than the campaign's slots so far is from an earlier campaign, and shows nothing."""
+    """A number that is larger than the campaign's slots so far is of an earlier campaign. No report is missing then."""
     keys, slots, numbers = (
         np.array([value], dtype=kind) for value, kind in ((ONE, "u8"), (slot, "i8"), (number, "i8"))
     )

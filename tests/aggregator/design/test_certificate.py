@@ -1,4 +1,4 @@
-"""What a certificate says of a mechanism, number for number, and what it refuses to certify."""
+"""What a certificate says about a mechanism, number for number, and which mechanisms it refuses."""
 
 import json
 from types import SimpleNamespace

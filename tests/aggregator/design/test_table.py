@@ -1,4 +1,4 @@
-"""Designed tables: better than the hybrid, exactly what their integers say, and within what a campaign carries."""
+"""Designed tables are better than the hybrid, exactly what their integers say, and small enough for a campaign."""
 
 import binascii
 import json
@@ -63,8 +63,8 @@ def test_a_density_lowers_the_mean_variance_within_the_cap_on_the_worst(tables):
 
 @pytest.mark.parametrize(("epsilon", "saved"), [("1", 0.34), ("2", 0.22), ("4", 0.06)])
 def test_one_false_report_moves_a_mean_little_further_than_it_must(tables, epsilon, saved):
-    # The Hybrid's largest value is that of its piecewise part. The limit on a table's largest value raises its variance by
-    # at most 5 %.
+    # The Hybrid's largest value is that of its piecewise part. The limit on a table's largest value raises its variance
+    # by at most 5 %.
     density = tuple(np.exp(-8 * np.arange(25) / 24))
     table = tables(epsilon, density=density)
     wide = tables(epsilon, density=density, largest=1 / np.tanh(float(epsilon) / 4))

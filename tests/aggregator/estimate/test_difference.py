@@ -200,7 +200,7 @@ def replace_asked(means: Means, slots: range) -> Means:
 def test_a_verdict_needs_an_interval_without_zero() -> None:
     row = apart(side("a", [1], 103.0, noise=1.0), side("b", [1], 100.0))
     assert (row.verdict, chance_of(row)) == ("more", "1 in 370")
-    # The chance of a normal variable three standard deviations away or more.
+    # A normal variable is three or more standard deviations away with this chance.
     assert row.chance == pytest.approx(0.0026998, rel=1e-4)
     for estimate, verdict in ((Z - 1e-9, "unclear"), (-Z + 1e-9, "unclear"), (-Z - 1e-9, "less")):
         moved = replace(row, estimate=estimate, low=estimate - Z, high=estimate + Z)

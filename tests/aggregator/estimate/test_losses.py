@@ -1,4 +1,4 @@
-"""Reports that came late, are lost or missing, by slot."""
+"""How many reports of each slot came late, are lost, or are missing."""
 
 import shutil
 from collections import Counter

@@ -1,6 +1,7 @@
-"""The discrete Gaussian against its exact probabilities. Seeds are fixed; a change of the code that keeps the law
+"""The discrete Gaussian agrees with its exact probabilities.
 
-raises a false alarm with probability below 1e-6 in all tests of this file together.
+Seeds are fixed. If a change of the code keeps the distribution, all tests of this file together raise a false alarm
+with a probability below 1e-6.
 """
 
 import hashlib

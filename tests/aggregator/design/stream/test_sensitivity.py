@@ -61,7 +61,7 @@ def test_known_values(slew, slots, bits, known):
 
 
 def random_paths(rng, count, slots, slew):
-    """Feasible paths: reflected walks of every roughness, runs along the bounds, vertices."""
+    """Random feasible paths: walks reflected at the bounds, with steps of many sizes; runs along bounds; vertices."""
     bold = rng.random((count, 1))
     steps = np.where(rng.random((count, slots)) < bold, np.sign(rng.standard_normal((count, slots))), 0.0)
     steps += (1 - bold) * (2 * rng.random((count, slots)) - 1)

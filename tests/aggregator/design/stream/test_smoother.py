@@ -1,4 +1,4 @@
-"""Smoothing against the recursion that it replaces, and its standard errors."""
+"""Smoothing equals the recursion that it replaces, and its standard errors hold."""
 
 import numpy as np
 import pytest
