@@ -1,4 +1,4 @@
-"""Fixtures for everything that a test must not choose itself (ports, topics, tools, data), and the closing summary."""
+"""Fixtures for what a test must not choose itself (ports, topics, tools, data), and the summary at the end."""
 
 import functools
 import gc
@@ -23,7 +23,7 @@ from support.postgres import MISSING as NO_POSTGRES
 from support.postgres import Postgres, folder_of_binaries
 from undertone_aggregator.base.open_files import raise_limit
 
-# The same examples each time, however slow the machine; CI=true does so by itself.
+# Hypothesis tries the same examples each time, however slow the machine is. With CI=true, it does so by itself.
 settings.register_profile(
     "undertone", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -31,19 +31,20 @@ settings.load_profile("undertone")
 # Workers and the processes they start share the machine's cores. Each with BLAS threads of its own, they would spend
 # more time waiting for each other than computing. NumPy reads this when it is imported, which nothing above does.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-# Tests run whole servers in their own process, whose soft limit is often 256 on macOS: raised as these programs do it.
+# Some tests run whole servers in the process of pytest. Its soft limit of files is often 256 on macOS, so it is raised
+# as a server raises its own.
 raise_limit()
-# What collection makes lives to the end, so no garbage is looked for before `pytest_collection_finish`: that took two
-# fifths of each worker's time of collection.
+# Objects that are made during collection live to the end. Searching them for garbage took two fifths of each worker's
+# time of collection, so the search waits until `pytest_collection_finish`.
 gc.disable()
 DATA = Path(os.environ.get("UNDERTONE_DATA") or mp.REPO / "../shared/data").resolve()
-# A test that asks for one of these fixtures carries the marker; `pytest -m 'not broker'` then works.
+# A test that uses one of these fixtures gets the fixture's marker, so that `pytest -m 'not broker'` works.
 MARKER_OF_FIXTURE = {"undertone_data": "data", "mosquitto_binary": "broker", "micropython": "micropython"}
 
 
 @pytest.fixture(scope="session")
 def undertone_data() -> Path:
-    """The folder of real data sets; the test skips without it."""
+    """The folder of real data sets. Without the folder, the test is skipped."""
     if not DATA.is_dir():
         absent(f"no data sets at {DATA}: set UNDERTONE_DATA to their folder")
     return DATA
@@ -51,7 +52,7 @@ def undertone_data() -> Path:
 
 @pytest.fixture(scope="session")
 def mosquitto_binary() -> str:
-    """Path of a mosquitto 2 executable."""
+    """The path of a mosquitto 2 executable."""
     return find_mosquitto() or unavailable(MISSING)
 
 
@@ -63,7 +64,7 @@ def micropython() -> Callable[..., subprocess.CompletedProcess[str]]:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
-    """A PostgreSQL server; each test takes a database of its own."""
+    """A PostgreSQL server, in which each test gets its own database."""
     if folder_of_binaries() is None:
         unavailable(NO_POSTGRES)
     server = Postgres(next_free_port(), durable=False)
@@ -79,23 +80,24 @@ def topic_prefix() -> str:
 
 @pytest.fixture
 def free_port() -> Callable[[], int]:
-    """Call it for a TCP port on 127.0.0.1 that nothing listens on and that it has not given before in this test."""
+    """A function that returns a free TCP port on 127.0.0.1, another one at each call in a test."""
     return next_free_port
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let workers, and the processes that tests start, keep the bytecode that they compile, whatever the environment.
+    """Let workers, and the processes that tests start, keep the bytecode that they compile.
 
-    Without it, each worker compiles every test by itself, and each of some hundred processes the modules it imports.
+    Without it, each worker would compile all tests, and each of some hundred processes the modules that it imports. The
+    environment's setting does not matter.
     """
     if getattr(config.option, "numprocesses", None):
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-        # The process that only directs workers collects nothing.
+        # The process that only directs the workers collects no tests.
         gc.enable()
 
 
 def pytest_collection_finish() -> None:
-    """Look for garbage from now on, and only among what tests make."""
+    """Search for garbage from now on, and only among the objects that tests make."""
     gc.freeze()
     gc.enable()
 
@@ -126,7 +128,7 @@ def _mark_slow_cases(items: list[pytest.Item], whole: bool) -> None:
             raise pytest.UsageError(f"slow_but of {test} names {sorted(cases)}, expected ids of its cases")
 
 
-# --- the summary; it works on reports alone, because under xdist the tests ran in other processes ---
+# --- The summary uses the tests' reports alone, because xdist runs the tests in other processes. ---
 
 
 def _reports(config: pytest.Config, *outcomes: str) -> list[pytest.TestReport]:
@@ -149,7 +151,7 @@ def _reason(report: pytest.TestReport) -> str:
 
 @functools.cache
 def _hidden_failures(config: pytest.Config) -> list[str]:
-    """Under CI: what was not tested although it had to be."""
+    """Under CI: the tests that were skipped although they had to run."""
     if not CI:
         return []
     complaints = [

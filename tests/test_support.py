@@ -1,4 +1,4 @@
-"""The test harness itself: a test that fails under one interpreter alone is seen, and CI hides no skip."""
+"""Tests of the test harness: a test that fails under one interpreter alone is noticed, and CI hides no skip."""
 
 import os
 import re
@@ -99,7 +99,7 @@ def test_each_interpreter_has_its_own_result(project):
         "test_exits": "PFF",
         "test_after": "PPP",
     }
-    # Floats of 32 bits make no difference to these.
+    # Floats of 32 bits make no difference for these tests.
     flavours = {"cpython": 0, "micropython": 1} | ({"micropython32": 2} if mp.interpreter32() else {})
     flavours |= {"float32": 1} if mp.ulab_folder().is_dir() else {}
     deadly = {"test_before": "P", "test_dies": "F", "test_never_begun": "F"}
@@ -136,9 +136,9 @@ def test_ci_wants_tests_under_micropython(project):
     code, output = run_pytest(project, CI="true")
     assert code == 1
     assert "no test ran under MicroPython" in output
-    # Part of the tests may well be without MicroPython.
+    # A part of the tests may run without MicroPython.
     assert run_pytest(project, "tests/test_any.py", CI="true")[0] == 0
-    # And so may those that need services, whatever is left of them.
+    # A part may also have only tests that need services.
     served = "import pytest\n\n@pytest.mark.services\ndef test_served():\n    pass\n"
     (project / "tests/test_any.py").write_text(served, encoding="utf-8")
     assert run_pytest(project, "-m", "services and not slow", CI="true")[0] == 0
@@ -211,7 +211,7 @@ def test_the_32_bit_interpreter_has_the_sources_arguments_and_random_bytes():
 
 
 class Item(SimpleNamespace):
-    """As much of a test as its order needs."""
+    """Has the attributes of a test that the order needs."""
 
 
 def test_workers_begin_with_the_tests_that_wait_but_for_one_on_each_processor(monkeypatch):
@@ -221,7 +221,7 @@ def test_workers_begin_with_the_tests_that_wait_but_for_one_on_each_processor(mo
     for workers in (1, 2, 3, 4, 7):
         made = dealt(items, workers)
         assert sorted(item.nodeid for item in made) == sorted(item.nodeid for item in items)
-        # Files whole, and their tests in order.
+        # Each file's tests stay together and in order.
         assert [key for key, _ in groupby(made, lambda item: item.nodeid.partition("::")[0])].count("file10.py") == 1
         assert [item for item in made if item in items[100:110]] == items[100:110]
     for processors, computing in ((1, 1), (2, 2), (16, 2)):

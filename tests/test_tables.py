@@ -1,4 +1,4 @@
-"""What a contributor may forget: each text that lists the names of a table lists all of them, or an error names it."""
+"""Contributors forget lists: each text that lists the names of a table must list all of them, or an error names it."""
 
 import ast
 import dataclasses
@@ -26,7 +26,7 @@ from undertone_simulator.readings.populations import POPULATIONS
 
 
 def help_of(section: type, name: str) -> str:
-    """The help text of an option, whether its field or its annotation carries it."""
+    """The help text of an option, from its field or from its annotation."""
     fields = {field.name: field for field in dataclasses.fields(section)}
     if "help" in fields[name].metadata:
         return str(fields[name].metadata["help"])
@@ -38,17 +38,17 @@ def help_of_argument(command: Callable[..., Any], name: str) -> str:
 
 
 def text_of(page: str, first: str) -> str:
-    """The text of a page from the line with ``first`` to the next empty line."""
+    """The text of a page, from the line with ``first`` to the next empty line."""
     text = (REPO / page).read_text(encoding="utf-8")
     return text[text.index(first) :].partition("\n\n")[0]
 
 
 def stores() -> list[str]:
-    """The words by which people know the kinds of store: a file, or a scheme."""
+    """The words by which people name the kinds of store: "a file", or the scheme of a URL."""
     return ["file" if kind == "sqlite" else f"{kind}:" for kind in STORES]
 
 
-# Text that people read -> the names that it must have.
+# A text that people read -> the names that it must have.
 LISTS: dict[str, tuple[str, Callable[[], Iterable[str]]]] = {
     "--mechanism of cli/undertone/commands/certify.py": (certify.NAMES, certified_names),
     "mechanism of settings/config.py": (help_of(CampaignPlan, "mechanism"), reporting_names),
@@ -90,7 +90,10 @@ LISTS: dict[str, tuple[str, Callable[[], Iterable[str]]]] = {
 
 
 def lacking(text: str, names: Iterable[str]) -> list[str]:
-    """The names that a text lacks; a longer name is not a shorter one, but the colon of "memory:" is its end."""
+    """The names that a text lacks.
+
+    A part of a longer word does not count as the name. The colon of "memory:" ends a word.
+    """
 
     def has(name: str) -> bool:
         end = "" if name.endswith(":") else r"(?![\w-])"
@@ -113,7 +116,7 @@ def test_a_name_that_a_list_lacks_is_found() -> None:
     assert lacking("a file, memory:NAME or postgresql://host", ["memory:", "postgresql:", "sql:"]) == ["sql:"]
 
 
-# Each line of a table that names a module and what is in it: "table, name" -> the two.
+# Each line of a table that names a module and a name in it: "table, name" -> (module, name).
 NAMED = {
     **{f"FORMATS, {name}": (each.module, each.function) for name, each in FORMATS.items()},
     **{f"KINDS of store/store_address.py, {name}": (each.module, each.opener) for name, each in STORES.items()},
@@ -152,7 +155,7 @@ def test_every_population_is_named() -> None:
 
 
 def used(name: str, sources: Iterable[str]) -> bool:
-    """True if a source imports the module of this dotted name, or names it in a string."""
+    """True if a source imports the module with this dotted name, or has the name in a string."""
     package, _, module = name.rpartition(".")
     imports = rf"from {re.escape(package)} import (\([^)]*|[^\n]*)\b{module}\b"
     found = re.compile(rf"\b{re.escape(name)}\b|{imports}")
@@ -161,7 +164,7 @@ def used(name: str, sources: Iterable[str]) -> bool:
 
 
 def test_every_module_of_the_server_is_used_or_in_a_table() -> None:
-    """A module whose line in a table is forgotten is there for nobody."""
+    """If the line of a module in a table is forgotten, nobody can use the module."""
     sources = {
         path: path.read_text(encoding="utf-8")
         for folder in ("aggregator", "cli", "simulator", "scripts")

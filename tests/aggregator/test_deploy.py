@@ -1,4 +1,7 @@
-"""Alerts and dashboard name metrics that exist; promtool, where it is installed, checks the rules and their tests."""
+"""Alerts and the dashboard use only metrics that exist.
+
+Where promtool is installed, it checks the rules and their tests.
+"""
 
 import contextlib
 import json
@@ -70,7 +73,7 @@ def test_grafana_is_provisioned_with_the_dashboard_and_its_band() -> None:
         for each in override["properties"]
         if each["id"] == "custom.fillBelowTo"
     }
-    # The band is what Grafana fills between the two ends of the interval, which it finds by their legends.
+    # Grafana fills the band between the two ends of the interval. It finds the ends by their legends.
     assert filled == {legends[2]: legends[1]}
 
 
@@ -84,7 +87,7 @@ def test_promtool_agrees(what: list[str]) -> None:
 
 
 def tool(name: str) -> str:
-    """A linter beside this interpreter, from the extra dev."""
+    """The path of a linter that the extra dev installs beside this interpreter."""
     path = Path(sys.executable).with_name(name)
     return str(path) if path.exists() else unavailable(f"needs {name}: pip install -e ./device -e '.[dev]'")
 
@@ -95,17 +98,17 @@ def said(*command: str) -> str:
 
 
 def written(folder: Path, tls: bool = False) -> Path:
-    """What init writes for a broker of one's own."""
+    """Write what `init` writes for a server with an external broker; return the folder."""
     authority = folder / "tls/ca.crt" if tls else None
     program = (sys.executable, "-m", "undertone")
-    # The user who is everywhere: systemd warns of a unit of the user nobody, and tests may run as that.
+    # Use root, who exists on every machine. systemd warns of a unit that runs as nobody, and tests may run as nobody.
     user = pwd.getpwuid(0).pw_name
     initialise.initialise(folder, Wishes(EXTERNAL, "localhost", authority, user, program))
     return folder
 
 
 def test_the_image_is_linted_and_of_this_version() -> None:
-    """Linted only: no image was built from it."""
+    """The Dockerfile is checked by a linter; no image is built from it."""
     file = DEPLOY / "Dockerfile"
     assert said(tool("hadolint"), str(file)) == ""
     from undertone import __version__
@@ -116,7 +119,7 @@ def test_the_image_is_linted_and_of_this_version() -> None:
 
 @pytest.mark.slow
 def test_the_compose_file_is_one(tmp_path: Path) -> None:
-    """The file is checked by the schema of the specification; no container is run from it."""
+    """The file is checked against the schema of the specification; no container is started from it."""
     file = written(tmp_path / "home", tls=True) / "compose.yaml"
     assert said(tool("check-jsonschema"), "--builtin-schema", "vendor.compose-spec", str(file)) == ""
     service = yaml.safe_load(file.read_text(encoding="utf-8"))["services"]["mosquitto"]
@@ -144,7 +147,7 @@ def test_a_folder_of_any_name_is_one_word_of_the_unit(tmp_path: Path, monkeypatc
 def test_the_unit_is_clean(tmp_path: Path, state: bool, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if state:
         monkeypatch.setattr(initialise, "_STATE", tmp_path)
-    # In a locale without é, Python has other characters for its bytes.
+    # In a locale without é, Python reads the bytes of é as other characters.
     unit = written(tmp_path / os.fsdecode(name.encode())) / "undertone.service"
     text = unit.read_text(encoding="utf-8")
     assert ("DynamicUser=yes\nStateDirectory=undertone\n" in text) is state
@@ -168,7 +171,7 @@ def test_the_unit_is_clean(tmp_path: Path, state: bool, name: str, monkeypatch: 
 
 @contextlib.contextmanager
 def serving(home: Path, interval: float) -> Iterator[tuple[socket.socket, subprocess.Popen[bytes]]]:
-    """``undertone serve`` as systemd runs it, and where it tells systemd something."""
+    """Run ``undertone serve`` as systemd does. Yield the socket at which systemd would listen, and the process."""
     told = home.with_name("notify")
     environment = {**os.environ, "NOTIFY_SOCKET": str(told), "WATCHDOG_USEC": str(int(interval * 1e6))}
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:
@@ -219,7 +222,7 @@ def test_a_server_without_a_campaign_is_ready_and_survives_a_hang_up(tmp_path: P
         while ear.recv(100) != b"READY=1":
             pass
         server.send_signal(signal.SIGHUP)
-        # Said after the signal came, by a thread that the signal would have ended.
+        # These messages come after the signal, from a thread that the signal would have ended.
         for _ in range(4):
             ear.recv(100)
         assert server.poll() is None

@@ -1,6 +1,7 @@
-"""kill -9 at every kind of place, several workers, a broker that goes away: each report is counted exactly once.
+"""A server is killed at every kind of place, or the broker goes away: each report is counted exactly once.
 
-What does not need a broker runs with one, and with devices that connect to the server itself; plain and over TLS.
+Tests that need no broker run twice: with a broker, and with devices that connect to the server itself, plain and over
+TLS. Some servers have several workers.
 """
 
 import contextlib
@@ -73,7 +74,10 @@ def sender(broker: Mosquitto) -> Iterator[Sender]:
 
 @dataclass
 class Site:
-    """A server and who sends to it. ``asynchronous``: an acknowledgement waits for the server itself."""
+    """A server and its sender.
+
+    ``asynchronous``: devices connect to the server itself, which acknowledges after its commit.
+    """
 
     server: Server
     sender: Any
@@ -132,7 +136,7 @@ def running(folder: Path, broker: str) -> Iterator[Server]:
 
 
 def finish(server: Server, campaign: Campaign, sent: list[tuple[str, bytes]], own_only: bool = False) -> int:
-    """Wait until everything sent has an outcome, end the server, check both identities; how many came twice."""
+    """Wait for an outcome of each report, end the server, and check both sums. Return how many reports came twice."""
     with open_store(server.store, read_only=True) as store:
         partial, outcomes = expected(campaign, Timeline(store.epochs()), sent, own_only)
 
@@ -182,7 +186,7 @@ def test_killed_at_twenty_random_points(site: Site) -> None:
 @pytest.mark.slow_but("direct")
 @pytest.mark.long
 def test_killed_at_any_moment_under_load(site: Site) -> None:
-    """No failpoint: a signal from outside, whatever the server does then."""
+    """There is no failpoint: a signal ends the server, whatever it is doing then."""
     kill_at_random(site, kills=6, devices=60)
 
 
@@ -237,7 +241,10 @@ def kill_with_readers(folder: Path, ports: tuple[int, int], kills: int, devices:
 def under_fire(
     server: Server, sender: Any, campaign: Campaign, kills: int, devices: int, *, awake: bool = False
 ) -> list[Any]:
-    """Reports, while the server is killed again and again; what to wait for. ``awake``: never before it has begun."""
+    """Send reports while the server is killed again and again; return what to wait for.
+
+    ``awake``: kill it only after it has begun.
+    """
     chance = random.Random(kills)
     made: list[Any] = []
     reported = 0
@@ -266,7 +273,7 @@ def under_fire(
 def test_whatever_is_killed_each_report_has_landed(server: Server, sender: Sender, workers: int) -> None:
     server.configure(workers, '[landing]\nfolder = "landing"\nseconds = 1\ncounts = "spark"\n')
     campaign = server.begin_campaign()
-    # Once for certain after the files and before the acknowledgement.
+    # The first kill is certain to fall between the files and the acknowledgement.
     server.start("after_landing", 1)
     sender.flush(sender.send(some_reports(campaign, random.Random(7), 39, 60)))
     wait_for(lambda: not server.running or "starting it again" in server.log())
@@ -284,7 +291,7 @@ def test_whatever_is_killed_each_report_has_landed(server: Server, sender: Sende
     assert server.end() == 0, server.log()
     again = recount(server.folder / "landing", epochs)
     assert again.partial == partial
-    # The sender repeats six of its own.
+    # The sender itself sends six reports twice.
     assert again.outcomes["duplicate"] > 6, "no delivery came twice: the kills hit nothing"
     assert not list((server.folder / "landing" / ".pending").rglob("*.parquet")), "all is gathered at the end"
 
@@ -357,7 +364,7 @@ def test_the_broker_restarts_in_the_middle(server: Server, sender: Sender, broke
 def test_retained_reports_are_refused_over_the_wire(server: Server, sender: Sender) -> None:
     campaign = server.begin_campaign()
     topic, payload = delivery(campaign, "d1", campaign.first_slot)
-    # The retained copy that a new subscription brings; the publication itself was an ordinary delivery.
+    # The report comes twice: once as an ordinary delivery, and once as the retained copy for a new subscription.
     sender.flush(sender.send([(topic, payload)], retain=True))
     server.start()
     wait_for(lambda: server.deliveries() >= 2)
@@ -374,7 +381,7 @@ def test_a_store_in_use_is_refused(site: Site) -> None:
     wait_for(lambda: "resuming campaign" in server.log())
     code, said = server.second()
     assert code != 0
-    # Its devices' port is what a server with an endpoint of its own takes first.
+    # A server with its own endpoint takes its port first, and so finds the port in use.
     expected = "is in use by another program" if site.asynchronous else "another server uses the store"
     assert expected in said
     assert server.running

@@ -1,4 +1,7 @@
-"""A server that starts on a full disk waits for room, as one does that runs into it: nothing ends, nothing is lost."""
+"""A server that starts on a full disk waits for room, as a running server does.
+
+It does not end, and no report is lost.
+"""
 
 import errno
 import io

@@ -39,7 +39,7 @@ def broker(tmp_path: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatc
 
 @pytest.fixture
 def database(free_port: Callable[[], int]) -> Iterator[Postgres]:
-    """A server of this test's own: it is killed."""
+    """A database server for this test alone, because the test kills it."""
     if folder_of_binaries() is None:
         unavailable(MISSING)
     server = Postgres(free_port(), durable=False)
@@ -77,7 +77,7 @@ class Fleet:
 
 
 def begin(site: Site, sender: Any, seed: int) -> Fleet:
-    """Start a server, wait for its campaign."""
+    """Start a server, wait for its campaign, and return the devices that will report to it."""
     site.server("a")
 
     def issued() -> bool:
@@ -93,7 +93,7 @@ def begin(site: Site, sender: Any, seed: int) -> Fleet:
 
 
 def check_counts(site: Site, sender: Any, fleet: Fleet, seconds: float = 120.0) -> None:
-    """Whatever was sent has the outcome that one admission gives it, and is counted once."""
+    """Check that each report has the outcome that one admission alone gives it, and is counted once."""
     sender.flush(fleet.made)
     with open_store(site.store, read_only=True) as store:
         partial, outcomes = expected(fleet._campaign, Timeline(store.epochs()), sender.sent)
@@ -109,7 +109,10 @@ def check_counts(site: Site, sender: Any, fleet: Fleet, seconds: float = 120.0) 
 
 
 def ordeal(site: Site, sender: Sender, database: Postgres, pause: float) -> dict[str, float]:
-    """Every fault once; for each role the longest time without an owner. ``pause``: how long a worker is stopped."""
+    """Let each fault happen once; return for each role the longest time without an owner.
+
+    ``pause``: how long a worker is stopped.
+    """
     fleet = begin(site, sender, seed=18)
     site.server("b")
     site.worker("c")
@@ -117,13 +120,13 @@ def ordeal(site: Site, sender: Sender, database: Postgres, pause: float) -> dict
     watchman = Watchman(site)
     fleet.go_on(1)
 
-    # A worker dies: its partitions go to the others.
+    # A worker is killed, and the others take its partitions.
     site.send("c", signal.SIGKILL)
     fleet.go_on(1)
     site.wait_until_shared("a", "b")
     site.worker("c")
 
-    # The coordinator dies: the other server is elected.
+    # The coordinator is killed, and the other server is elected.
     wait_for(lambda: site.coordinator() in ("a", "b"), what="a coordinator")
     first = site.coordinator()
     site.send(first, signal.SIGKILL)
@@ -133,14 +136,14 @@ def ordeal(site: Site, sender: Sender, database: Postgres, pause: float) -> dict
     site.server(first)
     site.wait_until_shared("a", "b", "c")
 
-    # The database dies and comes back.
+    # The database is killed and started again.
     database.kill()
     fleet.go_on(1)
     database.start()
     site.wait_until_shared("a", "b", "c")
     fleet.go_on(1)
 
-    # A worker stops between judging a batch and committing it, others take over, it comes back.
+    # A worker is stopped between judging a batch and committing it. Others take over, and then it goes on.
     site.stop_before_commit("c")
     until = time.monotonic() + 120
     while not site.is_stopped("c"):
@@ -154,7 +157,7 @@ def ordeal(site: Site, sender: Sender, database: Postgres, pause: float) -> dict
     wait_for(lambda: "another worker has the lease now" in site.log("c"), what="the refusal of the late commit")
     site.wait_until_shared("a", "b", "c")
 
-    # A rolling restart, the coordinator's last.
+    # Every process is restarted in turn, the coordinator last.
     for name in ("c", first, other):
         site.end(name)
         site.worker(name) if name == "c" else site.server(name)
@@ -181,7 +184,7 @@ def test_machines_die_stop_and_come_back(tmp_path: Path, broker: Mosquitto, send
 def test_machines_die_and_stop_for_a_minute(
     tmp_path: Path, broker: Mosquitto, sender: Sender, database: Postgres
 ) -> None:
-    """The leases last 15 s, as a server is configured."""
+    """The leases last 15 s, which is a server's default."""
     site = Site(tmp_path, database.new_database(), f"port = {broker.port}", lease_seconds=15)
     try:
         longest = ordeal(site, sender, database, pause=60)
@@ -192,7 +195,7 @@ def test_machines_die_and_stop_for_a_minute(
 
 
 class Routed:
-    """Reports to several brokers, each to that of its shard."""
+    """A sender that sends each report to the broker of its shard."""
 
     def __init__(self, senders: list[Sender]) -> None:
         self._senders = senders
@@ -252,7 +255,7 @@ def test_brokers_by_shard_into_one_database(
 def test_rabbitmq_with_quorum_queues_as_it_comes(
     tmp_path: Path, database: Postgres, free_port: Callable[[], int]
 ) -> None:
-    """No access rules, no users of workers: what any broker does. It is killed, too; so is a worker."""
+    """The broker has no access rules and no users for workers, as any broker may. The test kills it and a worker."""
     if not BINARIES.exists():
         unavailable(NO_RABBITMQ)
     users = dict.fromkeys(("aggregator", "fleet"), deliveries.PASSWORD)
@@ -270,7 +273,7 @@ def test_rabbitmq_with_quorum_queues_as_it_comes(
         site.send("c", signal.SIGKILL)
         fleet.go_on(1)
         site.wait_until_shared("a")
-        # Only what it has acknowledged counts; what is under way comes again by itself.
+        # Only acknowledged reports count as sent. RabbitMQ delivers the others again by itself.
         rabbit.kill()
         fleet.go_on(1)
         rabbit.start()

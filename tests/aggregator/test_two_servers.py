@@ -1,4 +1,4 @@
-"""What a restart or a second server may do to a campaign that runs: shown before it is made, over a real broker."""
+"""What a restart or a second server may do to a running campaign, tried over a real broker. Changes are shown first."""
 
 import io
 import json
@@ -76,7 +76,7 @@ def run(
 
 
 def alarms(log: list[dict[str, object]]) -> list[object]:
-    # No device reports here, which is an alarm on a slow machine.
+    # No device reports here, which raises the alarm "silent" on a slow machine.
     return [line["event"] for line in log if line.get("level") == "alarm" and line["event"] != "silent"]
 
 
@@ -104,13 +104,14 @@ def test_a_campaign_that_somebody_else_broadcasts_rings(
 
     def broadcast(log: io.StringIO) -> None:
         outsider = deliveries.Sender(broker)
-        # The server's own first broadcast may follow the outsider's and replace it before anybody looks: then again.
+        # The server's first broadcast may replace the outsider's message before the server reads it. Then publish it
+        # again.
         while '"foreign"' not in log.getvalue():
             outsider.flush(outsider.send([(f"{PREFIX}/meters/config", b"not a campaign of ours")], retain=True))
             seen = looks["done"] + 5
             wait_for(lambda seen=seen: looks["done"] >= seen or '"foreign"' in log.getvalue())
         outsider.close()
-        # Once, however often it looks.
+        # The alarm comes once, however often the server looks.
         enough = looks["done"] + 10
         wait_for(lambda: looks["done"] >= enough)
 
@@ -158,7 +159,10 @@ def test_every_other_fact_is_shown_too(
 
 
 def test_a_connection_that_ended_during_a_commit_is_a_lost_connection(broker: Mosquitto, tmp_path: Path) -> None:
-    """A commit that waited for a full disk: the broker has given us up, or is gone; nothing raises, all comes again."""
+    """A commit waits for a full disk, and meanwhile the broker ends the connection.
+
+    Nothing raises, and all reports come again.
+    """
     said: list[str] = []
     plan = IngestPlan(PREFIX, "meters", 1, cells_of)
     inbox = open_intake([deliveries.address(broker)], plan, said.append)
@@ -185,7 +189,7 @@ def test_a_connection_that_ended_during_a_commit_is_a_lost_connection(broker: Mo
 def test_a_server_whose_workers_are_not_there_yet_is_not_joined_by_another(
     tmp_path: Path, free_port: Callable[[], int]
 ) -> None:
-    """A soak on a busy machine found it: workers took seconds to start, and both servers counted all reports."""
+    """A long test on a busy machine found this: workers took seconds to start, and both servers counted all reports."""
     credentials.write_passwords(tmp_path / "passwords", {"d1": "a password"})
     server = Server(tmp_path, f'mode = "direct"\nport = {free_port()}\npasswords = "passwords"')
     server.begin_campaign()

@@ -1,4 +1,7 @@
-"""Releases as text, checkpoints, inputs: nothing drawn twice whatever the moment of a crash; bad input in sentences."""
+"""Releases as text, checkpoints and inputs.
+
+Whatever the moment of a crash, nothing is drawn twice; bad input is refused in sentences.
+"""
 
 import json
 import os
@@ -35,7 +38,7 @@ class Crash(Exception):
 
 
 class Crashing:
-    """A sink that fails once at a given call, before or after it has output half or all of the text."""
+    """An output that fails once, at a given call, after it has written none, half or all of the text."""
 
     def __init__(self, file, calls, kept):
         self.file, self.calls, self.kept = file, calls, kept
@@ -57,7 +60,7 @@ def release(sink, name, parts, checkpoint):
 
 @pytest.mark.parametrize("name", RELEASES)
 def test_what_was_output_before_a_crash_is_never_drawn_again(tmp_path, name):
-    """Crashes at every step, with none, half or all of its text output: every earlier byte stays as it was."""
+    """The job crashes at every step, after none, half or all of the text was written. Written bytes never change."""
     for step in range(1, 6):
         for kept in (0, 0.5, 1):
             path, checkpoint = tmp_path / f"{step}{kept}.csv", tmp_path / f"{step}{kept}.state"
@@ -114,7 +117,7 @@ def test_rows_name_what_they_count(tmp_path):
 def test_checkpoints_of_other_releases_are_refused(tmp_path):
     checkpoint, file = tmp_path / "state", TextFile(tmp_path / "out")
     ReleaseJob(mechanism("tops"), file, checkpoint, {"epsilon": 2})
-    # Nothing was read yet: no settings bind.
+    # Nothing was read yet, so the settings may still change.
     job = ReleaseJob(mechanism("tops"), file, checkpoint, {"epsilon": 3})
     assert not job.resumed
     job.step(np.array([1, 2]))

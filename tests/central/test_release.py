@@ -1,4 +1,4 @@
-"""Answers from a release: quantiles with the interval that their noise leaves open."""
+"""Quantiles of a release, with the interval that the noise of the release allows."""
 
 import numpy as np
 import pytest

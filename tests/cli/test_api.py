@@ -1,4 +1,4 @@
-"""The analyst's API: what `undertone` exports, where it comes from, and that the commands call it."""
+"""The analyst's API: the names that `undertone` exports, where they come from, and that the commands use them."""
 
 import doctest
 import subprocess

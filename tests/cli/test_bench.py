@@ -46,7 +46,8 @@ def test_the_float_baseline_is_the_hybrid_mechanism():
     from undertone_aggregator.design.continuous import hybrid_variance
     from undertone_studies.bench.mechanisms import FloatHybrid
 
-    # Mean and variance within 5 and 8 standard errors of 2^18 draws: false alarm below 1e-6.
+    # For 2^18 draws, the mean and the variance are within 5 and 8 standard errors: the chance of a false alarm is below
+    # 1e-6.
     n = 1 << 18
     out = np.empty(n)
     for epsilon, x in ((1, 0.3), (4, -1.0)):
@@ -57,7 +58,7 @@ def test_the_float_baseline_is_the_hybrid_mechanism():
 
 
 def test_a_run_too_short_for_its_clock_has_no_ratio():
-    """The processor time of other processes has steps of 10 ms, so a quick run may have taken none."""
+    """The processor time of other processes is counted in steps of 10 ms, so a short run may show none."""
     assert duration("10 reports", 0.0, "CPU µs/report", "before", 30.0).ratio is None
     assert rate("10 reports", 30.0, "reports/s", "before", 0.0).ratio is None
     assert duration("10 reports", 20.0, "CPU µs/report", "before", 30.0).ratio == 1.5

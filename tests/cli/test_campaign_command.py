@@ -1,4 +1,4 @@
-"""A campaign of a server's folder that has not begun yet."""
+"""Commands on a campaign of a server's folder that has not begun yet."""
 
 import tomllib
 from pathlib import Path
@@ -58,7 +58,10 @@ def test_a_unit_of_any_visible_characters_is_kept(folder: Path, unit: str) -> No
 
 @pytest.mark.parametrize("unit", ['"', "\\", "=1+1", "@A1", "\x7f", "\x1b[2J", "W\u202eh", "W\nsensor = 'x'"])
 def test_a_unit_that_devices_or_readers_would_misread_is_refused_by_its_name(folder: Path, unit: str) -> None:
-    """A campaign's one canonical form has no escapes, so that devices refuse what needs one."""
+    """Devices accept a campaign in one canonical form alone, which has no escapes.
+
+    A unit that would need an escape is refused.
+    """
     made = create(folder, unit)
     assert made.returncode == 2
     assert "campaign.unit " in made.stderr, made.stderr
@@ -81,7 +84,7 @@ def test_a_store_that_cannot_be_read_is_not_new(folder: Path) -> None:
 
 
 def test_what_an_interrupted_apply_left_is_done_by_the_next(folder: Path, tmp_path: Path) -> None:
-    """The store had taken the change, and the plan's file was not written yet."""
+    """An interrupted command had changed the store but not the plan's file. The next command finishes the change."""
     home, given = Home(folder), ("--sensor", "load", "--unit", "Wh", "--bound", "10", "--epsilon", "1")
     assert undertone("campaign", "create", str(folder), "cut", *given).returncode == 0
     before, after = home.config("cut"), home.file("cut").read_text(encoding="utf-8") + "settle_slots = 3\n"

@@ -1,4 +1,4 @@
-"""`undertone campaign create`, `apply` and `delete`: what a plan means is seen before it is on the air."""
+"""`undertone campaign create`, `apply` and `delete` show what a plan means before devices get it."""
 
 import json
 from collections import Counter
@@ -33,7 +33,7 @@ def create(home: Home, *options: str, code: int = 0, name: str = "power") -> str
 
 
 def begin(home: Home, name: str = "power") -> Config:
-    """As its server does when it starts."""
+    """Begin the campaign as its server does at its start."""
     config = home.config(name)
     with open_store(config.store_url, campaign=name) as store:
         open_campaign(store, config.campaign, config.stream)
@@ -59,7 +59,7 @@ def test_create_says_what_it_costs_and_what_would_go_badly_and_may_write_nothing
 
 @pytest.mark.slow
 def test_a_preview_predicts_what_plan_predicts(home: Home) -> None:
-    """The table of errors, the days of rounds and the guarantees: line by line those of `undertone plan`."""
+    """The errors, the days of rounds and the guarantees are the same lines as those of `undertone plan`."""
     plan = ("plan", "--devices", "300", "--epsilon", "1", "--bound", "1000", "--days", "30", "--mechanism", "hybrid")
     predicted = undertone(*plan).stdout.splitlines()
     options = ("--set", "report_slots=1440", "--set", "rounds=[48, 96]", "--set", "mechanism=hybrid")
@@ -75,7 +75,7 @@ def test_a_preview_predicts_what_plan_predicts(home: Home) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("more", [(), ("--set", "window=48s")])
 def test_a_preview_counts_slots_of_any_length(home: Home, more: tuple[str, ...]) -> None:
-    """A rehearsal in slots of a second has the errors of half-hours with readings like these."""
+    """With slots of a second, a preview states the same errors as with half-hours of the same readings."""
     options = (*more, "--set", "report_slots=1440", "--preview", "--devices", "300")
     usual = create(home, *(word.replace("48s", "24h") for word in options)).splitlines()
     words = ("campaign", "create", str(home.folder), "power", *CREATE, "--slot-seconds", "1", *options)

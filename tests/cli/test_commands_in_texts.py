@@ -1,6 +1,7 @@
-"""Every command that a printed text names exists, and has the options that the text names with it.
+"""Every command that a printed text names exists, and has the options that the text gives with it.
 
-Texts are the strings of all packages but docstrings, and those of the web pages. What stands for a value is not parsed.
+The texts are all strings of the packages except docstrings, and those of the web pages. Placeholders for values are not
+parsed.
 """
 
 import argparse
@@ -16,9 +17,9 @@ from support.micropython import REPO
 from undertone.app import app
 from undertone_device.__main__ import _parser
 
-# Package -> at least how many of its files name a command, so that no reading of nothing passes.
+# Package -> at least how many of its files name a command, so that the test fails if it finds no texts.
 PACKAGES = {"shared": 0, "device": 3, "aggregator": 30, "simulator": 6, "cli": 15}
-# What begins with the program's name, and is no command: labels that are hashed or seeded, and a user's name.
+# These strings begin with the program's name but are no commands: labels that are hashed or seeded, and a user's name.
 LABELS = tuple(
     f"undertone {label}"
     for label in (
@@ -32,7 +33,7 @@ LABELS = tuple(
     )
 )
 _CALL = re.compile(r"(?<![\w/])undertone(?P<device>-device| device)?(?=(?P<words> [a-z-][^\n`]*))")
-# A word that ends a command, by the sign after it.
+# A word followed by one of these signs is the last word of a command.
 _END = re.compile(r"[,;:.)!?'\"]+$")
 
 
@@ -56,7 +57,7 @@ def texts_of(path: Path) -> Iterator[str]:
 
 
 def calls_of(text: str) -> Iterator[tuple[bool, list[str]]]:
-    """Yield the words of each command in a text, up to the end of the part of the sentence, and whether a device's."""
+    """Yield each command in a text: whether it is a device's command, and its words up to the end of the clause."""
     for call in _CALL.finditer(text):
         if f"{call[0]}{call['words']}".startswith(LABELS):
             continue
@@ -69,7 +70,7 @@ def calls_of(text: str) -> Iterator[tuple[bool, list[str]]]:
 
 
 def fault(device: bool, words: list[str]) -> str:
-    """What is wrong with a command; empty if nothing is."""
+    """Return what is wrong with a command, or "" if it is right."""
     if device:
         (commands,) = [
             each for each in _parser("undertone device")._actions if isinstance(each, argparse._SubParsersAction)
@@ -91,7 +92,7 @@ def fault(device: bool, words: list[str]) -> str:
 
 
 def calls_by_file(package: str) -> dict[Path, list[tuple[str, bool, list[str]]]]:
-    """Return, by file that names a command, its commands: (text, whether it is a device's command, its words)."""
+    """Return for each file that names commands the list of (text, whether it is a device's command, its words)."""
     files = (path for kind in ("py", "js", "html", "json") for path in sorted((REPO / package).rglob(f"*.{kind}")))
     calls = {
         path: [(text, *call) for text in texts_of(path) for call in calls_of(text)]

@@ -1,4 +1,4 @@
-"""Every example of every command's help is run here, in one folder, or `NOT_RUN` says why it cannot be."""
+"""Every example in a command's help is run here, in one folder. `NOT_RUN` says why some examples cannot be run."""
 
 import datetime
 import os
@@ -13,14 +13,15 @@ import pytest
 from support.command import undertone
 from undertone.examples import EXAMPLES
 
-# The words of an example that stand for a place elsewhere -> the place in this test's folder.
+# Words of examples that name a place elsewhere -> the place in this test's folder.
 PLACES = {
     "/srv/undertone": "srv",
     "/backup/home.tar": "home.tar",
     "load.sqlite": "home/stores/load.sqlite",
     "undertone.sqlite": "home/stores/load.sqlite",
 }
-# What is run, in this order. A line that begins with + prepares the next ones and is no example; `as` renames a word.
+# These lines are run in this order. A line that begins with + prepares the next lines and is no example. What follows
+# `as` replaces words of the line.
 STORY = """
 init home
 init home --host meters.example.org --page 0.0.0.0:8080 as home=public
@@ -140,7 +141,7 @@ release tops --epsilon 1/2 --bound 12000 --input wh.csv --output mqtt://broker.e
 release two-level --epsilon 1/2 --bound 12000 --horizon 4096 --input wh.csv --output mqtt://broker.example.org/two-level
 release unbounded --epsilon 1/2 --bound 12000 --input wh.csv --output mqtt://broker.example.org/unbounded
 """
-# Why the other examples are not run here -> how they begin, without a word of their own.
+# Why the other examples are not run here -> how these examples begin.
 NOT_RUN = {
     "it measures for a minute or more": ("bench ", "experiment ", "reproduce ", "capacity"),
     "it starts a server, a broker or hundreds of clients": ("demo ", "fleet "),
@@ -153,7 +154,7 @@ NOT_RUN = {
     "it simulates the many slots of a whole campaign; the story runs it with few": ("simulate ",),
     "it takes two seconds of processor time": ("plan --devices 20000 --epsilon 2 --window 24h",),
 }
-# A command whose exit code says that there is a difference.
+# The command whose exit code 1 says that there is a difference.
 DIFFERENCE = "campaign diff "
 PLAN = """
 [campaign]
@@ -171,7 +172,7 @@ min_reports = {least}
 
 
 def steps() -> list[tuple[str, bool, dict[str, str]]]:
-    """(command line, whether it is an example, word -> the word in its place) of each line of the story."""
+    """For each line of the story: (the command line, whether it is an example, word -> the word that replaces it)."""
     lines = [line.partition(" as ") for line in STORY.strip().splitlines()]
     return [
         (line.lstrip("+"), not line.startswith("+"), PLACES | dict(pair.split("=") for pair in renamed.split()))
@@ -210,5 +211,8 @@ def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def _place(word: str, places: dict[str, str]) -> str:
-    """The word of a command line that stands here for ``word``: a file in place of a broker that is not there."""
+    """Return the word that replaces ``word`` in a command line.
+
+    A file takes the place of a broker that does not exist.
+    """
     return f"half-{word.rpartition('/')[2]}.csv" if word.startswith("mqtt://") else places.get(word, word)

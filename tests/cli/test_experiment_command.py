@@ -13,7 +13,7 @@ from undertone_studies.registry import StudyOptions
 
 @pytest.fixture
 def asked(monkeypatch):
-    """The options of each experiment that was asked for; none is run."""
+    """The options of each experiment that the command asks for; no experiment is run."""
     runs: list[StudyOptions] = []
 
     def run(name: str, options: StudyOptions) -> Outcome:

@@ -1,4 +1,4 @@
-"""An export is what may be published, and replaces nothing."""
+"""An export contains only what may be published, and overwrites no file."""
 
 import csv
 import json
@@ -43,7 +43,7 @@ def test_every_series_with_its_guarantee(store: Path, tmp_path: Path, form: str)
 
 
 def test_an_unknown_form_is_refused_wherever_one_is_named(store: Path, tmp_path: Path) -> None:
-    """Every place reads one table, and its help names what the table has."""
+    """All places that name a format read one table, and the help names the formats of the table."""
     for command in (["export", str(store), str(tmp_path / "y")], ["query", str(store)]):
         for word in ("xls", "", "CSV", "line"):
             done = CliRunner().invoke(app, [*command, "--format", word])

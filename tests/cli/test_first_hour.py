@@ -1,4 +1,4 @@
-"""A server that starts before its first campaign, and a fleet whose campaign has a successor, as operators type it."""
+"""As an operator types it: a server starts before its first campaign, and a fleet's campaign gets a successor."""
 
 import json
 import os
@@ -20,7 +20,10 @@ from support.waiting import wait_for
 
 @pytest.fixture
 def served(tmp_path: Path, free_port: Callable[[], int]) -> Iterator[Callable[[], Any]]:
-    """A server of a fresh folder without a campaign. The fixture's function returns what its page lists."""
+    """A server with a new folder without a campaign.
+
+    The fixture's function returns the campaigns that its page lists.
+    """
     page, home = free_port(), tmp_path / "home"
     ports = ("--port", free_port(), "--health", f"127.0.0.1:{free_port()}", "--page", f"127.0.0.1:{page}")
     made = undertone("init", str(home), *map(str, ports))
@@ -71,7 +74,7 @@ def test_the_first_campaign_is_taken_up_and_its_fleet_needs_no_name_after_a_succ
     done("devices", "add", 4, "--home", home)
     wait_for(lambda: [each.get("server", {}).get("state") for each in served() or []] == ["running"])
     done("campaign", "succeed", home, "load", "load-2")
-    # Until it starts, it does not run.
+    # The successor does not run before it starts.
     wait_for(lambda: re.search(r"^load-2: starts 20\d\d-\d\d-\d\d", done("campaign", "list", home), re.MULTILINE))
     listed = json.loads(done("devices", "list", "--home", home, "--json"))
     assert [row["name"] for row in listed] == [f"load-{number:03d}" for number in (1, 2, 3, 4)]

@@ -18,7 +18,7 @@ def fleet(*words):
 @pytest.mark.long
 @pytest.mark.broker
 def test_a_small_load_is_accounted_for(tmp_path, mosquitto_binary):
-    # A process of its own: its largest memory is one of the facts.
+    # The command runs in its own process, because one of its numbers is the largest memory.
     words = "fleet --clients 12 --interval 1 --slots 5 --ramp-up 0.5 --json"
     faults = "--kill 0.1 --duplicate 0.1 --delay 0.1 --lie 0.1 --drop-out 0.1"
     result = subprocess.run(
@@ -31,7 +31,7 @@ def test_a_small_load_is_accounted_for(tmp_path, mosquitto_binary):
     )
     assert result.returncode == 0, result.stderr
     facts = json.loads(result.stdout)
-    # A slot that the machine was too slow for costs its devices the next one, too, which is not whole.
+    # If the machine is too slow for a slot, devices also lose the next slot, because they see only a part of it.
     assert facts["sent"] >= 12 * 4 - 2 * facts["skipped"]
     assert facts["acknowledged"] == facts["sent"]
     assert facts["accounts"]["reports"]["counted"] == facts["sent"]

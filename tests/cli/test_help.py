@@ -1,4 +1,4 @@
-"""Asking what there is must not cost what it takes to compute."""
+"""Help texts and lists appear quickly: they do not import the modules that compute."""
 
 import json
 import os
@@ -51,7 +51,7 @@ def test_a_reader_imports_neither_other_commands_nor_scipy_nor_another_database(
     loaded = json.loads(done.stdout.splitlines()[-1])
     assert [name for name in loaded if name.startswith("undertone.commands.")] == ["undertone.commands.web"]
     assert not {"scipy", "sqlalchemy.dialects.postgresql", "undertone_studies"}.intersection(loaded)
-    # Nor the code that decides on theta.
+    # The code that decides on θ is not imported either.
     assert not {f"undertone_aggregator.threshold.{name}" for name in ("choose", "day", "posterior")}.intersection(
         loaded
     )
@@ -134,7 +134,7 @@ def test_the_shell_completes_a_command():
 
 
 def leaves(command, path=()):
-    """(words, command) of each command that runs something."""
+    """Return (words, command) for each command that runs something."""
     children = getattr(command, "list_commands", None)
     if children is None:
         return [(path, command)]
@@ -155,7 +155,7 @@ def test_every_command_has_two_examples_and_no_example_lacks_a_command():
 
 @pytest.mark.parametrize("name", LEAVES)
 def test_an_example_is_a_correct_command_line(name):
-    """Each option and argument exists and has a value of its type, and none that is required is missing."""
+    """All options and arguments of the example exist and have values of their types, and no required one is missing."""
     for example in EXAMPLES[name]:
         words = shlex.split(example)
         path = name.split()

@@ -1,4 +1,4 @@
-"""A long table is the table that rich draws, whether it fits or not."""
+"""A long table looks like the table that rich draws, whether it fits the terminal or not."""
 
 import random
 

@@ -17,7 +17,7 @@ CREATE = ("campaign", "create", "home", "b", "--sensor", "t", "--unit", "Wh", "-
 
 @pytest.fixture
 def homes(tmp_path: Path) -> Path:
-    """Two homes with four readings missing, in Wh, from 1000 on."""
+    """The readings of two homes in Wh, from 1000 on, of which four are missing."""
     readings = 1000.0 + np.arange(2 * 96).reshape(2, 96)
     readings[0, :4] = np.nan
     np.savez(tmp_path / "homes.npz", wh=readings)
@@ -159,7 +159,7 @@ def test_a_port_that_is_in_use_is_said(tmp_path: Path) -> None:
         done = undertone("serve", tmp_path / "home", "--seconds", "60")
         examined = undertone("doctor", tmp_path / "home")
     said = f"port {port} of 127.0.0.1 is in use by another program: end that, or choose another port in [broker]"
-    # Without its port a server is of no use: it ends, as others do, and does not wait until the port is free.
+    # A server cannot work without its port. It ends, as other servers do, and does not wait for the port.
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == f"error: {said}"
     assert f"devices: {said}" in examined.stdout
@@ -213,13 +213,13 @@ def test_a_mistake_is_one_sentence_with_its_field_and_leaves_nothing(
 
 
 def files_of(folder: Path) -> list[Path]:
-    """The files of a folder, but for those that SQLite makes while a store is read."""
+    """The files of a folder, except those that SQLite makes while a store is read."""
     return sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.endswith(("-shm", "-wal")))
 
 
 @pytest.fixture(scope="module")
 def mistaken(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a server's folder, a store, and files that are wrong."""
+    """A folder with a server's folder, a store, and wrong files."""
     folder = tmp_path_factory.mktemp("mistaken")
     assert undertone("init", folder / "home").returncode == 0
     store = ("--devices", "100", "--slots", "1", "--rounds", "0.25,0.25,0.25", "--epsilon", "8")

@@ -1,7 +1,8 @@
 """Every option of every command, tried where it does not apply: it is refused by one sentence, and never ignored.
 
 The commands and their options come from the command line itself. `MODES` says in which uses of a command an option does
-not apply; `EVERYWHERE` lists the options that apply in each use of their command. An option that is in neither is new.
+not apply. `EVERYWHERE` lists the options that apply in each use of their command. The tests fail for an option that is
+in neither.
 """
 
 import re
@@ -103,7 +104,7 @@ EVERYWHERE: dict[str, str] = {
     "certify": "--epsilon --published --json",
     "demo": "--devices --slots --epsilon --seed --data --bound --png --json --output --kill-server-at"
     " --kill-device-at --collect --broker",
-    # The device's own program reads its command line by itself: tests/device/test_main.py.
+    # The device's own program reads its command line itself: see tests/device/test_main.py.
     "device": "",
     "devices add": "--home --campaign --group --successors --absence --json",
     "devices conflicts": "--home --campaign --json",
@@ -115,7 +116,7 @@ EVERYWHERE: dict[str, str] = {
     "devices rotate": "--home --campaign",
     "devices show": "--home --campaign --json",
     "doctor": "--json --alert-test",
-    # A study takes what its subject has: some have no data sets, no repeats or no parallel parts.
+    # A study takes the options that its subject needs: some studies have no data sets, repeats or parallel parts.
     "experiment": "--data --only --repeats --quick --seed --output --workers --json",
     "export": "--campaign --format --json",
     "fleet": "--clients --slots --ramp-up --jitter --qos --kill --duplicate --delay --lie --drop-out --late"
@@ -133,7 +134,7 @@ EVERYWHERE: dict[str, str] = {
     "readers remove": "--home",
     "readers rotate": "--home",
     "recount": "--store --campaign --first --last --json",
-    # What a release can answer depends on the file: tests/central/test_job.py.
+    # Which questions a release can answer depends on the file: see tests/central/test_job.py.
     "release query": "--range --quantile --share --json",
     "reproduce": "--output --data --repeats --quick --seed --workers",
     "restore": "--passphrase-file --json",
@@ -147,7 +148,7 @@ EVERYWHERE: dict[str, str] = {
     "web": "--listen --name --attached",
     "worker": "--store --password-file --campaign --shards --ca-file --seconds --log-format",
 }
-# The options of one mechanism of a release that always do something.
+# Options of one mechanism of a release that have an effect in all its uses.
 OWN = {
     "tops": "--theta --update --span --fanout --smoothing --smoother --consistency --monotone --as-papers",
     "pak": "--theta --span --fanout --consistency",
@@ -177,7 +178,7 @@ MODES["release tops"] |= {
 MODES["release pak"]["--epsilon 1 --bound 9 --input w.csv --theta 4"] = (
     "--hold-out --delta --percentile --threshold --noise"
 )
-# Valid values, so that nothing but the option itself is refused.
+# These values are valid, so that a command can only refuse the option itself.
 VALUES = {
     "--against": "7d",
     "--as-papers": "", "--bound": "9", "--by": "all", "--ca-file": "ca.crt", "--collect": "reports", "--days": "9",
@@ -201,7 +202,7 @@ OTHER_VALUES = {
 
 
 def leaves(command: Any, path: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return every command that does something, by its words."""
+    """Return every command that runs something, by its words."""
     if not hasattr(command, "list_commands"):
         return {" ".join(path): command}
     found: dict[str, Any] = {}
@@ -211,7 +212,7 @@ def leaves(command: Any, path: tuple[str, ...] = ()) -> dict[str, Any]:
 
 
 def options(command: Any) -> dict[str, Any]:
-    """Return a command's options by their first spelling, but --help."""
+    """Return a command's options except --help, by their first spelling."""
     params = {each.opts[0]: each for each in command.params if each.opts[0].startswith("-")}
     return {name: each for name, each in params.items() if name != "--help"}
 
@@ -234,7 +235,7 @@ def test_each_option_of_the_command_line_is_tried_or_applies_everywhere() -> Non
         name: listed.get(name, set()) | tried.get(name, set()) for name in {*listed, *tried}
     }
     both = {name: listed[name] & options for name, options in tried.items() if listed[name] & options}
-    # What contradicts another option in one use, and applies in all others.
+    # These options contradict another option in one use, and apply in all other uses.
     assert both == {"release tops": {"--update", "--smoothing", "--smoother"}}
 
 

@@ -52,7 +52,7 @@ def test_a_window_compares_all_ways_of_collecting(tmp_path, monkeypatch):
     planned = []
 
     def planned_once(*arguments, **options):
-        """Table and JSON show one plan, which takes seconds."""
+        """Compute the plan once for the table and the JSON, because it takes seconds."""
         if not planned:
             planned.append(plan_window(*arguments, **options))
         return planned[0]

@@ -1,4 +1,4 @@
-"""`undertone recount` and `undertone spark run` as commands: what they print, their exit codes, bad input."""
+"""The commands `undertone recount` and `undertone spark run`: what they print, their exit codes, and bad input."""
 
 import json
 from collections import Counter
@@ -13,7 +13,7 @@ from undertone_aggregator.store.store import Batch, open_store
 
 @pytest.fixture
 def folder(tmp_path):
-    """Landed reports, and the store of the server that counted them."""
+    """A folder with landed reports and the store of the server that counted them."""
     with open_store(tmp_path / "store", campaign="meters") as store:
         landed.bind(store)
         landed.land_slot(tmp_path / "landing", store, landed.EPOCHS[1], landed.START, 50)

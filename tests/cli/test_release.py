@@ -28,7 +28,7 @@ TOPS = ["tops", "--epsilon", "1", "--bound", "9", "--hold-out", "10", "--span", 
 
 @pytest.fixture
 def run(capsys, monkeypatch):
-    """The command in this process, with ``text`` on its standard input."""
+    """Run the command in this process, with ``text`` as its standard input."""
 
     def called(*arguments, text="", code=0):
         read, write = os.pipe()
@@ -60,7 +60,7 @@ def test_a_file_in_a_file_out_and_questions_to_it(tmp_path, run):
     assert "FIRST:END" in run("query", out, "--range", "5", code=2).err
     assert "needs a question" in run("query", out, code=2).err
     assert "synthetic items" in run("query", out, "--quantile", "0.5", code=2).err
-    # The same values again would spend ε again.
+    # A second release of the same values would spend ε again.
     assert "exists" in run(*TOPS, "--input", values, "--output", out, code=2).err
 
 
@@ -199,7 +199,7 @@ def test_interrupted_and_resumed_from_a_pipe(tmp_path, run, end):
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        # A shell's background job has inherited SIGINT as ignored.
+        # Background jobs of a shell ignore SIGINT, and a child would inherit that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     assert child.stdin is not None
@@ -226,7 +226,7 @@ def test_interrupted_and_resumed_from_a_pipe(tmp_path, run, end):
 
 
 class Listener:
-    """Everything that is published below a topic."""
+    """A client that keeps everything that is published below a topic."""
 
     def __init__(self, port, topic):
         self.lines = []
@@ -237,7 +237,7 @@ class Listener:
         self.client.loop_start()
 
     def numbers(self):
-        """Released counts by position; a restart may publish some again, never another number."""
+        """Released counts by position. A restart may publish some of them again, but never with another number."""
         released = {}
         for _, payload in list(self.lines):
             if payload[:1].isdigit():
@@ -267,11 +267,11 @@ def test_the_gateway_survives_kill_9_and_counts_every_reading_once(tmp_path, mos
         log = tmp_path / "log"
         child = started(arguments, log)
         try:
-            # Readings reach it from the moment of its subscription on: repeat the first until one does.
+            # The gateway gets readings once it has subscribed, so the first reading is repeated until one arrives.
             wait_for(lambda: meter.publish(raw, "1 500", qos=1) and listener.numbers(), what="the first reading")
             for number in range(2, 21):
                 meter.publish(raw, f"{number} 500", qos=1)
-                # A repetition of what was sent, and something that is no reading.
+                # A repetition of an earlier reading must not count twice.
                 meter.publish(raw, f"{number - 1} 500", qos=1)
             listener.wait(20)
             os.kill(child.pid, signal.SIGKILL)
@@ -289,7 +289,7 @@ def test_the_gateway_survives_kill_9_and_counts_every_reading_once(tmp_path, mos
                 leave(client)
     counts = listener.numbers()
     assert sorted(counts) == list(range(30))
-    # ε = 8 and B = 1000: noise of scale 125 per reading; 29 readings of 500, one empty.
+    # At ε = 8 and B = 1000, the noise of a reading has the scale 125. There are 29 readings of 500 and an empty one.
     assert abs(int(counts[29]) - 29 * 500) < 125 * 14 * 30**0.5
     assert "is not a whole number" in log.read_text(encoding="utf-8")
     assert "after 30 values" in log.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""When a command that runs until it is told to stop does stop."""
+"""A command that runs until it is stopped stops at the right signals."""
 
 import signal
 

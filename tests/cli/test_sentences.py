@@ -1,4 +1,4 @@
-"""What is wrong with a command line is one sentence: what was given, what was expected, what was perhaps meant."""
+"""A wrong command line is answered by one sentence: what was given, what was expected, and what was perhaps meant."""
 
 import sys
 
@@ -10,7 +10,7 @@ from undertone.sentences import with_suggestion
 
 @pytest.fixture
 def refused(monkeypatch, capsys):
-    """What the command says of these words, all of it."""
+    """Return everything that the command says about these words."""
 
     def call(*words):
         monkeypatch.setattr(sys, "argv", ["undertone", *words])

@@ -29,7 +29,7 @@ def home(tmp_path: Path, free_port: Callable[[], int]) -> Path:
 
 
 def events(folder: Path, until: str) -> list[dict[str, str]]:
-    """The server's log until this event; then it is ended by SIGTERM, in order."""
+    """Read the server's log until this event, then end the server by SIGTERM; return the log."""
     child = subprocess.Popen(
         [*COMMAND, str(folder), "--log-format", "json"],
         stdout=subprocess.PIPE,

@@ -21,12 +21,12 @@ def test_estimates_beside_the_truth(tmp_path):
     assert result.exit_code == 0, result.output
     facts = json.loads(result.stdout)
     assert len(facts["slots"]) == 3
-    # 28 slots: 12 + 12 of the rounds, their pauses, 3 of the report phase.
+    # There are 28 slots: 12 + 12 of the rounds, their pauses, and 3 of the report phase.
     assert facts["reports"] >= 300 * (12 + 12 + 3)
     assert {"estimate", "standard_error", "truncated_mean", "truth_truncated", "truth_raw"} < set(facts["slots"][0])
     assert "event-level" in facts["guarantee"]
     again = json.loads(simulate("--json").stdout)
-    # What differs from run to run stands apart.
+    # Facts that differ from run to run are in a part of their own.
     assert set(facts.pop("run")) == set(again.pop("run")) == {"seconds", "reports_per_second", "peak_megabytes"}
     assert again == facts
     query = CliRunner().invoke(app, ["query", str(tmp_path / "s.sqlite"), "--json"])
@@ -53,7 +53,7 @@ def test_a_window_and_a_picture(tmp_path):
     result = simulate("--window", "3h", "--png", tmp_path / "w.png", "--json")
     assert result.exit_code == 0, result.output
     assert (tmp_path / "w.png").read_bytes()[:4] == b"\x89PNG"
-    # Every seventh slot of half an hour: 300 / 7 devices a slot, less the cohort's.
+    # Devices report every seventh slot of half an hour: 300 / 7 in a slot, less those that report for the threshold.
     assert all(15 < row["reports"] < 75 for row in json.loads(result.stdout)["slots"])
     assert "window" in str(simulate("--window", "a day").exception)
 
@@ -92,11 +92,12 @@ groups = "g.csv"
     assert len(facts["slots"]) == 2
     announced = r"([\d,]+) device-slots are to be simulated; --slots and --devices make them fewer\n"
     (said,) = re.findall(announced, result.stderr)
-    # A threshold round of 8 slots, at most 7 slots until its θ is in force, and 2 slots of reports.
+    # The slots are a threshold round of 8, at most 7 until its θ is in force, and 2 of reports.
     slots, odd = divmod(int(said.replace(",", "")), 300)
     assert (odd, 8 + 2 < slots < 8 + 2 + 8) == (0, True)
     assert {row["group"] for row in facts["groups"]} == {"north", "other"}
-    # Options beside a campaign: the report slots replace the file's, anything else would be ignored.
+    # With a campaign's plan, --slots replaces the report slots of the plan. Other options are refused, because they
+    # would be ignored.
     assert len(json.loads(simulate(*words, small=FEW).stdout)["slots"]) == 3
     refused = simulate(*words, "--epsilon", "1", small=FEW)
     assert "--epsilon and --plan exclude each other" in str(refused.exception)
@@ -162,7 +163,7 @@ def test_a_temperature_is_truncated_from_both_sides():
     result = simulate("--mechanism", "hybrid", "--json", *words, small=[])
     assert result.exit_code == 0, result.output
     facts = json.loads(result.stdout)
-    # The rooms lie within 550 to 650; one-sided truncation would have a half-width of some 320.
+    # The rooms' readings lie within 550 to 650. If only the upper end were truncated, the half-width would be some 320.
     half_width = facts["slots"][0]["truncated_se"] * np.sqrt(facts["slots"][0]["reports"] / 4.289)
     assert 20 < half_width < 75
     error = np.sqrt(np.mean([(slot["estimate"] - slot["truth_raw"]) ** 2 for slot in facts["slots"]]))

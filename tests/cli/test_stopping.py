@@ -1,4 +1,4 @@
-"""A demonstration or a load test that is told to end takes its broker and its server along."""
+"""A demonstration or a load test that is told to end ends its broker and its server, too."""
 
 import contextlib
 import os
@@ -22,14 +22,14 @@ def processes_of(folder: Path) -> list[str]:
 
 
 def command_lines() -> list[str]:
-    """The command lines of all processes: those of Linux's /proc, elsewhere what `ps` prints."""
+    """The command lines of all processes, read from Linux's /proc or, elsewhere, printed by `ps`."""
     if not Path("/proc/self/cmdline").exists():
         return subprocess.run(
             ["ps", "-eww", "-o", "args"], capture_output=True, encoding="utf-8", check=True
         ).stdout.splitlines()
     lines = []
     for file in Path("/proc").glob("[0-9]*/cmdline"):
-        # A process may end meanwhile.
+        # A process may end while the list is read.
         with contextlib.suppress(OSError):
             lines.append(file.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
     return lines
@@ -68,7 +68,10 @@ def test_a_signal_in_the_middle_of_a_start_orphans_nobody(
     monkeypatch: pytest.MonkeyPatch,
     free_port: Callable[[], int],
 ) -> None:
-    """The signal comes after the process has started and before the parent has recorded it."""
+    """The signal comes after the child process has started and before the parent has recorded it.
+
+    The child ends all the same.
+    """
     monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
     plan = '[campaign]\nname = "load"\nsensor = "load"\nunit = "Wh"\nbound = 1000\nepsilon = 1\n'
     site = make_site(tmp_path / "home", plan, "load", 1, free_port(), direct=False)

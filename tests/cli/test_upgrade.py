@@ -24,7 +24,10 @@ LATER = f"{int(OLD) + 1:04}"
 
 @pytest.fixture
 def old(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], Path]:
-    """Makes a store of the version before this one: today's tables, which a later version changes in one step."""
+    """Makes a store of the version before this one.
+
+    The stand-in for this version changes today's tables in one step.
+    """
 
     def made(path: Path) -> Path:
         with monkeypatch.context() as today:

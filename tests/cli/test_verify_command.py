@@ -25,7 +25,7 @@ TWO = pack(COHORT, b"abcdefgh", 6, (3,), 2)
 
 @pytest.fixture
 def files(tmp_path):
-    """A ledger of two reports, one acknowledged, and a store that has counted one."""
+    """A ledger of two reports, of which one is acknowledged, and a store that has counted one report."""
     ledger = FleetLedger(tmp_path / "ledger")
     ledger.sent("a", ONE)
     ledger.acked("a", ONE)
@@ -96,7 +96,7 @@ def test_another_file_is_not_a_ledger(verify, files):
 
 
 def test_where_spark_counts_the_audit_is_in_the_landed_files(tmp_path, monkeypatch, capsys):
-    """The store has what Spark counted, and no audit; the files name each report and what became of it."""
+    """Spark counted into the store, which has no audit. The landed files name each report and its outcome."""
     epoch, slot = landed.EPOCHS[1], landed.START
     plan = IngestPlan(
         PREFIX, "meters", 1, cells_of, audit=True, landing=LandingPlan(str(tmp_path / "landing"), 0.0, 7, SPARK)

@@ -1,4 +1,4 @@
-"""Tests that run under CPython only may use the helpers beside them, and beside the ones that run everywhere."""
+"""Lets tests that run under CPython only import the helpers in their folder, and the helpers that run everywhere."""
 
 import contextlib
 import io
@@ -24,7 +24,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def rom(compiled: Path) -> Path:
-    """The same as the image of a ROMFS partition."""
+    """The same code as the image of a ROMFS partition."""
     from mpremote.romfs import make_romfs
 
     image = compiled.parent / "rom.img"

@@ -1,4 +1,4 @@
-"""Every example of the help of ``undertone-device`` is run here, or `NOT_RUN` says why it cannot be."""
+"""Every example in the help of ``undertone-device`` is run here. `NOT_RUN` says why some cannot be run."""
 
 import json
 import shlex
@@ -8,7 +8,7 @@ import pytest
 from support.factory import policy_of
 from undertone_device.__main__ import EXAMPLES, main
 
-# The words of an example that stand for a place elsewhere -> the place in this test's folder.
+# Words of examples that name a place elsewhere -> the place in this test's folder.
 PLACES = {"/etc/undertone/device.json": "device.json", "fleet/devices/meter-17": "."}
 # Command -> why its examples are not run here.
 NOT_RUN = {

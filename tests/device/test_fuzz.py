@@ -1,4 +1,4 @@
-"""Whatever a broker sends and whatever stands in a file: a clear refusal, never another exception."""
+"""Whatever a broker sends or a file contains, there is a clear refusal and never another exception."""
 
 import contextlib
 import json
@@ -30,7 +30,7 @@ def session():
 
 
 def feed(made, data, cuts=()):
-    """(events, the error's text or None) of these bytes, cut at these places."""
+    """(events, the error's text or None) of these bytes, which come in pieces cut at these places."""
     events = []
     start = 0
     try:
@@ -48,7 +48,7 @@ def feed(made, data, cuts=()):
 
 @st.composite
 def streams(draw):
-    """Bytes that look like a broker's: packets with right and wrong types, lengths and bodies."""
+    """Bytes like those of a broker: packets whose types, lengths and bodies are right or wrong."""
     data = CONNACK if draw(st.booleans()) else b""
     for _ in range(draw(st.integers(0, 6))):
         body = draw(
@@ -77,7 +77,7 @@ def test_a_brokers_bytes_however_they_are_cut(data, cuts):
 
 
 def test_a_hundred_thousand_random_packets():
-    """Seeded and plain, because it is many: random bytes after a good beginning."""
+    """Random bytes after a valid beginning. There are many, so they come from a seed and not from Hypothesis."""
     source = random.Random(3111)
     outcomes = {True: 0, False: 0}
     for _ in range(100_000):

@@ -1,4 +1,4 @@
-"""The command on a phone or gateway, and the boards' code on a PC, as processes against a real broker."""
+"""The command on a phone or gateway and the boards' code on a PC run as processes with a real broker."""
 
 import contextlib
 import json
@@ -31,7 +31,7 @@ POLICY = policy_of(boots_per_day=1000, write_seconds=1)
 
 
 class Server:
-    """Publishes campaigns of one-second slots and keeps what devices report."""
+    """Publishes campaigns with slots of a second, and keeps what devices report."""
 
     def __init__(self, port, prefix):
         self.prefix = prefix
@@ -64,7 +64,7 @@ class Server:
         )
 
     def sent_by(self, device):
-        """How many reports have come with this in their topic."""
+        """How many reports have come whose topic contains this name."""
         return sum(device in topic for topic, _ in list(self.messages))
 
     def close(self):
@@ -86,7 +86,7 @@ def server(broker, topic_prefix):
 
 @pytest.fixture
 def device(broker, server, tmp_path):
-    """The path of a configuration of a device at that broker."""
+    """The path of the configuration of a device at that broker."""
     (tmp_path / "policy.json").write_text(json.dumps(POLICY), encoding="utf-8")
     path = tmp_path / "device.json"
     config = {
@@ -131,7 +131,7 @@ def start():
 
 
 def end(process, how=signal.SIGTERM):
-    """(standard output, standard error) of a process that gets this signal."""
+    """Send the signal to the process; return its standard output and standard error."""
     process.send_signal(how)
     out, err = process.communicate(timeout=60)
     return out, err
@@ -153,15 +153,15 @@ def test_runs_reports_and_stops_cleanly(device, server, start, capsys):
     assert "offline" in text
     assert command.main(["status", "--json", "--config", str(device.path)]) == 0
     state = json.loads(capsys.readouterr().out)
-    # What the broker has acknowledged comes here a little later.
+    # Reports that the broker has acknowledged reach the test's client a little later.
     server.wait(state["counts"]["acked"])
     slots = server.slots()
-    # A machine that stalls for a second skips a slot, as devices do.
+    # If the machine is too busy for a second, the device skips a slot.
     assert slots == sorted(set(slots))
     assert all(topic.endswith("/meter-1/report") for topic, _ in server.messages)
     assert state["counts"]["acked"] == len(slots)
     assert state["outbox"] == 0
-    # Neither a reading nor a symbol: what the file says is public or about the device itself.
+    # The state has neither a reading nor a symbol. What it has is public, or about the device itself.
     assert set(state["campaign"]) >= {"theta", "epoch", "fingerprint"}
     assert not {"value", "sample", "symbol", "reading"} & set(json.dumps(state).replace('"', " ").split())
 
@@ -215,14 +215,14 @@ def test_the_boards_code_on_a_pc(device, server, micropython):
     sent = [line[2] for line in words if line[0] == "sent"]
     acked = [line[2] for line in words if line[0] == "acked"]
     assert sent == acked
-    # More than three if the last one's acknowledgement took until the next slot.
+    # There are more than three if the last acknowledgement came in the next slot.
     assert words[-1][:4] == ["end", str(len(acked)), str(len(acked)), "0"]
     assert len(acked) >= 3
     server.wait(len(acked))
     assert [payload.hex() for _, payload in server.messages] == acked
 
 
-# Usage
+# --- usage
 
 
 def refusal(capsys, *arguments):
@@ -278,7 +278,7 @@ def test_a_broken_status_file(data):
         parse_status(data)
 
 
-# Many devices in one process
+# --- many devices in one process
 
 
 def test_one_process_runs_all_devices_each_with_its_own_ledger_and_policy(device, server, start, tmp_path, capsys):

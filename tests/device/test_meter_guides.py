@@ -1,7 +1,7 @@
 """The guide from a Dutch or Belgian meter to the first report, followed with its own settings and program.
 
-A recorded telegram of a meter, whose registers rise, comes over a stand-in for the board's UART. Only times are shorter
-than in the guide, and the port is that of the test.
+A recorded telegram of a meter, with registers that rise, comes over a stand-in for the board's UART. Only two things
+differ from the guide: times are shorter, and the port is the test's.
 """
 
 import json
@@ -39,7 +39,7 @@ def test_an_esp32_on_a_dutch_or_belgian_meter(micropython, compiled, mosquitto_b
         (tmp_path / "sensor.py").write_text(program, encoding="utf-8")
         (tmp_path / "uart.bin").write_bytes(b"".join(telegram(1000 + 7 * n) for n in range(600)))
         device = json.loads((tmp_path / "device.json").read_text(encoding="utf-8")) | settings("esp32-p1.md")
-        # The guide's ten seconds belong to a half-hour; a slot here takes one second.
+        # The guide reads every ten seconds in slots of half an hour. Here, a slot takes one second.
         device["source"]["seconds"] = 1
         (tmp_path / "device.json").write_text(json.dumps(device), encoding="utf-8")
         assert board.run(1024 * WIDE_KB[FILES], "3")[-1].endswith("True True")

@@ -1,4 +1,4 @@
-"""``pause``, ``resume`` and ``reset-campaign`` as a household types them."""
+"""A household types ``pause``, ``resume`` and ``reset-campaign``."""
 
 import json
 
@@ -45,7 +45,7 @@ def test_a_pause_begins_after_a_rest_at_a_slots_edge(home, capsys):
     assert home("pause") == 0
     assert pauses.read(home.storage, 0) == (START + DAY + SLOT, pauses.ENDLESS)
     assert "until it is ended: nothing is reported, and others can see that" in capsys.readouterr().out
-    # Not begun yet: resume takes it back.
+    # The pause has not begun yet, and `resume` cancels it.
     assert home("resume") == 0
     assert pauses.read(home.storage, 0) == (0, 0)
     assert capsys.readouterr().out == "no pause: reports go on\n"
@@ -74,13 +74,13 @@ def test_a_pause_at_once_without_an_end_lasts_a_day_whenever_it_is_ended(home, t
     home.times[0] += 60
     home("resume")
     start, until = pauses.read(home.storage, 0)
-    # No single slot is left out by somebody who knows what was measured in it.
+    # The pause begins at once and lasts a day, so that nobody can leave out a single slot because its reading is known.
     assert start == START + 100
     assert until >= start + DAY
 
 
 def test_a_second_pause_takes_nothing_from_the_first(home):
-    """The rest before a pause begins may be longer than what is left of the pause in force."""
+    """The rest before a pause may be longer than the time that is left of the present pause."""
     home("pause", "--now", "--hours", "30")
     first = pauses.read(home.storage, 0)
     home.times[0] += 29 * 3600
@@ -108,7 +108,7 @@ def test_no_reading_decides_which_slots_are_left_out():
     for now in range(START, START + 2 * SLOT, 300):
         for rest in (0, DAY):
             start, _ = pauses.begin(now, SLOT, rest, False, 0)
-            # The open slot and all of a rest are reported as if nobody had asked.
+            # The open slot, and all slots during a rest, are reported as if nobody had asked for a pause.
             assert start >= now + rest
             assert start % SLOT == 0
 
@@ -122,7 +122,7 @@ def test_a_pause_that_begins_this_second_has_begun():
 
 
 def wrong_once(device):
-    """The clock was in 2106 for an hour, and a campaign with it."""
+    """The device's clock was in the year 2106 for an hour, and the device accepted a campaign of that time."""
     right = device.now
     device.now = 0xFFFFFFFF // SLOT * SLOT - 20 * SLOT
     forged = make_campaign(name="forged", epoch=device.now + SLOT, last_slot=device.now // SLOT + 10, cycle=1)
@@ -153,7 +153,7 @@ def test_what_a_wrong_clock_took_is_given_back_by_hand_and_nothing_that_was_spen
     following = make_campaign(epoch=START + DAY, last_slot=START // SLOT + 300)
     with pytest.raises(Refused):
         device.accept(following)
-    # While it runs, nobody else touches its state.
+    # While the device runs, no other process may change its state.
     home.times[0] = right
     del device.reporter
     (tmp_path / "policy.json").write_text(

@@ -1,7 +1,7 @@
-"""The guide of a Raspberry Pi on a German meter, followed: by its settings alone, and line by line as its users.
+"""The guide for a Raspberry Pi on a German meter, followed by its settings alone, and line by line as its users would.
 
-A meter's recorded SML file, whose register rises, comes over a pseudo-terminal. Only times are shorter than in the
-guide, and the port is that of the test.
+A recorded SML file of a meter, with a register that rises, comes over a pseudo-terminal. Only two things differ from
+the guide: times are shorter, and the port is the test's.
 """
 
 import contextlib
@@ -45,7 +45,7 @@ class Meter:
         self._ends = pseudo_terminal()
         for end in self._ends:
             tty.setraw(end)
-        # What nobody reads is lost, as on a real line.
+        # What nobody reads is lost, as it is on a real line.
         os.set_blocking(self._ends[0], False)
         self.port = os.ttyname(self._ends[1])
         self._unplugged = threading.Event()
@@ -85,7 +85,7 @@ class Utility:
         self._server = self.start("serve.log", *("undertone", "serve", "home"))
 
     def run(self, *words):
-        """What a command printed; it must end well."""
+        """Run a command that must succeed; return what it printed."""
         done = subprocess.run(
             words, cwd=self.folder, env=self._environment, capture_output=True, encoding="utf-8", check=False
         )
@@ -108,7 +108,7 @@ class Utility:
 
 
 def of_the_page(meter):
-    """The page's settings, with the test's port."""
+    """The settings on the page, with the test's port."""
     fields = settings(PAGE)
     fields["source"]["port"] = meter.port
     return fields
@@ -142,8 +142,8 @@ def test_the_guides_settings_report_what_a_meter_says(tmp_path, free_port):
     utility.verify("pi.ledger")
 
 
-# What the guide writes into the machine's own folders lies in memory. Its commands alone see it, and it is gone when
-# the last of them ends.
+# What the guide writes into the machine's own folders is kept in memory. Only the guide's commands see it, and it is
+# gone when the last of them ends.
 _OVERLAYS = """
 set -e
 mount -t tmpfs tmpfs "$1"
@@ -162,7 +162,7 @@ exec setpriv --reuid "$user" --regid "$(id -g "$user")" --init-groups "$@"
 
 
 class Pi:
-    """A shell on this machine with folders of its own over /etc, /opt and /var/lib, and with `sudo`."""
+    """A shell on this machine with its own folders over /etc, /opt and /var/lib, and with `sudo`."""
 
     def __init__(self, folder):
         if os.geteuid() != 0:
@@ -200,7 +200,7 @@ class Pi:
         )
 
     def types(self, line, answer=""):
-        """What a line printed; it must end well."""
+        """Type a line that must succeed; return what it printed."""
         done = self.tries(line, answer)
         assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
         return done.stdout
@@ -221,14 +221,14 @@ def test_the_guide_line_by_line_as_its_users(tmp_path, free_port):
     utility = Utility(tmp_path, free_port)
     meter = Meter()
     lines = typed(PAGE)
-    # The head's name and its bytes need the head.
+    # The first two lines need a real reading head, which this machine does not have.
     assert [line.split()[0] for line in lines[:2]] == ["ls", "timeout"]
     install, rest = lines[2:6], lines[6:]
     copy, rights, run, unit, status = rest
     device = None
     try:
         for line in install:
-            # Until the first release, in a clone: so the page says.
+            # The page says that, before the first release, one installs from a clone.
             pi.types(line.replace("'undertone-device[meters]'", shlex.quote(f"{REPO}/device[meters]")))
         shutil.copytree(utility.files, tmp_path / "pi/energy-001")
         pi.types(copy)
@@ -253,7 +253,7 @@ def test_the_guide_line_by_line_as_its_users(tmp_path, free_port):
         assert "/etc/systemd/system/" in pi.types(unit, "y\n")
         assert "User=undertone" in pi.types("cat /etc/systemd/system/undertone*.service")
 
-        # The page's table: what a user says who is not in the group.
+        # The page's table shows what a user gets who is not in the group.
         pi.types("gpasswd --delete undertone dialout")
         device = pi.starts(run, "refused.log")
         refused = tmp_path / "pi/refused.log"

@@ -1,4 +1,4 @@
-"""The page of the API has each column, each path with its parameters, each default and each status, and no other."""
+"""The page of the API lists exactly the columns, paths with parameters, defaults and statuses that exist."""
 
 import re
 from typing import Any
@@ -21,7 +21,7 @@ from undertone_aggregator.web.site import StoreSite
 PAGE = (REPO / "docs/api.md").read_text(encoding="utf-8")
 COLUMNS = PAGE.partition("## The columns of a series\n")[2].partition("\n## ")[0]
 HTTP = PAGE.partition("## The HTTP API\n")[2].partition("\n## ")[0]
-# Words for the table of rows of other kinds, in the order of the page.
+# The words for other kinds of rows, in the order of the page's table.
 OTHERS: dict[str, type[Row]] = {
     "means over runs": RangeEstimate,
     "one mean of a selection": Selection,
@@ -58,7 +58,7 @@ def test_no_other_table_is_left_out() -> None:
 
 
 def served() -> set[str]:
-    """The paths that programs may get, without those of a person who has logged in."""
+    """The paths that programs may get. Paths for a person who has logged in are left out."""
     routes = Pages(StoreSite({}), None).routes()
     return {
         route.path.replace("{name}", "NAME")

@@ -7,14 +7,14 @@ import pytest
 
 REPO = Path(__file__).resolve().parents[2]
 TEXT = (REPO / "docs/architecture.md").read_text(encoding="utf-8")
-# The rows of "Where to look", whose first column is a question.
+# The rows of "Where to look". The first column of each is a question.
 ROWS = [line for line in TEXT.splitlines() if re.match(r"\| [^|]*\? \|", line)]
-# Items of the lists of folders: a folder and what the item says of its files.
+# An item of a list of folders: the folder, and what the item says about its files.
 ITEMS = re.findall(r"^- `([\w./]+)`(.*(?:\n  .*)*)", TEXT, re.MULTILINE)
 SUFFIXES = (".py", ".js", ".json", ".yml")
 FOLDERS = ("shared", "device", "aggregator", "simulator", "cli", "scripts", "tests")
 FILES = [path for folder in FOLDERS for path in (REPO / folder).rglob("*") if path.suffix in SUFFIXES]
-# The owner of a board writes this file.
+# The owner of a board writes this file, so it is not in the repository.
 NOT_HERE = ("sensor.py",)
 
 
@@ -48,7 +48,7 @@ def folder(name: str) -> Path:
 @pytest.mark.parametrize(("name", "text"), ITEMS, ids=[f"{i}-{name}" for i, (name, _) in enumerate(ITEMS)])
 def test_each_file_of_an_item_is_in_its_folder(name, text):
     files = re.findall(r"`([\w.-]+\.(?:py|js|css|html|sh|json))`", text)
-    # `examples` is a folder of the device's own item.
+    # The folder `examples` belongs to the device's own item.
     missing = [file for file in files if not any((folder(name) / part / file).is_file() for part in ("", "examples"))]
     assert missing == []
 
@@ -56,6 +56,6 @@ def test_each_file_of_an_item_is_in_its_folder(name, text):
 def test_each_package_has_an_item():
     named = {folder(name) for name, _ in ITEMS}
     packages = {path.parent for path in FILES if path.name == "__init__.py" and path.parts[len(REPO.parts)] != "tests"}
-    # The files of these are named with those of the package above them.
+    # The files of these packages are named in the items of the packages that contain them.
     inner = {path for path in packages if path.name in ("words", "undertone_aggregator", "undertone_operate")}
     assert sorted(path.relative_to(REPO).as_posix() for path in packages - inner - named) == []

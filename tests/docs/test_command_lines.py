@@ -1,7 +1,7 @@
-"""Every command line of every page is one that the command accepts: its options exist, and have values of their type.
+"""Every command line of every page is accepted by its command: the options exist, and have values of their types.
 
-`test_commands.py` runs those that can run by themselves. The others need a server, a board or hours, or have names that
-stand for the reader's own.
+`test_commands.py` runs the lines that can run by themselves. The others need a server, a board or hours, or have names
+that stand for the reader's own.
 """
 
 import re
@@ -20,9 +20,9 @@ PAGES = [
     for path in sorted((REPO / folder).glob("*.md"))
     if path.name != "CHANGELOG.md"
 ]
-# Words that stand for a number of the reader's own.
+# Words that stand for a number that the reader chooses.
 PLACEHOLDERS = {"N": "5", "E": "1"}
-# Texts of the wire that are hashed, and that are no commands.
+# These texts of the wire are hashed. They are no commands.
 LABELS = ("undertone agreement 1", "undertone join device secret")
 _BLOCK = re.compile(r"```(?:sh|console)?\n(.*?)```", re.DOTALL)
 _INLINE = re.compile(r"`(undertone [^`]+)`")
@@ -30,7 +30,7 @@ _INDENTED = re.compile(r"^ {4,}(undertone .*)$", re.MULTILINE)
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines of a page that call ``undertone``, each as one line."""
+    """The lines of a page that call ``undertone``, with continued lines joined."""
     found = []
     for block in _BLOCK.findall(text):
         whole = block.replace("\\\n", " ")
@@ -40,7 +40,10 @@ def lines_of(text: str) -> list[str]:
 
 
 def fault(line: str) -> str:
-    """What is wrong with a command line; empty if nothing is. A word such as `undertone query` alone is a name."""
+    """What is wrong with a command line, or "" if it is right.
+
+    A short call such as `undertone query` is only a name.
+    """
     line = re.split(r"\s+[|>&]|\s+#|;", line)[0]
     if line.removeprefix("undertone ").split()[0] == "COMMAND" or line in LABELS:
         return ""
@@ -57,7 +60,7 @@ def fault(line: str) -> str:
     try:
         command.make_context(" ".join(path), list(words))
     except _Usage as error:
-        # A page may name an option alone, without its value, or without what else the command needs.
+        # A page may name an option without its value, or without other options that the command needs.
         alone = ("Missing", f"Option '{words[-1]}' requires an argument")
         return "" if error.format_message().startswith(alone) else error.format_message()
     except typer.Exit:

@@ -1,6 +1,7 @@
-"""The blocks of the first pages run in order in an empty folder; elsewhere those that are marked ``<!-- run -->``.
+"""The blocks of the first pages run in order in an empty folder.
 
-A block of a first page that cannot run says why: ``<!-- not run: reason -->`` on the line before it.
+On other pages, blocks marked ``<!-- run -->`` run. A block of a first page that cannot run has a line before it that
+says why: ``<!-- not run: reason -->``.
 """
 
 import os
@@ -17,7 +18,7 @@ _BLOCK = re.compile(r"(?:<!-- (?P<note>[^>]*) -->\n)?```(?P<kind>sh|python)\n(?P
 
 
 def blocks(text, wanted_unless_marked):
-    """(kind, text) of the blocks to run, and the reasons of those that are not."""
+    """(kind, text) of the blocks to run, and the reasons of the blocks that are not run."""
     chosen, reasons = [], []
     for match in _BLOCK.finditer(text):
         note = match["note"] or ""

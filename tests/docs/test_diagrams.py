@@ -1,4 +1,4 @@
-"""The drawings are made from the text beside them: every label of the one is in the other."""
+"""The drawings are made from the texts beside them: a drawing has the same labels as its text."""
 
 import html
 import re

@@ -1,4 +1,4 @@
-"""The page of every equation, algorithm, theorem, figure and table: each place and test exists, each command runs."""
+"""The page of equations, algorithms, theorems, figures and tables. Each place and test exists, each command runs."""
 
 import ast
 import re
@@ -19,7 +19,7 @@ COLUMNS = 6
 
 
 def rows() -> list[list[str]]:
-    """The cells of all rows below the heads."""
+    """The cells of all rows of the tables, without the headings."""
     lines = [line.strip().strip("|") for line in PAGE.read_text("utf-8").splitlines() if line.startswith("| ")]
     cells = [[cell.strip() for cell in line.split(" | ")] for line in lines]
     return [row for row in cells if row[0] != "item"]
@@ -33,7 +33,7 @@ STUDIES = [command for command in COMMANDS if command.startswith("undertone expe
 
 
 def names(path: Path) -> set[str]:
-    """The names of a module: its functions and classes, what it assigns, its classes' methods."""
+    """The names in a module: functions, classes, assigned names, and the methods of classes."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -84,7 +84,7 @@ def test_each_study_exists_and_is_one_of_its_papers(command: str) -> None:
     assert any(name in experiments_of(paper) for paper in PAPERS)
 
 
-# Heading of a document's table -> what the document numbers or names, besides its equations and figures.
+# Heading of a document's table -> what the document numbers or names, except its equations and figures.
 ITEMS = {
     "## ToPS and ToPL": (
         *("Definition 2.1", "Definition 2.2", "Laplace mechanism", "Global sensitivity", "Monotone condition"),
@@ -129,7 +129,10 @@ def test_what_a_document_names_is_in_its_table(heading: str) -> None:
 
 
 def test_the_numbered_items_of_each_document_are_all_there() -> None:
-    """Every number from the first to the last one that the documents print, except the unnumbered equations between."""
+    """All numbers that the documents print are there, from the first to the last.
+
+    The unnumbered equations between them are left out.
+    """
     tops, cgm = (PAGE.read_text("utf-8").partition("## CGM")[i] for i in (0, 2))
     for number in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 16, 19, 22):
         assert re.search(rf"Eq\. {number}\b", tops), number

@@ -1,4 +1,4 @@
-"""The worked examples of choosing ε and of an experiment's size have the figures that `undertone plan` predicts."""
+"""The worked examples (choosing ε, the size of an experiment) have the numbers that `undertone plan` predicts."""
 
 from functools import cache
 from statistics import NormalDist

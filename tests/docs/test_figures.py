@@ -1,4 +1,7 @@
-"""A figure in a guide is the one in docs/results; `scripts/figures.py` says how it is marked, and writes it."""
+"""Each figure in a guide is the one in docs/results.
+
+`scripts/figures.py` says how figures are marked, and writes them.
+"""
 
 import importlib.util
 import json
@@ -23,13 +26,13 @@ def test_figures_are_those_of_the_results(page):
     assert used == {match["name"] for match in figures.DEFINITION.finditer(text)}, "a definition has no figure"
 
 
-# What is chosen, not measured, in sections that name a study: parameters, levels, the papers' populations.
+# In sections that name a study, these numbers are chosen, not measured: parameters, levels, the papers' populations.
 CHOSEN = {
     "central.md": "93 2 5 .01 .02 .05 .1 .2 .5 .9",
     "cgm.md": "1 .5 .025 .1",
     # Numbers of sections, definitions and remarks of the documents.
     "equations.md": "1.1 1.2 1.3 1.4 2.1 2.2 2.3 2.4 3.1 3.2 3.3 3.4 3.5 3.6 4.1 4.3 5.1 5.2 5.3 5.4 5.5 6.1 6.2 "
-    # Its numbers on arXiv, the spacing of candidates and the exponent of a bound.
+    # A document's numbers on arXiv, the spacing of candidates, and the exponent of a bound.
     "2005.11753 2111.13762 10 2.5 1.5",
     "filter.md": "0.4 20 85 93 95 97 .85 .93 .98",
     "simulation.md": ".85 1.2",
@@ -41,12 +44,12 @@ CHOSEN = {
     "threshold.md": "70 99 99.5 1.7 1 90 0.001",
 }
 _STUDY = re.compile(r"undertone\s+experiment\s+(?!all|NAME)[a-z]|results/[a-z0-9-]+\.(?:csv|json|png)")
-# A decimal, or a number of per cent, that follows no "=", "ε" or "at", which give a parameter.
+# A decimal number or a percentage. Numbers after "=", "ε" or "at" are parameters, and are left out.
 _DECIMAL = re.compile(r"(?<![\w.,/^-])(?<!= )(?<!ε )(?<!=)(?<!at )(\d+\.\d+|\.\d+|\d+(?= %))(?![\w.]|/\d)")
 
 
 def unmarked(text):
-    """The numbers of a page's sections that name a study, less the marked ones and code."""
+    """The numbers in a page's sections that name a study, except marked ones and those in code."""
     numbers = []
     for section in re.split(r"\n(?=## )", figures.DEFINITION.sub("", text)):
         if _STUDY.search(section):

@@ -1,11 +1,11 @@
-"""The table of first aid has each word that a device may be silent for, and no other."""
+"""The table of first aid has each word that explains why a device is silent, and no other word."""
 
 import re
 
 from support import micropython as mp
 from undertone_device.host import household
 
-# What is no reason for silence, but printed in the same place.
+# These words are printed in the same place, but do not explain a silence.
 OTHERS = {"offline", "online"}
 
 

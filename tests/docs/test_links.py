@@ -1,4 +1,4 @@
-"""No link of a page is dead: its file is in the repository, and its anchor is a heading, on the site and on a forge."""
+"""No link of a page is dead: its file is in the repository, and its anchor is a heading, on the site and on GitHub."""
 
 import os
 import re
@@ -16,7 +16,7 @@ TRACKED = subprocess.run(["git", "ls-files"], cwd=REPO, capture_output=True, enc
 )
 FILES = {name for name in TRACKED if name and (REPO / name).exists()}
 PAGES = sorted(name for name in FILES if name.endswith(".md"))
-# scripts/reference_pages.py makes these pages. They are in the site alone.
+# scripts/reference_pages.py makes these pages, which only the site has.
 MADE = {"docs/commands.md", "docs/settings.md", "docs/messages.md"}
 _FENCE = re.compile(r"^( *)(```|~~~).*?^\1\2[^\n]*$", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"`[^`\n]*`")
@@ -31,18 +31,18 @@ def text_of(page: str) -> str:
 
 
 def on_site(heading: str) -> str:
-    """The anchor that Python-Markdown gives a heading."""
+    """The anchor that Python-Markdown makes from a heading."""
     plain = unicodedata.normalize("NFKD", heading).encode("ascii", "ignore").decode()
     return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", plain).strip().lower())
 
 
 def on_forge(heading: str) -> str:
-    """The anchor that GitHub gives a heading."""
+    """The anchor that GitHub makes from a heading."""
     return re.sub(r"[^\w\s-]", "", heading.strip().lower()).replace(" ", "-")
 
 
 def anchors(page: str) -> set[str]:
-    """The anchors of a page that are the same in both places."""
+    """The anchors of a page that are the same on the site and on GitHub."""
     titles = [re.sub(r"\]\([^)]*\)", "]", title) for title in _HEADING.findall(text_of(page))]
     return {on_site(title) for title in titles} & {on_forge(title) for title in titles}
 

@@ -8,7 +8,7 @@ import pytest
 
 from support.micropython import REPO
 
-# Results are made from rows, and the changelog repeats what pages said at its time.
+# Results are made from rows, and the changelog repeats what pages said at the time. Both are left out.
 PAGES = {
     name: " ".join(re.sub(r"^\[[\w-]+\]: .*", "", (REPO / name).read_text("utf-8"), flags=re.MULTILINE).split())
     for name in subprocess.run(
@@ -16,7 +16,7 @@ PAGES = {
     ).stdout.split()
     if not name.startswith(("docs/results", ".github")) and name != "CHANGELOG.md" and (REPO / name).exists()
 }
-# A pattern that only the sentence with the fact has -> its page.
+# A pattern that matches only the sentence with the fact -> the page with this sentence.
 FACTS = {
     r"9464, loopback": "docs/operator.md",
     r"pretend to be the server": "docs/operator.md",
@@ -51,7 +51,7 @@ FACTS = {
     r"Do not use it if a trusted party": "docs/comparison.md",
     r"No image of these six boards": "docs/boards.md",
 }
-# So many words in a row, on two pages, are one fact in two places.
+# If two pages share this many words in a row, they state the same fact.
 RUN = 20
 
 
@@ -61,7 +61,7 @@ def test_a_fact_stands_on_its_page_alone(fact):
 
 
 def repeated(pages):
-    """Return the pages that share a run of words, with the words, once for each run's beginning."""
+    """Return the pairs of pages that share a run of words, with the words. Each run is listed once."""
     places = defaultdict(set)
     for name, text in pages.items():
         words = re.findall(r"[\w'%]+(?:[.,]\w+)*", re.sub(r"\]\([^)]*\)", "]", text).lower())

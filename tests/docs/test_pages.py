@@ -1,4 +1,4 @@
-"""Each board family has its row, each sensor its section, and what they configure is a configuration."""
+"""Each family of boards has its row and each sensor its section, and the settings that they show are valid."""
 
 import json
 import re

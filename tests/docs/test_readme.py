@@ -1,4 +1,4 @@
-"""The first screen of README: it names the field, and its figures and what its command prints are so."""
+"""The first screen of README names the field. Its figures are right, and its command prints what the screen shows."""
 
 import re
 import shlex

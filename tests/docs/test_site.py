@@ -1,4 +1,4 @@
-"""The site builds with --strict, and asks nobody else for anything when it is read."""
+"""The site builds with --strict, and loads nothing from other hosts when it is read."""
 
 import contextlib
 import dataclasses
@@ -87,7 +87,7 @@ def test_each_page_says_the_version_and_leads_to_its_neighbours(site):
     assert (site / "changes.html").exists()
 
 
-# What people search for -> the page with a section that has all these words.
+# Words for which people search -> the page that has a section with all these words.
 SEARCHED = {
     "gdpr": "privacy.html",
     "withdraw consent": "privacy.html",
@@ -111,7 +111,7 @@ def test_words_that_people_search_for_lead_to_their_page(site, words):
     assert SEARCHED[words] in pages
 
 
-# Page -> the filter of its first picture in dark mode: a plot is inverted, a screenshot is not.
+# Page -> the filter for its first picture in dark mode: a plot is inverted, and a screenshot is not.
 DARK = {"results/cgm.html": "invert(0.9)", "results/any-24-hours.html": "invert(0.9)", "phones.html": "none"}
 
 

@@ -1,4 +1,4 @@
-"""The figures of data and battery on the firmware page are those that the code gives."""
+"""The figures of data and battery on the page about firmware are those that the code gives."""
 
 import re
 import ssl
@@ -45,7 +45,7 @@ def stated() -> tuple[str, str]:
 
 
 def handshake(folder: Path, version: ssl.TLSVersion) -> int:
-    """The bytes of a handshake between a device and a server whose certificate is from the server's own authority."""
+    """The bytes of a handshake between a device and a server with a certificate of the server's own authority."""
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(folder / "server.crt", folder / "server.key")
     server.maximum_version = version

@@ -1,4 +1,4 @@
-"""The two sensors of docs/ulab.md under real MicroPython, with ulab and without: the device reduces what they give."""
+"""The two sensors of docs/ulab.md under real MicroPython, with and without ulab. The device reduces their buffers."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""The walks of the guides run as a new user would run them, and use no command that the guides do not show."""
+"""The walks through the guides run as a new user would run them, and use only commands that the guides show."""
 
 import os
 import re
@@ -43,7 +43,7 @@ def walk(folder, mosquitto_binary, interpreter):
 @pytest.mark.services
 @pytest.mark.micropython32
 def test_a_fleet_in_the_field(tmp_path, mosquitto_binary):
-    """Its boards have words of 32 bits, and garbage is collected between two rounds of their loops."""
+    """The fleet's boards have words of 32 bits, and collect garbage between two rounds of their loops."""
     walk(tmp_path / "walk", mosquitto_binary, f"{mp.interpreter32() or unavailable(mp.MISSING32)} {BOARD32}")
 
 
@@ -63,7 +63,7 @@ def test_a_fleet_of_boards_with_floats_of_32_bits(tmp_path, mosquitto_binary):
 @pytest.mark.long
 @pytest.mark.services
 def test_an_operators_first_half_hour_in_short(tmp_path, mosquitto_binary):
-    """Restarts, a kill, new passwords, a changed plan, a full disk, a retired campaign: nothing unexplained."""
+    """Restarts, a kill, new passwords, a changed plan, a full disk, a retired campaign. All reports stay explained."""
     places = [os.path.dirname(sys.executable), os.path.dirname(mosquitto_binary), os.environ["PATH"]]
     environment = os.environ | {"PATH": os.pathsep.join(places), "COLUMNS": "120"}
     environment.pop("WHEELS", None)
@@ -85,7 +85,10 @@ def test_an_operators_first_half_hour_in_short(tmp_path, mosquitto_binary):
 @pytest.mark.long
 @pytest.mark.services
 def test_a_backup_brings_a_server_up_in_an_empty_folder(tmp_path):
-    """The first number in six commands, then the exercise of the guide. No program may start a mosquitto."""
+    """First the backup's six commands up to the first number, then the guide's exercise.
+
+    No program may start a mosquitto.
+    """
     programs = tmp_path / "programs"
     programs.mkdir()
     (programs / "mosquitto").write_text(f"#!/bin/sh\ntouch {tmp_path}/mosquitto\nexit 1\n", encoding="utf-8")
@@ -113,7 +116,7 @@ def test_a_walk_has_the_lines_of_its_guide(page, walk):
     text = (mp.REPO / "docs" / f"{page}.md").read_text("utf-8")
     (block,) = re.findall(rf"<!-- not run: [^>]*docs/walk/{walk}.sh[^>]* -->\n```sh\n(.*?)```", text, re.DOTALL)
     script = (WALKS / f"{walk}.sh").read_text("utf-8")
-    # The walk takes free ports.
+    # The walk uses free ports instead of the guide's.
     for name, port in (("$port", "1883"), ("$page", "127.0.0.1:8000"), ("$health", "127.0.0.1:9464")):
         script = script.replace(f'"{name}"', port)
     assert [line for line in block.splitlines() if line not in script.splitlines()] == []

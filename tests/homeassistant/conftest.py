@@ -1,4 +1,4 @@
-"""A server, a home with Home Assistant, and a home that takes part."""
+"""A server, a Home Assistant, and a home that takes part in the server's campaign."""
 
 import json
 
@@ -22,7 +22,7 @@ def server(tmp_path, free_port):
 
 @pytest.fixture
 def home(tmp_path, free_port):
-    """A running Home Assistant. Its own detection must report no blocking call of the integration, nor any error."""
+    """A running Home Assistant. Its log must have no error of the integration, and no call that blocks it."""
     if hass_program() is None:
         unavailable("Home Assistant, which make services installs")
     running = HomeAssistant(tmp_path / "home", free_port())
@@ -59,13 +59,13 @@ def secrets_of(home):
 
 @pytest.fixture
 def meter(home):
-    """The home's meter."""
+    """The meter of the home."""
     return Meter(home)
 
 
 @pytest.fixture
 def joined(home, server, meter):
-    """The folder of a home's device, which takes part and writes down what it sends."""
+    """The folder of a home's device that takes part and notes what it sends."""
     folder = join(home, server)
     write_each_report_down(home, folder)
     meter.show()

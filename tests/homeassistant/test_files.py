@@ -1,8 +1,9 @@
-"""The files of the integration, by the rules of hassfest and HACS, and what the zip contains.
+"""The files of the integration follow the rules of hassfest and HACS, and the zip has the right contents.
 
-hassfest is not in a package. The rules are those of script/hassfest of home-assistant/core (manifest.py,
-translations.py, icons.py, services.py, config_flow.py, quality_scale.py and quality_scale_validation), and of
-custom_components/hacs/utils/validate.py of hacs/integration, as far as they concern a custom integration.
+hassfest is not in a package. Its rules are those of script/hassfest of home-assistant/core (manifest.py,
+translations.py, icons.py, services.py, config_flow.py, quality_scale.py and quality_scale_validation). The rules of
+HACS are in custom_components/hacs/utils/validate.py of hacs/integration. The test has those that concern a custom
+integration.
 """
 
 import ast
@@ -24,7 +25,7 @@ sys.path.append(str(REPO / "scripts"))
 import home_assistant_zip
 
 FOLDER = home_assistant_zip.INTEGRATION
-# Only those who publish the integration know its address; both keys are required for HACS, the first by hassfest.
+# Only those who publish the integration know its address. HACS needs both keys, and hassfest needs the first.
 UNPUBLISHED = {"documentation", "issue_tracker"}
 OPTIONAL = {"codeowners", "config_flow", "integration_type", "iot_class", "loggers", "requirements", "version"}
 KEY = re.compile(r"^(?!.+[_-]{2})(?![_-])[a-z0-9-_]+(?<![_-])$")
@@ -39,7 +40,7 @@ def load(name):
 
 
 def texts(tree, path=""):
-    """Every text of a translation by its place."""
+    """Every text of a translation, by its path in the file."""
     if isinstance(tree, str):
         return {path: tree}
     return {place: text for name, part in tree.items() for place, text in texts(part, f"{path}/{name}").items()}
@@ -110,7 +111,7 @@ def test_texts_have_the_form_that_home_assistant_shows(name):
         assert not URL.search(text), place
         fields = [field for _, field, _, _ in string.Formatter().parse(text) if field]
         assert all(field.isidentifier() for field in fields), place
-        # Names of states are shown without placeholders.
+        # Names of states are shown without placeholders, so they must have none.
         assert "/state/" not in place or not fields, place
     assert set(strings["config"]) <= {"step", "error", "abort"}
     for step, parts in strings["config"]["step"].items():
@@ -150,7 +151,7 @@ def test_every_word_of_the_code_has_a_text():
     ]
     assert set(issues) == set(load("strings.json")["issues"])
     reasons = load("strings.json")["entity"]["sensor"]["status"]["state_attributes"]["why"]["state"]
-    # A board that sleeps has one more, which no home has.
+    # A board that sleeps has one more reason, which a home never has.
     assert set(reasons) == household.WHY.keys() - {"one_shot"}
     shown = re.findall(r'Shown\(\s*"(\w+)"', (FOLDER / "sensor.py").read_text("utf-8"))
     entities = load("strings.json")["entity"]
@@ -225,7 +226,7 @@ def test_the_quality_scale_names_every_rule_of_bronze_and_silver():
         if rule != "done":
             assert set(rule) == {"status", "comment"}, name
             assert rule["status"] in {"exempt", "todo"}, name
-    # Nothing but what needs the publisher's name is open in bronze.
+    # In the level bronze, only rules that need the publisher's name are open.
     assert [name for name in BRONZE if isinstance(rules[name], dict) and rules[name]["status"] == "todo"] == ["brands"]
 
 
@@ -250,7 +251,7 @@ def test_the_zip_has_the_device_package_and_nothing_for_boards(tmp_path):
     assert {"manifest.json", "icons.json", "quality_scale.yaml", "translations/de.json"} <= set(names)
     assert {"packages/undertone_shared/policy.py", "packages/undertone_device/core/reporter.py"} <= set(names)
     assert not [name for name in names if "/board/" in name or "/tools/" in name or name.endswith(".pyc")]
-    # The package in the zip is whole: the participation needs nothing that is not in it.
+    # The zip has whole packages: the participation needs no other package of ours.
     packages = str(tmp_path / "undertone/packages")
     program = (
         f"import sys; sys.path = [{packages!r}, *[place for place in sys.path if 'undertone' not in place.lower()]];"

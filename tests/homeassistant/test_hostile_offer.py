@@ -1,6 +1,7 @@
-"""A server that lies in any field of its offer and of the files: what is stored is never weaker than what was shown.
+"""A server lies in any field of its offer and files.
 
-The phone's program uses the same functions: `tests/device/phone/test_program.py`.
+The stored policy is never weaker than what was shown. The phone's program uses the same functions: see
+`tests/device/phone/test_program.py`.
 """
 
 import copy
@@ -43,7 +44,7 @@ DEVICE = {
     "policy": "policy.json",
     "state": "state",
 }
-# What a server may say of its offer besides; the sentences are those of an earlier version.
+# What else a server may say in its offer. The sentences are those of an earlier version.
 OFFER = {
     "operator": "The town",
     "campaign": "load",
@@ -57,7 +58,7 @@ VALUES: list[Any] = [
     None, 0, 1, 2, -1, 10**6, 1 << 40, True, False, "", "x", "kWh", [], {}, [2981, 1], [1, 1], ["sum"], ["counter"],
     ["sum", "counter"], [1, 1 << 29], STREAM, {"rho": 1, "period_seconds": DAY}, "00" * 16, 1.5, "clock",
 ]  # fmt: skip
-# Where a lie can be: (part of the answer, field).
+# Places where a server may lie: (part of the answer, field).
 PLACES = (
     [("offer", name) for name in OFFER]
     + [("guarantee", name) for name in OFFER["guarantee"]]  # type: ignore[attr-defined]
@@ -68,7 +69,7 @@ PLACES = (
 
 
 class Answers:
-    """What a server answers: an offer, and the policy that it sends after the person has agreed."""
+    """The answers of a server: an offer, and the policy that it sends after the person has agreed."""
 
     def __init__(self) -> None:
         self.offer: dict[str, Any] = copy.deepcopy(OFFER)
@@ -86,7 +87,7 @@ class Answers:
             self.offer[part][name] = value
 
     def agree_anew(self) -> None:
-        """Give both policies the fingerprint that fits, as a careful liar does."""
+        """Give both policies the fingerprint that fits them, as a careful liar would."""
         for fields in (self.offer["policy"], self.policy):
             try:
                 plain = parse_policy(json.dumps({**fields, "agreed": ""}).encode())
@@ -97,13 +98,13 @@ class Answers:
 
 @pytest.fixture
 def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    # Tens of thousands of files need not reach the disk.
+    # The tests write tens of thousands of files, which need not be synced to the disk.
     monkeypatch.setattr(os, "fsync", lambda file: None)
     return tmp_path / "house"
 
 
 def outcome(answers: Answers, folder: Path) -> str:
-    """Join as a home does, and compare what it has stored with what was shown."""
+    """Join as a home does, and compare what was stored with what was shown."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     try:
@@ -123,7 +124,7 @@ def outcome(answers: Answers, folder: Path) -> str:
 
 
 def check(shown: dict[str, Any], policy: dict[str, Any], offer: dict[str, Any]) -> None:
-    """Check each number and word that was shown against the stored policy, by arithmetic of its own."""
+    """Check each number and word that was shown against the stored policy, by the test's own arithmetic."""
     found = re.search(r"one number: (.+); for any 24 hours: (.+); for life: ([^(]+?)( \(δ.*)?\. The", shown["expert"])
     assert found is not None
     reading, day, life = (
@@ -205,7 +206,10 @@ def test_ten_thousand_random_answers(house: Path) -> None:
 
 
 def test_the_lies_that_were_believed_once(house: Path) -> None:
-    """An endless policy with a stream beside the sentence "at most 30", and null for no limit."""
+    """Earlier versions believed these lies.
+
+    They are an endless policy with a stream next to the sentence "at most 30", and null for no limit.
+    """
     answers = Answers()
     for name, value in (("cap", [2981, 1]), ("rest_seconds", 0), ("lifetime", 0), ("stream", STREAM)):
         answers.lie(("sent", name), value)

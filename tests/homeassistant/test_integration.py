@@ -1,6 +1,7 @@
-"""The integration in a real Home Assistant with a real server: from the link to counted reports, and what goes wrong.
+"""The integration in a real Home Assistant with a real server, from the link to counted reports, and what can go wrong.
 
-Every test ends with `check_account`: nothing is drawn twice, no window is exceeded, `verify` finds nothing unexplained.
+Every test ends with `check_account`: nothing is drawn twice, no window is exceeded, and `verify` finds every report
+explained.
 """
 
 import json
@@ -38,20 +39,20 @@ from support.waiting import PATIENCE_SECONDS, wait_for
 pytestmark = [pytest.mark.services, pytest.mark.long, pytest.mark.timeout(900)]
 
 
-# This test takes longest, so it is the first of the file: the tests of a file run in their order.
+# This test takes longest, so it comes first: the tests of a file run in their order.
 @pytest.mark.slow
 @pytest.mark.slow
 def test_a_home_follows_the_campaigns_successor(home, server, meter):
     server.create("short", *ENERGY, report_slots=60)
-    # Those who join agree to later campaigns of the same kind: the first device of the fleet is their model.
+    # Those who join agree to the same later campaigns as the fleet's first device did.
     server.run("devices", "add", 1, "--home", server.folder, "--campaign", "short", "--successors", 9)
     server.stop()
     server.start()
     folder = join(home, server, "short")
     write_each_report_down(home, folder)
     meter.show()
-    # A device accepts at most the next epoch. The successor's first epoch is the next one only when the last epoch of
-    # this campaign has begun, the second that the device reports in.
+    # A device accepts at most the next epoch. So the successor can begin only after the last epoch of this campaign has
+    # begun, which is the second epoch that the device reports in.
     meter.wait(lambda: len({epoch for epoch, _ in sent(folder)}) == 2, "the last epoch")
     server.run("campaign", "succeed", server.folder, "short", "long", "--set", "report_slots=300")
     reports(server, 3, meter, campaign="long")
@@ -77,7 +78,7 @@ def test_a_home_joins_by_a_link_and_never_blocks_the_event_loop(home, server, me
     assert {"operator", "asks", "about", "agreement", "expert"} <= set(shown["description_placeholders"])
     entity = next(field for field in shown["data_schema"] if field["name"] == "entity")
     assert entity["selector"]["entity"]["include_entities"] == [METER]
-    # Without agreement nothing happens: no device exists.
+    # Without agreement, no device is made.
     refused = home.post(f"/api/config/config_entries/flow/{shown['flow_id']}", {"entity": METER, "agree": False})
     assert refused["errors"] == {"agree": "not_agreed"}
     assert json.loads(server.run("devices", "list", "--home", server.folder, "--json")) == []
@@ -96,23 +97,23 @@ def test_a_home_joins_by_a_link_and_never_blocks_the_event_loop(home, server, me
     home.stop()
     check_account(server, folder)
     measured = home.loop_times()
-    # Setting up, states of the meter, and the device's status are among what was measured.
+    # The measured calls include the setup, states of the meter, and the device's status.
     assert {"__init__.py:async_setup_entry", "__init__.py:_follow.<locals>.on_time"} <= measured.keys()
     for name, times in measured.items():
         assert times["processor"] < 0.05, (name, times)
-        # One call may wait for the processor of a busy machine, half of many calls do not.
+        # On a busy machine, one call may wait for the processor, but not half of many calls.
         assert times["count"] < 20 or times["clock"] < 0.05, (name, times)
 
 
-# Wh in a slot of a home of each group.
+# Group -> the Wh that each of its homes uses in a slot.
 LOADS = {"north": 1000, "south": 9000}
 
 
 @pytest.mark.slow_but("groups")
 @pytest.mark.parametrize("loads", [{}, LOADS], ids=["no groups", "groups"])
 def test_a_home_sees_itself_beside_the_published_mean(home, server, meter, loads):
-    """With groups, the mean is that of the group which the link names, and not that of all."""
-    # The round is long enough for what the groups' homes measure to be seen.
+    """With groups, the mean is that of the group which the link names, and not that of all homes."""
+    # The round lasts long enough for the different values of the groups' homes to be seen.
     server.create("shared", *ENERGY, "--set", "min_reports=1", round_slots=12 if loads else 4)
     group = next(iter(loads), "all")
     neighbours = Neighbours(server.folder, "shared", loads, server.run, counted=True) if loads else None
@@ -135,16 +136,16 @@ def test_a_home_sees_itself_beside_the_published_mean(home, server, meter, loads
 
 
 def see_itself_beside(home, server, meter, group, published):
-    """Join in a group, check what the home shows, end it, and return its device's folder."""
+    """Join in a group, check what the home shows, end the participation, and return the device's folder."""
     folder = join(home, server, "shared", group=group)
     meter.show()
     compared = ("your_home_newest", "average_home_newest", "your_home_last_7", "average_home_last_7")
-    # A home that comes after the round has begun first reports a minute later, and the round waits for it.
+    # A home that joins after the round has begun reports a minute later, and the round waits for it.
     without = ("unknown", "unavailable")
     meter.wait(lambda: all(value(home, name) not in without for name in compared), "a comparison", 4 * PATIENCE_SECONDS)
     own, others = (state_of(home, name) for name in compared[:2])
     assert own["attributes"]["unit_of_measurement"] == others["attributes"]["unit_of_measurement"] == "Wh"
-    # Some twenty times in a slot of two seconds, the meter counts on by 13 Wh.
+    # The meter counts up by 13 Wh some twenty times in a slot of two seconds.
     assert 0 < float(own["state"]) < 2000
     limits = others["attributes"]
     assert limits["at_least"] <= float(others["state"]) <= limits["at_most"]
@@ -153,7 +154,7 @@ def see_itself_beside(home, server, meter, group, published):
     wait_for(lambda: slot in published.of[group] and slot in published.of["all"], what="the slot's published means")
     means = {name: published.of[name][slot] for name in {group, "all"}}
     shown = [float(others["state"]), limits["at_least"], limits["at_most"]]
-    # Home Assistant shows a tenth: rounding moves it by at most 0.05, and by what a float rounds.
+    # Home Assistant shows tenths, so each number differs by at most 0.05 and a float's rounding.
     assert shown == pytest.approx([means[group][name] for name in ("estimate", "low", "high")], abs=0.06)
     assert group == "all" or shown[0] != pytest.approx(means["all"]["estimate"], abs=0.06)
     [entity] = [entity for entity in home.states("switch.") if "compare" in entity]
@@ -174,7 +175,7 @@ KILLS = [pytest.param(3, id="3 kills"), pytest.param(100, id="100 kills")]
 @pytest.mark.timeout(14400)
 @pytest.mark.parametrize("kills", KILLS)
 def test_power_cuts(home, server, meter, joined, kills):
-    """Each cut comes as soon as the ledger was written anew, at a different moment after that."""
+    """Each power cut comes soon after the ledger was written again, after a different time each."""
     ledger = joined / "state/ledger"
     for number in range(kills):
         reports(server, number + 1, meter)
@@ -215,12 +216,12 @@ def test_two_entities_with_a_ledger_each_and_a_restart_in_the_middle_of_a_slot(h
     reports(server, len(server.counted()) + 2, meter, outside)
     reports(server, len(server.counted("temperature")) + 2, meter, outside, campaign="temperature")
     home.stop()
-    # No report is of a slot that Home Assistant did not see whole.
+    # No report is about a slot that Home Assistant saw only in part.
     cut = set(range(int(down_from // SLOT), int(down_to // SLOT) + 1))
     for folder, before in zip((energy, warmth), earlier, strict=True):
         assert len(sent(folder)) > len(before)
         assert not cut & {slot for _, slot in sent(folder)}
-    # Each ledger's reports are in its own campaign only.
+    # Each ledger's reports belong to its own campaign alone.
     assert not {print for print, _ in sent(energy)} & {print for print, _ in sent(warmth)}
     check_account(server, energy)
     check_account(server, warmth, ("temperature",))
@@ -243,11 +244,11 @@ def test_a_meter_that_is_reset_unavailable_in_another_unit_and_removed(home, ser
     reports(server, 1, meter)
     meter.kwh = 0.0
     reports(server, 2, meter)
-    # Without a reading a report leaves all the same, so that nobody can tell; the household sees it.
+    # A report leaves even without a reading, so that nobody can notice the gap. The household sees it.
     home.set(METER, "unavailable")
     wait_for(lambda: "unavailable" in why(home), what="the reason")
     wait_for(lambda: value(home, "status") == "no_reading", what="the status")
-    # After two whole slots without a reading, the entity shows the last reading that was ever reported.
+    # After two whole slots without a reading, the entity still shows the last reading that was reported.
     before = len(server.counted())
     wait_for(lambda: len(server.counted()) >= before + 2, what="reports without a reading")
     heard = value(home, "last_reading")
@@ -256,7 +257,7 @@ def test_a_meter_that_is_reset_unavailable_in_another_unit_and_removed(home, ser
     home.set(METER, 5, "m³", device_class="gas")
     wait_for(lambda: "wrong_unit" in issues(home), what="the issue")
     wait_for(lambda: "unit" in why(home), what="the reason")
-    # The entity is removed, and the person chooses another one.
+    # The entity is removed, and the person chooses another entity.
     home.remove(METER)
     wait_for(lambda: issues(home) == {"no_entity"}, what="the issue")
     other = Meter(home, "sensor.other")
@@ -347,7 +348,7 @@ def test_links_that_are_refused_and_one_whose_answer_was_lost(home, server, mete
     ):
         answer = home.flow({"link": link})
         assert answer["errors"] == {"link": reason}, link
-    # The code is redeemed with the home's key, and the home ends before it knows.
+    # The code is redeemed with the home's key, and the home ends before it gets the answer.
     link = server.link()
     shown = home.flow({"link": link})
     server.stop()

@@ -1,4 +1,4 @@
-"""Links, units, readings, and the files that a server sends, without Home Assistant."""
+"""Links, units, readings, and the files that a server sends. Home Assistant is not needed here."""
 
 import importlib
 import json
@@ -33,7 +33,7 @@ PRINT = "0123456789abcdef" * 4
 def test_a_link_is_taken_apart(text, base, fingerprint):
     link = links.Link.parse(text)
     assert (link.base, link.code, link.fingerprint) == (base, CODE.replace("-", ""), fingerprint)
-    # However the code was typed, it is the same folder, which does not tell the code.
+    # The folder is the same, however the code was typed, and its name does not reveal the code.
     assert link.folder == links.Link.parse(f"https://elsewhere.example/join#{CODE.replace('-', ' ')}").folder
     assert link.folder not in CODE.lower()
 
@@ -157,7 +157,7 @@ def test_a_devices_files_are_stored_privately_without_a_source(files, tmp_path):
     assert "source" not in json.loads((tmp_path / "home/device.json").read_text(encoding="utf-8"))
     for path in (tmp_path / "home").iterdir():
         assert path.stat().st_mode & 0o077 == 0, path
-    # A second window with the same link gets the key that is stored.
+    # A second window with the same link gets the key that is already stored.
     assert participation.Joined(joined.link, "1" * 64, joined.offer).store(tmp_path / "home") == joined
     assert participation.Joined.read(tmp_path / "home") == joined
     (tmp_path / "home/join.json").write_text("{}", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The start of a participation, without Home Assistant: mock objects stand in for its modules in another process."""
+"""The start of a participation in a process without Home Assistant, where mock objects stand for its modules."""
 
 import subprocess
 import sys
@@ -72,7 +72,7 @@ for module in (undertone_device.core.reporter, undertone_shared.policy):
 
 @pytest.fixture
 def unpacked(tmp_path: Path) -> Path:
-    """A folder with the integration as its zip is unpacked."""
+    """A folder into which the zip of the integration was unpacked."""
     home_assistant_zip.main(str(tmp_path / "undertone.zip"))
     with zipfile.ZipFile(tmp_path / "undertone.zip") as archive:
         archive.extractall(tmp_path / "custom_components/undertone")
@@ -80,7 +80,7 @@ def unpacked(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, program: str) -> None:
-    """Run a program that finds nothing of ours but what the zip has."""
+    """Run a program that can import only those modules of ours that the zip has."""
     code = f"import sys\nsys.path.insert(0, {str(folder)!r})\n{MOCKS}{program}"
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", code], capture_output=True, encoding="utf-8", timeout=60, check=False

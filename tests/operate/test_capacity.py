@@ -1,4 +1,4 @@
-"""What servers of several sizes need: the arithmetic, and a trial on this machine."""
+"""What servers of several sizes need: the arithmetic, and a trial run on this machine."""
 
 import json
 from dataclasses import replace
@@ -21,14 +21,14 @@ def test_a_server_of_20_000_homes() -> None:
     found = need(20_000, 1800, SPEED, HERE)
     assert found.reports_per_second == pytest.approx(20_000 / 1800)
     assert found.core == pytest.approx(found.reports_per_second * 10e-6)
-    # Their logins take 10 s, and they come back within a minute; those of 200,000 homes take longer.
+    # The logins of these homes take 10 s, so all are back within a minute. Those of 200,000 homes take longer.
     assert found.back_seconds == 60
     assert need(200_000, 1800, SPEED, HERE).back_seconds == pytest.approx(100)
     assert found.files == 20_000 + RESERVE
     assert found.memory_bytes == GB // 2 + 20_000 * CONNECTION_BYTES
-    # 100,000 homes fit into a machine of 3 GB.
+    # A machine with 3 GB has room for 100,000 homes.
     assert need(100_000, 1800, SPEED, HERE).memory_bytes < 3e9
-    # Three years of 48 slots a day, at 1,000 bytes each, and some bytes for each device.
+    # Three years have 48 slots a day of 1,000 bytes each. Each device takes some bytes more.
     assert 3 * 365 * 48 * 1000 < found.disk_bytes < 3 * 365 * 48 * 1000 + 20_000 * 1000
     assert found.way == ONE
 
@@ -61,13 +61,13 @@ def test_what_is_short_is_said_with_the_way_to_more() -> None:
 
 
 def test_the_stored_table_is_what_the_measured_speeds_give() -> None:
-    """docs/scale.md shows these rows; the speeds were measured by the command."""
+    """docs/scale.md shows these rows. The command measured the speeds."""
     stored = json.loads((REPO / "docs/results/capacity.json").read_text(encoding="utf-8"))["rows"]
     assert [row["homes"] for row in stored] == list(HOMES)
     for row in stored:
         speed = Speed(row["µs a report"] / 1e6, row["ms a login"] / 1e3, row["store bytes a slot"])
         found = need(row["homes"], 1800, speed, HERE)
-        # The rows are rounded as they are shown: a bound is half a unit of the last digit.
+        # The rows are rounded as they are shown, so the tolerance is half a unit of the last digit.
         assert row == {
             "homes": found.homes,
             "reports a second": pytest.approx(found.reports_per_second, abs=0.005),
@@ -91,7 +91,7 @@ def test_a_slower_machine_needs_more_of_a_core() -> None:
 @pytest.mark.slow
 def test_the_trial_measures_this_machine() -> None:
     found = measure()
-    # Wide enough for any machine: a report takes some microseconds, a handshake some hundreds of them.
+    # These limits hold on any machine: a report takes some microseconds, a handshake some hundreds of microseconds.
     assert 1e-6 < found.report < found.login < 1.0
     assert 100 < found.slot_bytes < 100_000
 

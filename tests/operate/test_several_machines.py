@@ -1,6 +1,6 @@
-"""docs/scale.md, "Several machines": two servers and a worker on one PostgreSQL, two brokers, and real devices.
+"""Follows "Several machines" in docs/scale.md: two servers and a worker on one PostgreSQL, two brokers, real devices.
 
-Every command and setting is the page's, at other addresses. The brokers have the files that `undertone init` writes.
+Every command and setting is the page's, with other addresses. The brokers have the files that `undertone init` writes.
 """
 
 import contextlib
@@ -75,7 +75,7 @@ def test_a_second_server_waits_and_goes_on_when_the_first_one_is_killed(
          "--slot-seconds", 2, "--set", "cycle=4", "--rounds", "4", "--set", "report_slots=5000")  # fmt: skip
     done("devices", "add", DEVICES, "--home", home)
     shutil.copytree(home, other)
-    # Both machines are this one.
+    # Here, one machine plays both.
     (other / "server.toml").write_text(settings.replace(health, others), encoding="utf-8")
     words = ("--store", database, "--password-file", home / "aggregator.password", "--shards", "auto")
     fleet_words = ("fleet", "--fleet", home / "fleets/load", "--clients", DEVICES, "--slots", 5000, "--output", out)

@@ -1,13 +1,13 @@
 """Three simulated years of one server, in minutes: the blocks of docs/operator.md, in their order, on a fast clock.
 
 The line before a block says on which day it runs: ``<!-- day N -->``, with ``: a new machine`` or ``: the disk dies; a
-new machine`` after it. Real: every command in a shell, `undertone serve` as its unit would start it, stores on disk,
-MQTT over TLS through sockets to the server's own endpoint; the devices' shipped client, reporter, policy and files; all
-plans and policies as the page makes them. Simulated: the time, which goes on when the server says that it has done what
-was due, and never passes the end of a slot that devices live in; the readings; the devices' flash, which is memory.
-Devices live each slot of the first days, and some slots around each later block; between these they are switched off.
-`systemctl`, `sudo` and `pip` are scripts here. OpenSSL has its own clock, so that it checks who signed the server's
-certificate and for which name, and the test checks its dates.
+new machine`` after it. These parts are real: every command in a shell, `undertone serve` as its unit would start it,
+and the stores on disk; MQTT over TLS through sockets to the server's own endpoint; the devices' own client, reporter,
+policy and files; all plans and policies, as the page makes them. Three parts are simulated: the time, the readings, and
+the devices' flash, which is memory. The time goes on when the server says that it has done what was due, and never
+passes the end of a slot that devices live in. Devices live each slot of the first days, and some slots around each
+later block. Between these, they are switched off. `systemctl`, `sudo` and `pip` are scripts here. OpenSSL has its own
+clock, so it checks only who signed the server's certificate and for which name, and the test checks the dates.
 """
 
 import contextlib
@@ -58,15 +58,15 @@ DAY = 86400
 SLOT = 1800
 # Midnight of a day in January 2027.
 START = 1_800_057_600
-# The devices live each of the first slots, which are the threshold rounds and some more; from then on, so many slots
-# around a block.
+# Devices live each of the first slots, which are the threshold rounds and some more. From then on, they live this many
+# slots around each block.
 FIRST_SLOTS = 3 * 48 + 8
 AROUND = 2
 PATIENCE_SECONDS = 300
 DIES = "the disk dies; a new machine"
-# OpenSSL's flag X509_V_FLAG_NO_CHECK_TIME.
+# The flag X509_V_FLAG_NO_CHECK_TIME of OpenSSL.
 NO_CHECK_TIME = 0x200000
-# Numbers of devices: as the page has them, and as the test has them.
+# Numbers of devices in the page's commands -> the numbers that the test uses.
 FEWER = {"add 20000": "add 8", "add 50": "add 2", "add 100": "add 3", "--devices 20 ": "--devices 2 "}
 
 
@@ -79,7 +79,7 @@ class Block(NamedTuple):
 
 
 def blocks(page: str) -> list[Block]:
-    """Every block of shell commands of a page. Raises AssertionError for one without a day that no walk runs."""
+    """Every block of shell commands on a page. Raises AssertionError if a block has no day and no walk runs it."""
     found = []
     for match in re.finditer(r"(?:<!-- (?P<note>[^>]*) -->\n)?```sh\n(?P<text>.*?)```", page, re.DOTALL):
         note = match["note"] or ""
@@ -88,13 +88,13 @@ def blocks(page: str) -> list[Block]:
         when = re.fullmatch(r"day (\d+)(?:: ([a-z; ]+))?", note)
         assert when, f"{note!r} does not say when this runs: {match['text']}"
         found.append(Block(int(when[1]), when[2] or "", match["text"]))
-    # Every fenced block of the page is one of these.
+    # Every fenced block of the page is found, either here or by a walk.
     assert page.count("```") == 2 * (len(found) + page.count("tests/docs/test_walks.py runs docs/walk/"))
     return found
 
 
 class Transport(SessionTransport):
-    """The transport of boards, which notes what it has heard, and checks and notes the server's certificates."""
+    """The transport of boards. It notes what it has heard, and checks and notes the server's certificates."""
 
     def __init__(
         self,
@@ -137,14 +137,14 @@ class Life:
         self.machine.mkdir()
         self.clock = FastClock(folder / "clock", START)
         self.devices: dict[str, Client] = {}
-        # What devices have got and keep: their files (device.json, policy, password), and their flash.
+        # What devices keep: their files (device.json, policy, password), and their flash.
         self.files: dict[str, tuple[DeviceConfig, Policy, str]] = {}
         self.storages: dict[str, MemoryStorage] = {}
         self.certificates: dict[str, set[int]] = defaultdict(set)
         self.ledgers: dict[str, FleetLedger] = {}
-        # By (device, report): the Unix second of the first acknowledgement, and the campaign.
+        # (device, report) -> the Unix second of the first acknowledgement, and the campaign.
         self.acknowledged: dict[tuple[str, bytes], tuple[float, str]] = {}
-        # Campaigns that have ended. Their devices stay switched on, and receive no message any more.
+        # Campaigns that have ended. Their devices stay switched on but get no more messages.
         self.ended: set[str] = set()
         self.said = ""
         self.alerts: list[bytes] = []
@@ -156,10 +156,13 @@ class Life:
     def home(self) -> Path:
         return self.machine / "home"
 
-    # The machine.
+    # --- the machine
 
     def _programs(self) -> None:
-        """What the page's commands find: `undertone` by the fast clock, and stand-ins for systemd, sudo and pip."""
+        """Make the programs that the page's commands call.
+
+        `undertone` runs with the fast clock; systemd, sudo and pip are stand-ins.
+        """
         self.programs = self.folder / "programs"
         self.programs.mkdir()
         scripts = {
@@ -173,7 +176,7 @@ class Life:
             (self.programs / name).chmod(0o755)
 
     def run(self, text: str) -> str:
-        """Run commands as the page has them, on this machine; return their output."""
+        """Run commands of the page on this machine; return their output."""
         for shown, here in self.words.items():
             text = text.replace(shown, here)
         text = re.sub(r"load-00(\d{3})", r"load-\1", text)
@@ -202,7 +205,7 @@ class Life:
             pid.unlink()
 
     def new_machine(self) -> None:
-        """Go on elsewhere, with the backups alone."""
+        """Go on with a new machine that has only the backups."""
         before, number = self.machine, int(self.machine.name[-1]) + 1
         self.machine = self.folder / f"machine-{number}"
         self.machine.mkdir()
@@ -213,10 +216,10 @@ class Life:
         log = self.machine / "serve.log"
         return log.read_text(encoding="utf-8")[-3000:] if log.exists() else "no log"
 
-    # The devices.
+    # --- the devices
 
     def install(self) -> None:
-        """Give each new device its files, and each device with a new password that one, as owners would."""
+        """Give new devices their files, and give devices with a new password that password, as their owners would."""
         for path in sorted(self.home.glob("fleets/*/devices/*/device.json")):
             name, config = path.parent.name, read_config(str(path))
             password = assembly.read_password(config.broker) or ""
@@ -229,7 +232,7 @@ class Life:
             self.devices.pop(name).transport.close()
 
     def boot(self, name: str) -> None:
-        """Switch a device on: it goes on from its flash."""
+        """Switch a device on. It goes on from what its flash has."""
         self.remove(name)
         config, policy, password = self.files[name]
         storage = self.storages.setdefault(name, MemoryStorage())
@@ -270,12 +273,12 @@ class Life:
         key, now = (client.reporter.device, bytes(report)), self.clock.now()
         self.acknowledged.setdefault(key, (now, self._campaign(client, report)))
 
-    # The time.
+    # --- the time
 
     def until(self, done: Callable[[Client], bool]) -> None:
         """Let all devices exchange messages until ``done`` holds for each.
 
-        Each time a second passes, but for the last second of the slot, which does not end.
+        In each round a second passes, but the clock stops in the last second of the slot, so that no slot ends.
         """
         deadline = time.monotonic() + PATIENCE_SECONDS
         waiting = list(self.devices.values())
@@ -301,17 +304,17 @@ class Life:
             ledger.flush()
 
     def looked(self) -> None:
-        """Wait until the server has seen its files as they are now, by the time of its own passes.
+        """Wait until the server has read its present files, which the time of its own passes shows.
 
-        A pass looks at the files and then measures its time. So the pass after one that was measured later than now has
-        seen the files. The clock moves so little that a slot cannot end.
+        In a pass, the server looks at the files and then measures its time. So if one pass was measured later than now,
+        the pass after it has seen the files. The clock moves so little that no slot can end.
         """
         for _ in range(2):
             self.clock.set(self.clock.now() + 0.001)
             wait_for(lambda: self._passed() >= self.clock.now(), PATIENCE_SECONDS, "a pass of the server")
 
     def _passed(self) -> float:
-        """The second of the newest pass. A server with problems says it, too."""
+        """The second of the server's newest pass. A server with problems reports the second, too."""
         try:
             answer = urllib.request.urlopen(f"http://127.0.0.1:{self.health}/readyz", timeout=PATIENCE_SECONDS)
         except urllib.error.HTTPError as problems:
@@ -320,9 +323,9 @@ class Life:
             return float(json.load(answer)["time"])
 
     def caught_up(self) -> None:
-        """Wait until each campaign has done what is due in this slot: a slot's status comes after it."""
+        """Wait until each campaign has done what is due in this slot. The slot's status comes after that."""
         begin = int(self.clock.now()) // SLOT * SLOT
-        # No status comes sooner after that of the last slot.
+        # The status comes a fixed time after that of the last slot, and no sooner.
         self.clock.set(max(self.clock.now(), begin + STATUS_SECONDS))
         for store in sorted(self.home.glob("stores/*.sqlite")):
             wait_for(lambda store=store: self._done(store) >= begin, PATIENCE_SECONDS, f"the status of {store.stem}")
@@ -333,14 +336,14 @@ class Life:
             return int(json.loads(store.meta("status").get("status", '{"time": 0}'))["time"])
 
     def slots(self, number: int) -> None:
-        """Live so many slots."""
+        """Let the devices live so many slots."""
         for _ in range(number):
             self.clock.set((int(self.clock.now()) // SLOT + 1) * SLOT + 10)
             self.settle()
             self.caught_up()
 
     def until_day(self, day: int) -> None:
-        """Live until that day: each of the first slots, and later some slots before it."""
+        """Live until that day. Each of the first slots is lived, and later only some slots before the day."""
         end = START + day * DAY
         while self.clock.now() < min(end, START + FIRST_SLOTS * SLOT):
             self.slots(1)
@@ -359,7 +362,7 @@ class Life:
             client.transport.close()
 
 
-# `enable --now UNIT`, `start`, `stop` and `restart` of a unit whose server is $PWD/home.
+# A systemctl that knows `enable --now UNIT`, `start`, `stop` and `restart` of a unit whose server is $PWD/home.
 SYSTEMCTL = """
 runs() { grep -q . "/proc/$(cat server.pid)/cmdline" 2>/dev/null; }
 ready() { grep -q '"ready": true' home/state.json && ! grep -q '"ready": false' home/state.json; } 2>/dev/null
@@ -385,7 +388,7 @@ esac
 
 
 def runs(pid: int) -> bool:
-    """Whether a process is there and no zombie."""
+    """Whether a process exists and is no zombie."""
     try:
         return bool(Path(f"/proc/{pid}/cmdline").read_bytes())
     except OSError:
@@ -421,7 +424,7 @@ def life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Life]:
     with hook(lived) as port:
         lived.words = FEWER | {
             "--host meters.example.org": f"--host localhost --tls --port {free_port()} --websocket-port 0"
-            # The audit is for the accounts at the end alone.
+            # Only the check of all accounts at the end needs the audit.
             f" --health 127.0.0.1:{lived.health} --audit",
             "--page 127.0.0.1:8080": f"--page 127.0.0.1:{free_port()}",
             "--join-port 8444": f"--join-port {free_port()}",
@@ -477,16 +480,16 @@ def test_the_operators_page_is_followed_through_three_years(life: Life) -> None:
     for client in life.devices.values():
         ledger, policy = client.reporter.ledger, client.reporter.policy
         assert ledger.ever <= policy.lifetime, client.reporter.device
-        # A device of heat has a turn in a day, which may fall into none of the slots that are lived.
+        # A device of heat has one turn a day, which may be in none of the slots that are lived.
         assert ledger.ever > 0 or client.config.campaigns == ("heat",), client.reporter.device
         assert client.reporter.ledger.sequence <= allowed_reports(policy)
-    # The first certificate, that of the new address, the renewed one.
+    # The three are the first certificate, the one for the new address, and the renewed one.
     assert len(life.certificates["load-001"]) == 3
     for log in life.folder.glob("machine-*/serve.log"):
         assert "Traceback" not in log.read_text(encoding="utf-8")
 
 
-# What the page says that its commands show: a part of a block, and what these commands print then.
+# Where the page says what its commands show: a part of the block, and what its commands must print then.
 SHOWN = (
     ("undertone plan", r"a slot +\S+ +\S+ +\S+ Wh +2\.6%"),
     ("undertone plan", r"a day +\S+ +\S+ +\S+ Wh +1\.4%"),
@@ -513,19 +516,19 @@ SHOWN = (
 
 
 def check(life: Life, block: Block, said: str) -> None:
-    """What a block shows, where the page says what it shows."""
+    """Check what a block prints, where the page says what it prints."""
     for part, pattern in SHOWN:
         if part in block.text:
             assert re.search(pattern, said), (pattern, said)
     if "--alert-test" in block.text:
         assert any(b"test" in alert for alert in life.alerts), life.alerts
     if "--silent 12h" in block.text:
-        # All devices were there half an hour ago.
+        # Half an hour ago, all devices reported.
         assert not re.search(r"^load-\d+ ", said, re.MULTILINE), said
 
 
 def check_accounts(life: Life, backed_up: float, died: float) -> None:
-    """Every report is accounted for: nothing is lost but what the dead disk had acknowledged since its backup."""
+    """Check that every report has an outcome. Only what the dead disk had acknowledged since its backup may be lost."""
     for name, ledger in life.ledgers.items():
         ledger.flush()
         unsaved = sum(backed_up < when <= died and which == name for when, which in life.acknowledged.values())

@@ -1,4 +1,4 @@
-"""Tests that run under CPython only may use the helpers beside the ones that run everywhere."""
+"""Lets tests that run under CPython only import the helpers that run everywhere."""
 
 import sys
 from pathlib import Path

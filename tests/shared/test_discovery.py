@@ -1,4 +1,7 @@
-"""Home Assistant's discovery messages: their form; its own schema judges them in test_home_assistant.py."""
+"""The form of Home Assistant's discovery messages.
+
+test_home_assistant.py checks them by Home Assistant's own schema.
+"""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Ed25519 verification beside OpenSSL's, SHA-512 beside hashlib's, and within a board's heap."""
+"""Ed25519 verification agrees with OpenSSL's and SHA-512 with hashlib's, within the heap of a board."""
 
 import hashlib
 import random
@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from support import micropython as mp
 from undertone_shared import ed25519
 
-# Of 28 KB on a board: the words of the 64-bit unix port are twice as long.
+# This is 28 KB on a board, since the words of the 64-bit unix port are twice as long.
 HEAP = "56k"
 PROGRAM = """
 import gc

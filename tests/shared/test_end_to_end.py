@@ -1,8 +1,8 @@
 """Rounding and mechanism together, from real random words to the estimate.
 
-Every test here fails for correct code with probability at most 1e-6: z beyond 4.9 (two-sided, 9.6e-7), or a
-chi-square beyond its 1 - 1e-6 quantile; from seeds that are fixed. The one from the system's entropy, which has none
-and is another each time, fails with probability 1e-9.
+Each test here fails for correct code with a probability of at most 1e-6: z beyond 4.9 (two-sided, 9.6e-7), or a chi-
+square beyond its 1 - 1e-6 quantile. Their seeds are fixed. One test uses the system's entropy, so it has no seed and
+fails with a probability of 1e-9.
 """
 
 from fractions import Fraction
@@ -24,7 +24,7 @@ DEVICES = 200_000
 
 
 def probabilities(mechanism, x, theta):
-    """P(symbol | truncated reading x): the unbiased rounding to two levels, then the weights."""
+    """P(symbol | truncated reading x): first the unbiased rounding to two levels, then the weights."""
     k, rest = divmod(x * mechanism.levels, theta)
     low = np.array([Fraction(w, mechanism.row_total()) for w in mechanism.weights(k)], dtype=float)
     if not rest:
@@ -34,7 +34,7 @@ def probabilities(mechanism, x, theta):
 
 
 def assert_fits(counts, expected, false_alarm=FALSE_ALARM):
-    """Pearson's chi-square, cells joined to at least 20 expected."""
+    """Pearson's chi-square. Cells are joined until at least 20 counts are expected in each."""
     group = np.floor(np.cumsum(expected) / 20).astype(int)
     observed = np.bincount(group, counts)
     wanted = np.bincount(group, expected)

@@ -1,6 +1,7 @@
-"""Every random outcome at every level of the sizes that ship, through the shipped draw: hours; `make exhaustive`.
+"""Every random outcome at every level of the sizes that devices use, drawn by the devices' code.
 
-Levels in sixteenths, so that pytest's own percentage is the progress.
+`make exhaustive` runs this for hours. Levels are divided into sixteenths, so that pytest's percentage shows the
+progress.
 """
 
 import pytest

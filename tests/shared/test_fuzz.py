@@ -1,6 +1,6 @@
-"""Whatever bytes arrive, shared code answers with a value or with Invalid, never with anything else.
+"""Whatever bytes arrive, shared code returns a value or raises Invalid, and nothing else.
 
-Hypothesis draws the material; each drawing is tried in many variants, because most of its time goes into drawing.
+Hypothesis draws the bytes. Each drawing is tried in many variants, because most of the time goes into drawing.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""shared/ as a board loads it: compiled, each module importable on its own in a small heap."""
+"""The package shared as a board loads it: compiled, and each module can be imported alone in a small heap."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def compiled(tmp_path_factory):
 
 @pytest.mark.parametrize("module", MODULES)
 def test_each_module_is_importable_on_its_own(module, compiled, micropython):
-    # This interpreter's words have 64 bits, so that a module takes about twice what it takes on a board, whose heap
+    # The words of this interpreter have 64 bits. So a module takes about twice as much as on a board, whose heap
     # tests/device/board tests.
     result = micropython(f"import undertone_shared.{module}\nprint('alone')", paths=[compiled], heap="72k")
     assert result.stdout.strip() == "alone", result.stderr

@@ -1,4 +1,4 @@
-"""The generic proofs notice a mechanism that is wrong by one cell, one weight, one outcome or one decode step."""
+"""The proofs for all mechanisms notice a mechanism with one wrong cell, weight, outcome or step of the decode."""
 
 import pytest
 from proofs import check_all, check_small

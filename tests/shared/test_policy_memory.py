@@ -1,4 +1,7 @@
-"""How much a board collects while it verifies a signature: MicroPython's `gc.threshold`, played in CPython."""
+"""How often a board collects garbage while it verifies a signature.
+
+The test runs under CPython and stands in for MicroPython's `gc.threshold`.
+"""
 
 import gc
 
@@ -14,7 +17,10 @@ POLICY = (
 
 
 def test_a_signature_is_verified_without_collecting_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The threshold is off meanwhile; afterwards one collection, then the threshold that there was."""
+    """The threshold is off during the verification.
+
+    Then there is one collection, and the threshold is set as before.
+    """
     calls: list[object] = []
 
     def threshold(*values: int) -> int:

@@ -1,4 +1,4 @@
-"""Cohort membership is flat over (slot of the cycle, device)."""
+"""Membership in the cohort is spread evenly over (slot of the cycle, device)."""
 
 import numpy as np
 from scipy.stats import chi2
@@ -6,12 +6,15 @@ from scipy.stats import chi2
 from undertone_shared.schedule import Schedule
 
 CYCLE, DEVICES, SEEDS, STRIDE = 48, 4000, 40, 19
-# Of each chi-square test, over the seeds; the seeds here are fixed.
+# The chance of a false alarm of each chi-square test, over the seeds. The seeds here are fixed.
 FALSE_ALARM = 1e-6
 
 
 def test_membership_in_a_day_is_flat_over_slots_and_seeds():
-    """Each device is asked once in 19 slots in succession: under every seed a multinomial draw of 4000 on 19 cells."""
+    """Each device is asked once in 19 successive slots.
+
+    Under each seed, 4,000 devices are spread over 19 cells at random.
+    """
     slots = np.arange(990_000, 990_000 + STRIDE)
     statistic = 0.0
     for number in range(SEEDS):
@@ -24,7 +27,7 @@ def test_membership_in_a_day_is_flat_over_slots_and_seeds():
 
 
 def test_turns_and_membership_are_independent():
-    """(h mod s) against (h' mod c): a table of 7 x 5 cells, uniform."""
+    """(h mod s) and (h' mod c) fill a table of 7 x 5 cells evenly."""
     schedule = Schedule(bytes(16), 7, 5)
     places = np.array([schedule.place(f"meter-{i}") for i in range(35 * 1000)])
     counts = np.bincount(places, minlength=35)

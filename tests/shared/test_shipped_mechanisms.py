@@ -1,4 +1,4 @@
-"""The sizes that ship, for every mechanism: boundaries of every outcome, certificate, rows, exact moments."""
+"""Each mechanism in the sizes that devices use: the boundaries between outcomes, certificate, rows, exact moments."""
 
 import pytest
 import shipped

@@ -1,6 +1,6 @@
-"""Every intermediate of ``choose``, ``level``, ``draw`` and ``below`` is a small int of a 32-bit MicroPython.
+"""Every intermediate result of ``choose``, ``level``, ``draw`` and ``below`` is a small int of a 32-bit MicroPython.
 
-The same code runs on integers that refuse to leave [-2^30, 2^30): attributes, readings, words and table bytes alike.
+The same code runs with integers that fail outside [-2^30, 2^30): attributes, readings, words and bytes of tables.
 """
 
 import operator
@@ -16,7 +16,7 @@ LIMIT = 1 << 30
 
 
 class Small(int):
-    """An int whose every result is checked; counts how many there were."""
+    """An int whose results are checked; it counts the results."""
 
     results = 0
 
@@ -60,7 +60,7 @@ def instrumented(mechanism):
 
 
 def filled(words):
-    """An entropy whose buffer holds instrumented bytes: these words, little-endian, over and over."""
+    """An entropy whose buffer has bytes that are checked: these words, little-endian, over and over."""
     entropy = Entropy(lambda n: bytes(range(n)))
     data = b"".join(word.to_bytes(4, "little") for word in words)
     entropy._buffer = [Small(byte) for byte in (data * BUFFER_BYTES)[:BUFFER_BYTES]]
@@ -81,7 +81,8 @@ def test_draws_stay_small(name, mechanism, theta):
     mechanism = instrumented(mechanism)
     before = Small.results
     for x in {0, 1, theta // 3, theta - 1, theta}:
-        # All bits set is the largest word, and is rejected unless n is a power of two: a small one follows.
+        # A word with all bits set is the largest, and is rejected unless n is a power of two. Then a small word
+        # follows.
         for words in ([0xFFFFFFFF, 0], [0], [0xFFFFFFFF, 0x2AAAAAAA, 1], [0x3FFFFFFE, 0x12345678, 0x00FF00FF, 0]):
             entropy = filled(words)
             part = mechanism.choose(entropy)

@@ -1,4 +1,4 @@
-"""100,000 draws from one byte stream: CPython, numpy and MicroPython give the same symbols."""
+"""CPython, numpy and MicroPython give the same symbols for 100,000 draws from one stream of bytes."""
 
 from pathlib import Path
 

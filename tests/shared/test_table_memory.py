@@ -1,6 +1,6 @@
-"""The largest table that a campaign carries, checked on arrival within a heap of 80 KB and then drawn from.
+"""The largest table that a campaign carries is checked on arrival within a heap of 80 KB, and then used for draws.
 
-The heap is that of the 64-bit unix port, whose words are twice a board's; the code is what boards load.
+The heap is that of the 64-bit unix port, whose words are twice as long as a board's. The code is what boards load.
 """
 
 import designed_tables

@@ -1,4 +1,4 @@
-"""A broker with a fleet, and an aggregator in this process; both by an injected clock, if need be."""
+"""A broker with a fleet, and a server in this process, both with an injected clock if a test asks for it."""
 
 import asyncio
 import importlib
@@ -31,7 +31,7 @@ HOST = "127.0.0.1"
 
 @dataclass
 class World:
-    """Everything that a wire test needs, in one folder."""
+    """All that a test over the wire needs, in one folder."""
 
     site: LocalHome
     broker: Mosquitto
@@ -89,7 +89,7 @@ class World:
             self._thread = None
 
     def fleet(self, state: Path | None = None, **options: object) -> Fleet:
-        """A fleet of all devices; its ledger goes on where an earlier fleet's ended."""
+        """A fleet of all devices. Its ledger continues that of an earlier fleet."""
         earlier = read_ledgers([self.ledger_path]) if self.ledger_path.exists() else None
         config = self.config
         wire = Wire(
@@ -112,7 +112,7 @@ class World:
         )
 
     def accounts(self, *, seconds: float = 60.0, ledgers: tuple[Path, ...] = ()) -> Accounts:
-        """The accounts, once they hold or the time is up."""
+        """Wait until the accounts hold or the time is up; return them."""
         deadline = time.monotonic() + seconds
         while True:
             with open_store(self.store_path, read_only=True) as store:
@@ -124,7 +124,10 @@ class World:
 
 @pytest.fixture(autouse=True, scope="session")
 def ports_of_their_own():
-    """What chooses a port itself, and starts its server seconds later, gets one that nobody else is given meanwhile."""
+    """Programs that choose a port themselves start their server seconds later.
+
+    Here, no other program gets that port meanwhile.
+    """
     with pytest.MonkeyPatch.context() as patch:
         for name in ("undertone_simulator.demo.run", "undertone_simulator.load.run"):
             patch.setattr(importlib.import_module(name), "free_port", next_free_port)
@@ -133,9 +136,10 @@ def ports_of_their_own():
 
 @pytest.fixture
 def make_world(tmp_path, mosquitto_binary, topic_prefix, monkeypatch, free_port):
-    """Call it for a world; `campaign` are lines of the [campaign] table, `policy` fields of the devices' policy.
+    """A function that makes a world.
 
-    With `direct` its devices connect to the aggregator itself, and its broker is never started.
+    `campaign` has lines of the table [campaign], `policy` has fields of the devices' policy. With `direct`, the devices
+    connect to the server itself, and the broker is never started.
     """
     monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
     worlds = []
@@ -144,7 +148,7 @@ def make_world(tmp_path, mosquitto_binary, topic_prefix, monkeypatch, free_port)
         devices: int, campaign: str = "", clock: Clock | None = None, direct: bool = False, **policy: object
     ) -> World:
         folder = tmp_path / f"world-{len(worlds)}"
-        # Designing a table takes seconds, in which fast clocks run on.
+        # The design of a table takes seconds, during which a fast clock would go on.
         mechanism = "" if "mechanism" in campaign else 'mechanism = "hybrid"'
         plan = f"""
 [campaign]
@@ -156,7 +160,7 @@ bound = 10000
 {campaign}
 """
         server = {"prefix": topic_prefix}
-        # Devices without signers accept what anybody broadcasts, as the attacks of these tests need.
+        # Devices without signers accept what anybody broadcasts. The attacks of these tests need that.
         policy = {"signers": [], **policy}
         site = make_site(folder, plan, "load", devices, free_port(), direct=direct, server=server, **policy)
         broker = site.mosquitto(autosave_seconds=1)
@@ -174,5 +178,5 @@ bound = 10000
 
 
 def run(coroutine):
-    """Run a coroutine, at most for two minutes."""
+    """Run a coroutine for at most two minutes."""
     return asyncio.run(asyncio.wait_for(coroutine, 120))

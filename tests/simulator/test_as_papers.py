@@ -1,4 +1,7 @@
-"""A whole campaign in the papers' way: one linear round of Square Wave, EM, white box, Eq. 8, the Hybrid, no filter."""
+"""A whole campaign as in the papers: one linear round of Square Wave, EM, white box, Eq.
+
+8, the Hybrid, and no filter.
+"""
 
 import numpy as np
 import pytest
@@ -78,7 +81,7 @@ def test_the_filtered_series_is_the_raw_one(simulated: Simulated) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("query", [None, "fleet"])
 def test_its_intervals_hold(query: str | None) -> None:
-    """Of 960 intervals that hold with probability .95, fewer than 875 hold with probability 2.3e-7."""
+    """If each of 960 intervals holds with probability .95, fewer than 875 hold with a probability of 2.3e-7."""
     compared = [each for seed in SEEDS for each in papers(seed, query).compared()]
     held = sum(each.estimate.low <= each.truth_raw <= each.estimate.high for each in compared)
     assert len(compared) == 20 * 48

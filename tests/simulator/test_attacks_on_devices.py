@@ -1,4 +1,4 @@
-"""A server, broker or clock that lies, over a real broker: the devices refuse, say why in one word, and go on."""
+"""A server, broker or clock that lies, over a real broker. The devices refuse, give the reason in a word, and go on."""
 
 import asyncio
 import base64
@@ -29,7 +29,7 @@ def table(*rows):
 
 
 def tampered(epoch, last):
-    """(reason, body) of campaigns with a designed table in which somebody changed something."""
+    """(reason, body) of campaigns with a designed table in which something was changed."""
     table = next(table for epsilon, _, table in frozen_tables() if epsilon == "2")
     theta = 700
     honest = campaign(epoch, last, **reporting(table, theta)).body
@@ -42,7 +42,7 @@ def tampered(epoch, last):
         return b"".join(pieces)
 
     def rows(*moves):
-        """With weights of the row 9 changed: (column, by)."""
+        """The table's rows with some weights of row 9 changed. A change is (column, by how much)."""
         weights = table.weights(9)
         for column, by in moves:
             weights[column] += by
@@ -74,10 +74,10 @@ def lies(now, good):
     return [
         ("epsilon", pack(campaign(epoch, last, cohort=strong), now)),
         ("epsilon", pack(campaign(epoch, last, **reporting(hybrid(4))), now)),
-        # The piecewise part alone would pass.
+        # The piecewise part alone would be accepted.
         ("epsilon", pack(campaign(epoch, last, **reporting(leaky)), now)),
         ("epsilon", pack(campaign(epoch, last, **reporting(table((255, 1), (1, 255)))), now)),
-        # A table whose rows do not sum to what it claims.
+        # The sums of the table's rows are not what the table claims.
         ("invalid", pack_body(text.replace(b'"bits":8', b'"bits":9'), now)),
         *((reason, pack_body(body, now)) for reason, body in tampered(epoch, last)),
         ("theta", pack(campaign(epoch, last, **reporting(hybrid(2), theta=99)), now)),
@@ -91,7 +91,7 @@ def lies(now, good):
         ("epoch_too_soon", pack(campaign(good.epoch + 60, last), now)),
         ("epoch_ahead", pack(campaign(good.epoch + 8 * DAY, last + 8 * 1440 + 100), now)),
         ("ended", pack(campaign(good.epoch - 7200, good.first_slot - 60), now)),
-        # A clock or a header a century ahead, or days behind.
+        # A clock or a header that is a century ahead, or days behind.
         ("clock", pack(campaign(epoch, last), now + 20 * YEAR)),
         ("clock", pack(campaign(epoch, last), now - 2 * DAY)),
         ("invalid", b""),
@@ -104,13 +104,13 @@ def lies(now, good):
 
 
 def pack_body(body, now):
-    """A message around any bytes, as `pack` makes one around a campaign."""
+    """Make a message of any bytes, as `pack` makes one of a campaign."""
     return b"UTC2" + now.to_bytes(4, "big") + len(body).to_bytes(4, "big") + body + bytes(64)
 
 
 @pytest.fixture
 def stage(make_world):
-    """A world without an aggregator, and a server that may say anything."""
+    """Devices in a world without Undertone's server, and a server that may send anything."""
     world = make_world(2, MINUTES, PatientClock(SPEED), **POLICY)
     server = Server(world)
     yield world, server
@@ -133,7 +133,7 @@ def test_lying_campaigns_are_refused_and_the_last_good_one_kept(stage):
             await wait_async(
                 lambda r=reason, n=before: fleet.refusals[r] == n + 2, f"refusing for {reason}: {message[:60]}"
             )
-        # Beyond what a session reads: skipped, counted, and the connection stands.
+        # The message is longer than a session reads. It is skipped and counted, and the connection stays open.
         server.publish(b"x" * 60_000)
         drawn = [device.drawn for device in fleet.devices]
         await wait_async(
@@ -142,7 +142,7 @@ def test_lying_campaigns_are_refused_and_the_last_good_one_kept(stage):
         assert [device.reporter.campaign.fingerprint for device in fleet.devices] == [good.fingerprint] * 2
         assert all(device.reporter.following is None for device in fleet.devices)
         assert all(device.connections == 1 for device in fleet.devices)
-        # The good campaign issued in the far future: a date that no clock agrees with is not taken over.
+        # The good campaign with a date in the far future, with which no clock agrees. The date is not accepted.
         server.publish(pack(good, int(world.clock.now()) + 20 * YEAR))
         since = [device.drawn for device in fleet.devices]
         await wait_async(
@@ -162,7 +162,7 @@ def test_lying_campaigns_are_refused_and_the_last_good_one_kept(stage):
 
 
 class LyingClock(Clock):
-    """Unix time that somebody else sets; the ticks are the machine's."""
+    """Unix time that somebody else sets. The ticks are those of the machine."""
 
     def __init__(self):
         super().__init__()
@@ -180,7 +180,7 @@ def test_a_clock_that_lies_buys_no_draw(make_world):
     device = fleet.devices[0]
 
     async def at(offset):
-        """Move the clock, and let the device look at it."""
+        """Set the clock, and let the device look at it."""
         clock.offset = offset
         device.tick(int(clock.now()) // 60)
         await asyncio.sleep(0.01)
@@ -191,18 +191,18 @@ def test_a_clock_that_lies_buys_no_draw(make_world):
         good, now = begin(world)
         server.publish(pack(good, now))
         await wait_async(lambda: device.reporter.campaign, "accepting the campaign")
-        # One slot per second: after the first draw the ticks say that no minute has passed.
+        # Slots last a second. After the first draw, the ticks show that a minute has not passed.
         start = good.epoch - clock.now() + 5
         paused = [await at(start + 60 * i) for i in range(8)]
         assert device.drawn == 1
         assert paused[3:] == ["rate"] * 5
         spent = device.reporter.ledger.spent_until
         for jump in (100 * YEAR, 2 * DAY, -2 * DAY):
-            device.reporter.guard._drew_at = None  # as after a boot, which the rate limit cannot cover
+            device.reporter.guard._drew_at = None  # as after a boot, when the rate limit does not know the last draw
             for i in range(3):
                 paused = await at(start + jump + 60 * i)
             assert paused == "clock"
-        # The clock goes backward within the day: the intervals that it shows again are spent.
+        # The clock goes back within the day. It shows intervals again for which reports were drawn already.
         for i in range(4):
             paused = await at(start - 60 + 60 * i) if i < 3 else paused
         assert paused in ("spent", "waiting", "rate")
@@ -226,7 +226,7 @@ def test_an_aggregator_that_asks_for_too_much_gets_nothing(make_world):
         stop = asyncio.Event()
         running = asyncio.get_running_loop().create_task(fleet.run(1000, stop))
         await wait_async(lambda: fleet.refusals["epsilon"] >= 3, "refusing")
-        # Three slots more, in which they would report.
+        # In the next three slots the devices would report.
         until = world.clock.now() + 3 * 60
         await wait_async(lambda: world.clock.now() >= until, "three slots")
         stop.set()

@@ -1,4 +1,7 @@
-"""Devices that lie, over a real broker: refused for a reason that is counted, or by the broker; the rest goes on."""
+"""Devices that lie, over a real broker.
+
+The broker refuses them, or the server does for a counted reason; other devices go on.
+"""
 
 import threading
 
@@ -53,7 +56,7 @@ class Liar:
 
 @pytest.fixture
 def scene(make_world):
-    """Its clock stands still some slots after the first, so that no report is late on any machine."""
+    """A campaign whose clock stands still some slots after the first one, so that no report is late on any machine."""
     world = make_world(3, SECONDS, SteppedClock(1_798_416_000))
     world.start_aggregator()
     liars = [Liar(world, name) for name in world.names]
@@ -63,7 +66,7 @@ def scene(make_world):
 
 
 class Scene:
-    """The campaign as a device sees it, and how often each outcome has been counted."""
+    """The campaign as a device sees it, and how often each outcome was counted."""
 
     def __init__(self, world, *liars):
         self.world = world
@@ -78,7 +81,7 @@ class Scene:
             with open_store(self.world.store_path, read_only=True) as store:
                 return store.epochs()
         except Invalid:
-            # The server is about to make it.
+            # The server has not made the store yet.
             return []
 
     def counts(self):
@@ -125,7 +128,7 @@ def test_every_lie_is_counted_by_its_reason_and_the_honest_go_on(scene):
         scene.expect(outcome, before)
     before = scene.counts()
     for level in ((home + 1) % SHARDS, f"0{home}", 64, "x"):
-        # The broker's rules name the one topic that is this device's.
+        # The broker's rules allow the device only its own topic.
         liar.publish(f"{prefix}/test/{level}/{liar.name}/report", scene.report(1))
     scene.honest.publish(scene.topic(scene.honest), scene.report(1))
     scene.expect("counted", before)
@@ -136,7 +139,7 @@ def test_another_devices_name_is_stopped_by_the_broker(scene):
     before = scene.counts()
     scene.liar.publish(scene.topic(scene.other), scene.report(0))
     scene.liar.publish(scene.topic(scene.other).replace("/test/", "/other/"), scene.report(0))
-    # A message that does arrive, after those two.
+    # This message is accepted. It arrives after those two.
     scene.liar.publish(scene.topic(scene.liar), scene.report(0))
     scene.expect("counted", before)
 

@@ -1,4 +1,4 @@
-"""Memory stays what a chunk needs, whatever the number of devices."""
+"""A simulation takes as much memory as a chunk of devices needs, however many devices there are."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""A fleet whose devices show certificates: provisioned, rotated and revoked by commands, at both that take them."""
+"""Devices with certificates. Commands provision, rotate and revoke them, at a broker and at the server's endpoint."""
 
 import contextlib
 import os
@@ -35,7 +35,7 @@ user root
 
 
 class Site:
-    """Commands on one fleet, and what its devices connect to."""
+    """Commands for one fleet, and the endpoint or broker to which its devices connect."""
 
     def __init__(self, folder: Path, port: int) -> None:
         self.home = folder / "home"
@@ -51,7 +51,7 @@ class Site:
             os.kill(self.mosquitto.pid, signal.SIGHUP)
 
     def connect(self, device: Path) -> "Client | None":
-        """A device's connection; None where it is not let in."""
+        """A device's connection, or None if the device is not let in."""
         try:
             client = Client(device, self.port)
         except OSError:
@@ -69,7 +69,7 @@ class Site:
 
 
 class Client:
-    """A connection with a device's certificate and no user name; ``out``: it was ended."""
+    """A connection with a device's certificate and without a user name. ``out``: the connection was ended."""
 
     def __init__(self, device: Path, port: int) -> None:
         self.out = threading.Event()
@@ -150,7 +150,7 @@ def test_a_certificate_is_rotated_and_revoked(site: Site, tmp_path: Path) -> Non
     connected.close()
     assert (own / "device.key").stat().st_mode & 0o077 == 0
 
-    # A second list does not forget whom the first one named.
+    # After a second rotation, the first certificate is still refused.
     site.command("devices", "rotate", "load-001")
     wait_for(lambda: site.lets_in(own))
     assert not site.lets_in(before)

@@ -1,4 +1,4 @@
-"""One demonstration with few devices and slots: every process real, the aggregator and a device killed on the way."""
+"""One demonstration with few devices and slots. Every process is real, and the server and a device are killed."""
 
 import importlib
 import io
@@ -21,7 +21,7 @@ from undertone_simulator.demo.picture import draw
 from undertone_simulator.processes import Processes, find_micropython
 from undertone_simulator.wire.ledger import read_ledgers
 
-# The package has a function of the module's name.
+# The package has a function with the name of the module, so the module is imported by its path.
 run_module = importlib.import_module("undertone_simulator.demo.run")
 DEVICES = 12
 SLOTS = 8
@@ -33,7 +33,7 @@ ACCOUNTING_KEYS = {"sent", "received", "acknowledged", "counted", "duplicates", 
 
 
 class Silent:
-    """A display that remembers."""
+    """A display that keeps what it is told and shows nothing."""
 
     def __init__(self):
         self.said = []
@@ -63,13 +63,13 @@ def demo(tmp_path_factory, mosquitto_binary, request):
 
 
 def late(folder):
-    """At most so many reports were not drawn because this machine was too slow for their slots: 0 unless it stalls."""
+    """The largest number of reports that this machine was too slow to draw: 0 unless it stalls."""
     words = [line.split() for line in (folder / "fleet.log").read_text(encoding="utf-8").splitlines()]
-    # A draw that the fleet skipped also costs the device its next slot, which is not a whole one.
+    # After a draw that was skipped, the device also loses its next slot, which it sees only in part.
     return 2 * sum(int(word[1]) for word in words if word[0] == "skipped")
 
 
-# Not long, or it would be dealt by itself, and a second worker would run the demonstrations again.
+# This test is not marked long. Otherwise it would be run by another worker, which would run the demonstrations again.
 @pytest.mark.slow
 @pytest.mark.waits
 def test_every_report_is_counted_exactly_once(demo):
@@ -83,12 +83,14 @@ def test_every_report_is_counted_exactly_once(demo):
 
 
 def test_estimates_lie_within_eight_standard_errors_of_the_truth(demo):
-    # Eight means of twelve reports each, whose tails are longer than a normal law's. In 1.5 million simulated slots one
-    # in 190,000 was beyond 6 and none beyond 7; beyond 6.5 were seven times fewer: beyond 8, less than 1e-8.
+    # Eight means of twelve reports each have longer tails than a normal distribution. Of 1.5 million simulated slots,
+    # one in 190,000 was beyond 6 and none beyond 7; beyond 6.5 were seven times fewer than beyond 6. So less than 1e-8
+    # are beyond 8.
     result, _, _ = demo
     assert len(result.slots) == SLOTS
     assert result.worst < 8
-    # 8 × its square was beyond 45 once in 27,000 runs, beyond 52 seven times less: beyond 80, less than 1e-7.
+    # 8 × the square was beyond 45 once in 27,000 runs, and beyond 52 seven times less often. So it is beyond 80 with a
+    # chance below 1e-7.
     assert result.standardised < math.sqrt(80 / SLOTS)
     assert all(slot.low < slot.estimate < slot.high for slot in result.slots)
     assert all(slot.truth_truncated <= slot.truth_raw for slot in result.slots)
@@ -129,7 +131,7 @@ def test_a_device_that_backs_off_may_come_back_before_it_is_ended():
 
     run_module.wait_until_online(words)
     assert len(looks) == 4
-    # One that never does, and one that was never away.
+    # The first device never comes online, and the second was never away.
     run_module.wait_until_online(lambda: log, 0.3)
     run_module.wait_until_online(lambda: "sent 8 00\nacked 8 00")
 
@@ -169,12 +171,12 @@ def test_table_sentences_and_picture(demo, tmp_path):
     assert f"θ = {result.theta} Wh" in text
     assert "ε = 4 per reading (event level), 192 per played day of 48 readings" in text
     assert "zero unexplained" in text
-    # Eight slots: the certificate of a designed table, and the error beside its prediction.
+    # There are eight slots. The text has the certificate of a designed table, and the error with its prediction.
     assert "an optimal table of 25 levels" in text
     assert "than the Hybrid's (variance × 0." in text
     assert "proven in integers" in text
     assert f"(ratio {result.standardised:.2f}, expected 1 ± 0.49 in 95 % of runs" in text
-    # The steps by the names of the papers, and the papers' way beside what was played.
+    # The text names the steps as the papers do, and compares the papers' way with the one that was played.
     assert [word for word in ("Square Wave:", "EM:", "θ =", "reports:", "reconstruction:") if word not in text] == []
     assert [(way.name, way.filtered, way.played) for way in result.ways] == [
         ("papers' way", False, False),
@@ -195,7 +197,7 @@ def test_undertone_verify_agrees(demo, monkeypatch, capsys):
     told = json.loads(capsys.readouterr().out)
     assert told["holds"] is True
     assert told["reports"]["sent"] == told["reports"]["counted"]
-    # Without the MicroPython device's ledger its reports came from nowhere.
+    # Without the ledger of the MicroPython device, the origin of its reports is unexplained.
     command = ["undertone", "verify", "--ledger", str(folder / "fleet.ledger"), "--store", command[-1]]
     monkeypatch.setattr("sys.argv", command)
     expected = 1 if find_micropython() else 0

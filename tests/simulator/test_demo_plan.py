@@ -19,7 +19,7 @@ def test_the_seed_fixes_the_population_and_the_cohort(tmp_path):
     assert np.array_equal(demo.readings.values, same.readings.values)
     assert not np.array_equal(demo.readings.values, other.readings.values)
     assert demo.config.campaign.cohort_seed == same.config.campaign.cohort_seed != other.config.campaign.cohort_seed
-    # Passwords, like noise, come from the machine's entropy alone.
+    # Passwords and noise come from the machine's entropy, so they differ even with equal seeds.
     assert {m.password() for m in read_provisioned(demo.site.fleet)}.isdisjoint(
         m.password() for m in read_provisioned(same.site.fleet)
     )
@@ -30,7 +30,7 @@ def test_rounds_play_every_fourth_half_hour_of_a_day_each(tmp_path):
     assert demo.config.campaign.rounds == (12, 12, 12)
     assert demo.playback == Playback(48, 4)
     assert demo.first_column == 3 * 48
-    # 50 slots need two days after the rounds.
+    # After the rounds, 50 slots need two days.
     assert demo.readings.slots == 5 * 48
 
 

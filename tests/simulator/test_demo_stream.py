@@ -1,4 +1,4 @@
-"""The stream demonstration end to end: a broker, the aggregator, MQTT clients, one of them under MicroPython."""
+"""The stream demonstration from end to end: a broker, the server, and MQTT clients, one of them under MicroPython."""
 
 import json
 
@@ -26,9 +26,9 @@ class Silent:
 
 
 def missed(folder):
-    """At most so many reports were not drawn because this machine was too slow for their slots: 0 unless it stalls.
+    """The largest number of reports that this machine was too slow to draw: 0 unless it stalls.
 
-    A draw that the fleet skipped also costs the device its next slot, which is not a whole one.
+    After a draw that was skipped, the device also loses its next slot, which it sees only in part.
     """
     words = [line.split() for line in (folder / "fleet.log").read_text(encoding="utf-8").splitlines()]
     (skipped,) = [int(word[1]) for word in words if word[0] == "skipped"]
@@ -59,11 +59,11 @@ def test_streams_over_mqtt_with_a_device_killed_on_the_way(mechanism, dimension,
     assert result.accounts.holds
     late = missed(tmp_path)
     assert result.accounts.counted == result.accounts.sent > 8 * 8 - 8 - late
-    # The sixth standard error is exceeded with probability 2e-9 a slot.
+    # In each slot, six standard errors are exceeded with a probability of 2e-9.
     assert result.worst < 6
     assert len(result.slots) >= 8 * dimension
     assert "user-level" in result.guarantee
-    # A round finds θ, and its report is in the guarantee; it asks for readings of one coordinate.
+    # A round finds θ for readings of one coordinate alone. Its report is part of the guarantee.
     assert result.found is (dimension == 1)
     assert ("for the one report that finds theta" in result.guarantee) is result.found
     if find_micropython():
@@ -76,7 +76,7 @@ def test_streams_over_mqtt_with_a_device_killed_on_the_way(mechanism, dimension,
         assert {slot["filtered"] for slot in answer["slots"]} == ({False, True} if flags else {False})
     runs = CliRunner().invoke(app, ["query", str(tmp_path / "stores/demo.sqlite"), "--every", "4"])
     assert "user-level" in runs.stdout
-    # The killed device came back with a new chain.
+    # The device that was killed came back with a new chain.
     reports = [slot.reports for slot in result.slots]
     assert 7 - late <= min(reports) <= 7
     assert 8 - late <= reports[-1] <= 8

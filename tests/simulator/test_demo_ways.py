@@ -1,4 +1,7 @@
-"""The papers' way and this project's own beside each other, without a network: what a demonstration ends with."""
+"""At its end, a demonstration compares the papers' way with this project's.
+
+Here, both are computed without a network.
+"""
 
 import numpy as np
 import pytest
@@ -32,7 +35,7 @@ def test_beside_the_default_the_papers_way_is_simulated_on_the_same_readings(tmp
     (papers,) = ways(plan)
     assert (papers.name, papers.mechanism, papers.filtered, papers.played) == ("papers' way", "hybrid", False, False)
     assert [slot.truth_raw for slot in papers.slots] == pytest.approx(means(plan))
-    # The papers' way estimates the mean of truncated readings, and widens its interval by what truncation removes.
+    # The papers' way estimates the mean of truncated readings. Its interval is widened by what truncation removes.
     assert all(slot.estimate.estimate == slot.estimate.truncated_mean for slot in papers.slots)
     assert ways(plan)[0].as_json() == papers.as_json(), "the seed fixes it"
 
@@ -46,7 +49,7 @@ def test_beside_the_papers_way_the_default_is_simulated_raw_and_filtered(tmp_pat
         ("default", True, False),
     ]
     assert raw.theta == filtered.theta
-    # A share of the devices reports for the threshold: the others' mean differs at most by these devices' readings.
+    # Some devices report for the threshold instead. The mean of the others differs at most by these devices' readings.
     for slot, mean in zip(raw.slots, means(plan), strict=True):
         others = DEVICES - slot.estimate.reports
         assert abs(slot.truth_raw - mean) <= others / DEVICES * plan.readings.values.max()
@@ -83,7 +86,7 @@ def test_a_stream_is_shown_among_independent_noise_and_the_papers_algorithm(mech
     drawn = [way for way in shown if not way.played]
     for way in drawn:
         assert way.raw == pytest.approx(means(plan))
-        # 8 normal errors: beyond 7 standard errors with probability 2e-11.
+        # One of 8 normal errors is beyond 7 standard errors with a probability of 2e-11.
         assert np.all(np.abs(way.estimates - way.clipped) < 7 * way.standard_errors)
 
 

@@ -1,4 +1,7 @@
-"""A demonstration of turns over a real broker, one device under MicroPython: nobody reports twice in the window."""
+"""A demonstration with turns over a real broker.
+
+One device runs under MicroPython, and none reports twice in a window.
+"""
 
 import pytest
 
@@ -30,7 +33,7 @@ def test_nobody_reports_twice_within_the_window(tmp_path, mosquitto_binary, monk
     assert accounts.holds, accounts.examples
     assert accounts.sent == accounts.counted
     assert (turns.window, turns.stride) == (4, 5)
-    # Every device that sent two kept the rest.
+    # Every device that sent two reports kept the rest between them.
     names = ("fleet.ledger", "micropython.log", "demo.ledger")
     ledgers = [path for name in names if (path := tmp_path / name).exists()]
     slots_apart = reported_apart(read_ledgers(ledgers).sent)

@@ -1,4 +1,4 @@
-"""The wire fleet against a real broker and aggregator; slots of 60 seconds by an injected clock that runs faster."""
+"""The fleet over the wire, with a real broker and server. Slots last 60 seconds, and an injected clock runs faster."""
 
 import asyncio
 import os
@@ -116,7 +116,7 @@ def test_an_aggregator_that_stops_and_comes_back_counts_everything_once(make_wor
             if slot == fleet.report_slot + 2:
                 stopping.append(executor.submit(world.stop_aggregator))
             if slot == fleet.report_slot + 5:
-                # The clock waits as well.
+                # The clock waits until the fleet has stopped.
                 stopping[0].result()
                 world.start_aggregator()
 
@@ -139,13 +139,13 @@ def test_a_fleet_that_is_stopped_draws_nothing_more(make_world):
     async def go():
         stop = asyncio.Event()
         running = asyncio.get_running_loop().create_task(fleet.run(1000, stop))
-        # Wait for a moment at which some devices have drawn in this slot, others have not, and all is acknowledged.
+        # Wait until some devices have drawn in this slot and others have not, and all reports are acknowledged.
         while len({device.drawn for device in fleet.devices}) == 1 or any(
             device.unacknowledged for device in fleet.devices
         ):
             await asyncio.sleep(0.001)
         stop.set()
-        # Block the event loop until the next draws are due: they are then due before the fleet's task sees the stop.
+        # Block the event loop until the next draws are due. Then they are due before the fleet's task sees the stop.
         time.sleep(0.5 * 60 / SPEED)
         drawn = [device.drawn for device in fleet.devices]
         await running
@@ -166,7 +166,8 @@ def test_report_slots_of_a_running_campaign_begin_once_the_last_device_has_accep
     slot = int(clock.moment) // 60
     running = campaign((slot - 10) * 60, slot + 1000, **reporting(hybrid(2)))
     message = pack(running, int(clock.moment))
-    # The fourth is a device that accepts the campaign again, such as after a restart.
+    # The first three calls are the devices' first ones. The fourth is by a device that accepts the campaign again, as
+    # after a restart.
     for seconds, first in ((0, slot + 1), (30, slot + 1), (61, slot + 2), (500, slot + 2)):
         clock.moment = slot * 60 + seconds
         fleet.wire.on_campaign(message)
@@ -194,7 +195,7 @@ def test_what_a_frozen_and_killed_broker_swallows_is_lost_by_name(make_world):
     fleet.wire.ledger.close()
     accounts = world.accounts()
     assert accounts.holds, accounts.examples
-    # Each device sent four reports into the frozen broker and kept two.
+    # Each device sent four reports into the stopped broker, and its outbox kept two.
     assert accounts.lost["outbox_full"] >= 3
     assert set(accounts.lost) <= {"outbox_full", "broker_killed"}
     assert accounts.sent == accounts.counted + accounts.lost.total()
@@ -206,7 +207,7 @@ def test_an_unknown_fault_is_refused():
 
 
 class Recorded(dict):
-    """As much of a fleet of one device as a schedule asks for; what was done to it."""
+    """The attributes of a fleet of one device that a schedule needs; notes what was done to the fleet."""
 
     def __init__(self, report_slot):
         self.report_slot = report_slot
@@ -221,13 +222,13 @@ def test_a_fault_of_a_slot_that_the_machine_skipped_happens_in_the_next():
     on_slot = schedule(fleet, [Fault(1, "kill", "a"), Fault(3, "hold", "a")])
     on_slot(97)
     fleet.report_slot = 100
-    # 101 and 103 begin them, and 103 and 105 end them.
+    # The faults begin with 101 and 103, and end with 103 and 105.
     expected = {98: [], 100: [], 104: ["kill", "hold_back"], 105: [], 107: ["restart", "release"], 108: []}
     for slot, done in expected.items():
         on_slot(slot)
         assert fleet.done == done, slot
         fleet.done.clear()
-    # Whoever comes later has missed what was before.
+    # A fleet that comes later misses the earlier faults.
     late = Recorded(100)
     on_slot = schedule(late, [Fault(1, "kill", "a"), Fault(3, "hold", "a")])
     on_slot(102)

@@ -1,4 +1,4 @@
-"""Devices of a server's folder: made by commands alone, for two campaigns on one TLS broker of the operator's own."""
+"""Devices of a server's folder are made by commands alone, for two campaigns on one TLS broker of the operator."""
 
 import socket
 import ssl
@@ -37,7 +37,7 @@ def worker_secret(folder: Path, slot: int) -> str:
 
 
 def connected(folder: Path, port: int, name: str, password: str) -> paho.Client | None:
-    """A client that the broker has let in."""
+    """A client that the broker has let in, or None."""
     answered, answers = threading.Event(), []
     made = paho.Client(CallbackAPIVersion.VERSION2, name, reconnect_on_failure=False)
     made.username_pw_set(name, password)
@@ -53,7 +53,10 @@ def connected(folder: Path, port: int, name: str, password: str) -> paho.Client 
 
 
 def accepted(folder: Path, port: int, name: str, password: str, topic: str | None = None) -> bool:
-    """Whether the broker lets it in; with a topic, whether what it publishes there reaches a worker of the server."""
+    """Whether the broker lets the client in.
+
+    With a topic: whether a message to the topic reaches a worker of the server.
+    """
     device = connected(folder, port, name, password)
     if device is None or topic is None:
         if device is not None:
@@ -67,7 +70,7 @@ def accepted(folder: Path, port: int, name: str, password: str, topic: str | Non
     worker.subscribe(topic, 1)
     assert subscribed.wait(30)
     device.publish(topic, b"x", qos=1).wait_for_publish(30)
-    # What the broker has acknowledged it has sent on before it answers the next request, if it sends it on at all.
+    # If the broker passes on a message that it has acknowledged, it does so before it answers the next request.
     subscribed.clear()
     worker.subscribe(f"{topic}/after", 1)
     assert subscribed.wait(30)
@@ -78,7 +81,7 @@ def accepted(folder: Path, port: int, name: str, password: str, topic: str | Non
 
 @dataclass
 class Place:
-    """A server's folder, the mosquitto of its own files, and, when asked for, the server."""
+    """A server's folder, the mosquitto with the folder's files, and, if a test asks for it, the server."""
 
     folder: Path
     port: int
@@ -123,7 +126,7 @@ def test_two_campaigns_get_devices_of_one_broker(home: Place) -> None:
     for name in CAMPAIGNS:
         told = said("devices", "add", "2", "--home", str(folder), "--campaign", name)
         assert f"{name}-001 to {name}-002" in told
-    # What was changed while no server ran is read by the broker when one starts.
+    # When a server starts, the broker also reads what was changed while no server ran.
     running = Running(folder)
     try:
         password = home.password("electricity", "electricity-001")
@@ -152,7 +155,10 @@ def test_two_campaigns_get_devices_of_one_broker(home: Place) -> None:
 @pytest.mark.slow
 @pytest.mark.broker
 def test_what_waits_for_the_server_outlives_its_new_password(home: Place) -> None:
-    """A SIGHUP with it would have mosquitto drop what a session may read, and then what arrives for it: not sent."""
+    """If mosquitto got a SIGHUP with the new password, it would drop the session's rights and then its messages.
+
+    So no SIGHUP is sent.
+    """
     folder, port = home.folder, home.port
     said("devices", "add", "1", "--home", str(folder), "--campaign", "water")
     running = Running(folder)
@@ -165,7 +171,7 @@ def test_what_waits_for_the_server_outlives_its_new_password(home: Place) -> Non
         assert accepted(folder, port, "aggregator-60", worker_secret(folder, 60)) is False, "the broker was not told"
         home.stop()
         home.start()
-        # The server is refused until it starts again; what comes meanwhile waits.
+        # The server is refused until it starts again. Meanwhile, reports wait for it.
         assert not accepted(folder, port, "aggregator-0", before)
         with_device = connected(folder, port, "water-001", device)
         with_device.publish(report_topic(PREFIX, "water", "water-001"), b"x" * 24, qos=1).wait_for_publish(30)
@@ -199,7 +205,7 @@ def test_who_refuses_a_changed_plan_is_asked_of_the_campaigns_own_devices(home: 
 
 
 def test_devices_of_a_campaign_whose_plan_is_gone_keep_their_topics(tmp_path: Path) -> None:
-    """Mosquitto acknowledges what its rules forbid: their reports would be lost, should the plan come back."""
+    """Mosquitto acknowledges what its rules forbid. Without the rules, reports would be lost if the plan came back."""
     folder = tmp_path / "home"
     said("init", str(folder))
     for name, sensor in CAMPAIGNS.items():

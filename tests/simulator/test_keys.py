@@ -1,4 +1,4 @@
-"""Signed campaigns over a real broker: rotation of keys, and the attacks that forged campaigns made possible."""
+"""Signed campaigns over a real broker: the rotation of keys, and attacks with forged campaigns."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ def old(tmp_path):
 
 @pytest.fixture
 def thief(tmp_path):
-    """Whoever knows the server's password at the broker, and has a key of his own."""
+    """The key of somebody who also knows the server's password at the broker."""
     return make_key(tmp_path / "thief.key")
 
 
@@ -37,7 +37,7 @@ def stage(make_world, old):
 
 
 def allow(world, *signers):
-    """The owner's new policies."""
+    """Give the devices the new policies of their owner."""
     for name in world.names:
         path = world.site.device(name) / "policy.json"
         path.write_text(
@@ -64,7 +64,7 @@ async def drawing(fleet, more=2):
 
 
 def play(world, scene):
-    """Run a fleet on its storage while the scene lasts; what it returns."""
+    """Run a fleet on its storage while the scene lasts; return what the scene returns."""
     fleet = world.fleet(state=world.folder / "state")
 
     async def go():
@@ -126,7 +126,10 @@ def test_a_key_is_rotated_while_devices_report(stage, old, tmp_path):
 
 @pytest.mark.long
 def test_nobody_else_can_stop_a_device(stage, old, thief):
-    """Other θ under the honest signature or one's own; a sensor held for a year; epochs a week ahead and in 2106."""
+    """The forged campaigns have another θ, another name for the sensor, or epochs a week ahead and in 2106.
+
+    They are signed by another key, or have the signature of another message.
+    """
     world, server = stage
     good, now = begin(world)
 

@@ -1,4 +1,4 @@
-"""kill -9 of the aggregator at failpoints around commit and acknowledgement, again and again, with reports coming."""
+"""kill -9 ends the server at failpoints around commit and acknowledgement, again and again, while reports come in."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ report_slots = 1000
 lead_slots = 1
 settle_slots = 1
 """
-# A life is a start of the server, which a busy machine takes long for: deaths are counted, not seconds.
+# A life begins with a start of the server, which takes long on a busy machine. So deaths are counted, not seconds.
 PATIENCE_SECONDS = 550
 
 
@@ -48,7 +48,7 @@ def test_an_aggregator_that_dies_again_and_again_counts_everything_once(make_wor
         while len(deaths.read_text(encoding="utf-8").splitlines()) < number:
             assert aggregator.poll() is None, "it ended by itself"
             await asyncio.sleep(0.1)
-        # The last life takes reports of its own, then everything.
+        # The last life takes in reports of its own, and then all that are left.
         drawn = {device.name: device.drawn for device in fleet.devices}
         while any(device.drawn == drawn[device.name] or device.unacknowledged for device in fleet.devices):
             await asyncio.sleep(0.01)
@@ -68,10 +68,11 @@ def test_an_aggregator_that_dies_again_and_again_counts_everything_once(make_wor
         ("before_commit", "after_commit", "during_acknowledgement", "after_acknowledgement"), number // 4
     )
     assert accounts.holds, accounts.examples
-    # On a machine that takes more than 96 slots for a life or two, the oldest reports leave the outbox: lost by name.
+    # If a life or two take more than 96 slots on a slow machine, the oldest reports leave the outbox. Only this loss is
+    # allowed.
     assert set(accounts.lost) <= {"outbox_full"}
     assert accounts.sent == accounts.counted + accounts.lost["outbox_full"]
     assert accounts.counted > 50
     assert not accounts.rejected
-    # What was committed and not acknowledged came again.
+    # Reports that were committed and not acknowledged came again.
     assert accounts.duplicates >= number // 4

@@ -59,7 +59,7 @@ def test_a_torn_line_is_not_a_line(path, kept):
     again.sent("b", TWO)
     again.close()
     read = read_ledgers([path])
-    # What was torn may parse in the end: then it counts, and its device has the report in its outbox.
+    # A torn line may still be valid by chance. Then it counts, and its device has the report in its outbox.
     assert {("a", ONE), ("b", TWO)} <= set(read.sent)
     assert read.torn <= 1
 

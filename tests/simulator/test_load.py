@@ -1,4 +1,4 @@
-"""Load tests, and what a machine says that has too few descriptors."""
+"""Load tests, and what a machine says that allows too few open files."""
 
 import resource
 import time
@@ -45,7 +45,7 @@ def test_a_provisioned_fleet_against_a_running_aggregator(make_world, tmp_path):
     folder = tmp_path / "load"
     result = run(LoadOptions(clients=4, slots=4, provisioned=world.site.fleet), folder, lambda sentence: None)
     assert result.accounts is None
-    # A slot that the machine was too slow for costs its devices the next one, too, which is not whole.
+    # If the machine is too slow for a slot, its devices also lose the next one, which they see only in part.
     assert result.sent == result.acknowledged >= 4 * 4 - 2 * result.skipped
     world.ledger_path = folder / "fleet.ledger"
     accounts = world.accounts()
@@ -65,14 +65,17 @@ def test_a_campaign_that_runs_already_gets_all_slots_asked_for(make_world, tmp_p
         run(LoadOptions(clients=3, slots=3, provisioned=world.site.fleet), tmp_path / name, lambda sentence: None)
         for name in ("first", "second")
     )
-    # A slot that the machine was too slow for costs its devices the next one, too, which is not whole.
+    # If the machine is too slow for a slot, its devices also lose the next one, which they see only in part.
     assert first.sent >= 3 * 3 - 2 * first.skipped
-    # A device's first slot is not a whole one, and its storage is new: it reports from its second on.
+    # A device sees its first slot only in part, and its storage is new, so it reports from its second slot on.
     assert second.sent == second.acknowledged >= 3 * 2 - 2 * second.skipped
 
 
 class Jumping:
-    """The load test's clock, an hour later once it has shown a sentence for which ``when`` holds: nobody waits."""
+    """The load test's clock.
+
+    It jumps by an hour after a sentence for which ``when`` holds, so that the test need not wait.
+    """
 
     def __init__(self, monkeypatch, when):
         self._when, self._ahead = when, 0.0
@@ -115,7 +118,7 @@ def test_turns_under_load(tmp_path):
     slots = {}
     for device, report in read_ledgers([tmp_path / "fleet.ledger"]).sent:
         slots.setdefault(device, []).append(unpack(report).slot)
-    # Every fifth slot of a second, and never sooner; a turn for which the machine was late is left out.
+    # A device reports in every fifth slot of a second, and never sooner. If the machine was late, the turn is left out.
     assert len(slots) == 20
     assert all(later - earlier >= 5 for mine in slots.values() for earlier, later in pairwise(sorted(mine)))
 

@@ -73,7 +73,7 @@ def test_london_household(undertone_data):
     assert (readings.unit, readings.step_seconds) == ("Wh", 1800)
     assert sum("repeats an earlier row" in note for note in readings.notes) == 17
     assert told(readings.notes[0], "london_MAC000002.csv", "row 3242", "'Null'")
-    # 24158 rows, one Null, 17 repeated.
+    # The file has 24,158 rows. One is Null, and 17 are repeated.
     assert np.count_nonzero(readings.present) == 24140
 
 

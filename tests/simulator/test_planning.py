@@ -1,4 +1,4 @@
-"""Predictions for a fleet: against simulation, and what is said when nothing would be visible."""
+"""Predictions for a fleet agree with simulations. If nothing would be visible, the planner says so."""
 
 import math
 from dataclasses import replace
@@ -56,7 +56,7 @@ def test_blocks_of_the_day_are_planned_where_they_gain(households):
     thetas = np.repeat(
         [block.theta for block in plan.day.blocks], np.diff([*(block.first for block in plan.day.blocks), 48])
     )
-    # By the readings themselves: V θ²/4n + E[(x - θ)⁺]² of each slot, over the same with one θ.
+    # Computed from the readings themselves: V θ²/4n + E[(x - θ)⁺]² of each slot, divided by the same with a single θ.
     values, _ = population("households", 1).part(0, 1024, range(48))
     unit = (2 * plan.spans[0].standard_error / plan.theta) ** 2
     cost = [
@@ -80,7 +80,7 @@ def test_the_predicted_error_is_the_mechanisms_own(name, epsilon):
     values, _ = population(name, 1).part(0, 1024, range(of.per_day))
     drawn = np.random.default_rng(1).choice(values.ravel(), 300)
     variances = [_variance(mechanism, int(min(x, theta)), theta) for x in drawn]
-    # The variance hardly depends on the reading; a cell's readings count as even.
+    # The variance hardly depends on the reading. The readings within a cell are assumed to be evenly distributed.
     assert predictor.prediction(1000).standard_error ** 2 == pytest.approx(np.mean(variances) / 1000, rel=0.03)
 
 
@@ -93,10 +93,10 @@ def test_readings_far_from_zero_are_truncated_at_both_ends_with_the_bias_of_each
     bias = (values - np.clip(values, low, theta)).mean(axis=1)
     prediction = of.predicted(theta, 4.29, planned.reports, low)
     assert prediction.variance == pytest.approx(np.full(of.per_day, 4.29 * (theta - low) ** 2 / 4 / planned.reports))
-    # The density knows the hour, not the slot: readings of a cell of 5 dC, in hours that hold two or three slots.
+    # The density is known for each hour of two or three slots, in cells of 5 tenths of a degree.
     assert np.abs(prediction.bias - bias).max() < 1.5
     assert planned.bias == pytest.approx(bias.mean(), abs=0.5)
-    # A single range from 0 to θ has ten times the width, and needs fifty times the devices.
+    # A single range from 0 to θ would be ten times as wide and would need fifty times as many devices.
     assert planned.spans[0].error < 4.0
     assert 300 < planned.devices_needed < 3000
     assert planned.far_from_zero
@@ -147,7 +147,7 @@ def test_an_error_in_per_cent_of_readings_far_from_zero_is_refused():
 
 
 def _variance(mechanism, x, theta):
-    """Var of the decoded report of x, its rounding to a level included, from the mechanism's exact rationals."""
+    """The variance of the decoded report of x, with the rounding to a level, from the mechanism's exact rationals."""
     level, rest = divmod(x * mechanism.levels, theta)
     moments = [
         Fraction(*mechanism.variance(k, theta)) + Fraction(*mechanism.value(k, theta)) ** 2
@@ -202,7 +202,7 @@ def test_out_of_reach_is_said(households):
 
 def test_traffic_counts_the_packets(households):
     traffic = plan_fleet(households, 10, "1", kind="hybrid", campaign="demo", device="load-001").traffic
-    # Header 2, topic 2 + 33, identifier 2, report 16; PUBACK 4.
+    # A report takes 2 bytes of header, 2 + 33 of topic, 2 of identifier and 16 of report. Its PUBACK takes 4.
     topic = len("undertone/v2/demo/12/load-001/report")
     assert traffic.mqtt_bytes == 48 * (2 + 2 + topic + 2 + 24 + 4)
     assert traffic.packets == 96
@@ -240,7 +240,7 @@ def test_readings_that_tell_nothing_are_a_sentence(tmp_path, window):
 
 
 def test_days_without_a_reading_are_a_sentence(tmp_path):
-    """The one that there is comes after the days that are looked at."""
+    """The only reading comes after the days that the planner looks at."""
     np.savez(tmp_path / "readings.npz", kwh=np.where(np.arange(480) < 479, np.nan, 1.0)[None], step_min=30)
     with pytest.raises(Invalid, match="no reading is above 0 in the first days"):
         undertone.plan(data=tmp_path / "readings.npz")
@@ -261,7 +261,7 @@ def test_a_bound_that_leaves_nothing_to_truncate_is_refused(window, bound):
 
 
 def test_a_design_has_one_error_whoever_plans_it():
-    """Both planners ask one predictor: for the same θ and mechanism they differ by their samples alone."""
+    """Both planners use one predictor. With the same θ and mechanism, they differ only by their samples."""
     source = population("households", 1)
     of = KnownPopulation.of(source, source.bound, 1024, 7)
     slots = DaySlots.of(source, source.bound, 1, 7, 1024)
@@ -300,7 +300,7 @@ def test_a_window_of_readings_far_from_zero_is_planned_with_both_ends_and_in_the
     away = slots.values.mean(axis=1) - np.clip(slots.values, way.bottom, way.theta).mean(axis=1)
     bias = away.reshape(3, -1).mean(axis=0)
     assert way.bias * planned.mean == pytest.approx(np.sqrt(np.mean(np.square(bias))), rel=1e-6)
-    # 61 devices report in a slot: with one end, the range would be fifteen times as wide.
+    # 61 devices report in a slot. With a range that begins at 0, the range would be fifteen times as wide.
     assert way.raw * planned.mean < 10.0
     assert planned.text(way.raw).endswith(planned.unit)
 
@@ -310,7 +310,7 @@ def test_a_missing_reading_does_not_count_in_the_slots_of_a_day():
     readings = np.where(present, 300 + np.arange(30)[:, None], 0)
     slots = DaySlots.of(Readings(readings, present, "Wh", "", 1800), 1000, 1, 2, 30)
     assert slots.values.min() >= 300
-    # Each reading that is there stands also for the two that are missing after it, cyclically.
+    # Each reading also stands for the two missing ones after it, and the day goes round.
     expected = [readings[present[:, slot], slot].mean() for slot in range(48)]
     assert slots.raw == pytest.approx(np.array(expected))
     assert np.array_equal(slots.values.T[present], readings[present])
@@ -341,11 +341,11 @@ def test_the_headlines_error_is_the_filters_and_what_is_left_of_the_bias():
     prediction = Prediction(np.full(48, 100.0), np.full(48, 30.0))
     means = np.full(14 * 48, 200.0)
     alone = headline.of_slot(means, START, prediction, 0.0)
-    # The filter finds that the mean does not change: less than half of the raw error of 10 is left.
+    # The filter finds that the mean does not change, so less than half of the raw error of 10 is left.
     assert 0.0 < alone < 5.0
     assert headline.of_slot(means, START, prediction, 0.5) == pytest.approx(math.hypot(alone, 15.0))
     assert headline.of_mean(prediction, 48, 0.5) == pytest.approx(math.hypot(10 / math.sqrt(48), 15.0))
-    # What a stream carries over looks like a change of the mean, and averages out over fewer independent slots.
+    # Noise that a stream carries over looks like a change of the mean, and averages out over fewer independent slots.
     assert headline.of_slot(means, START, prediction, 0.0, carried=0.9) > 1.5 * alone
 
 

@@ -5,7 +5,7 @@ from undertone_simulator.readings.populations import BOUND, HALF_HOURS, POPULATI
 from undertone_simulator.readings.populations.households import SHAPE, _appliances
 from undertone_studies.theta_populations import in_time_order
 
-# Of the EDRP readings, as the module's docstring states them.
+# Quantiles of the EDRP readings, as the module's docstring states them.
 QUANTILES = {0.25: 66, 0.5: 129, 0.75: 252, 0.9: 488, 0.95: 755, 0.99: 1408, 0.999: 2531}
 
 
@@ -33,7 +33,7 @@ def test_any_part_is_the_same_by_itself(name):
     source = POPULATIONS[name](1)
     day = source.per_day
     whole, _ = source.part(0, 1500, range(3 * day))
-    # The source caches the last day. These parts are of one day, of two days at once, and of an earlier day again.
+    # The source keeps the last day. The parts lie in one day, in two days at once, and in an earlier day again.
     for columns in (range(3), range(3, day), range(day - 1, day + 2), range(2), range(2 * day, 3 * day)):
         part, _ = source.part(1000, 1500, columns)
         assert np.array_equal(part, whole[list(columns), 1000:])
@@ -56,10 +56,10 @@ def test_mean_spread_and_daily_shape(readings):
 
 @pytest.mark.slow
 def test_appliances_run_on_over_midnight():
-    """With even starts every half-hour of the day has the same mean, the first one included.
+    """If appliances start evenly over the day, each half-hour has the same mean, also the first.
 
-    200,000 days: the standard error of a mean is .4 % of it, and seven of them (1e-10 for 48) are below 3 %. Of a day
-    that begins with nothing running, the first half-hour has 40 % too little.
+    For 200,000 days, the standard error of a mean is .4 % of it. Seven of these (1e-10 for 48) are below 3 %. If a day
+    began with no appliance running, its first half-hour would have 40 % too little.
     """
     rng = np.random.default_rng(5)
     load = _appliances(rng, np.full((HALF_HOURS, 200_000), 0.1)).mean(axis=1)

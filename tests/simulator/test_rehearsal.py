@@ -1,4 +1,7 @@
-"""A fleet on the files of a server's folder: the revoked stay away, all follow a move, and it says its accounts."""
+"""A fleet with the files of a server's folder.
+
+Revoked devices stay away, all devices follow a move, and the fleet prints its accounts.
+"""
 
 import contextlib
 import signal
@@ -67,7 +70,7 @@ def test_a_fleet_passes_over_the_revoked_follows_a_move_and_says_its_accounts_wh
             with socket.create_server(("127.0.0.1", port)) as elsewhere:
                 elsewhere.settimeout(120)
                 done("move", home, f"127.0.0.1:{port}")
-                # Each device has heard the request when it knocks at the new address, where nobody answers yet.
+                # Each device has got the request when it tries the new address, where nobody answers yet.
                 for _ in range(5):
                     elsewhere.accept()[0].close()
             before = counted(home)
@@ -90,14 +93,17 @@ def test_a_fleet_passes_over_the_revoked_follows_a_move_and_says_its_accounts_wh
 def test_real_devices_come_back_after_a_restore_from_a_backup_that_is_older_than_an_extension(
     tmp_path: Path, free_port: Callable[[], int]
 ) -> None:
-    """A slot lasts three seconds, and a cycle nearly two minutes, in which everybody says what has happened."""
+    """A slot lasts three seconds and a cycle nearly two minutes.
+
+    Within that time, devices, server and page report what happened.
+    """
     page = f"127.0.0.1:{free_port()}"
     home, new, out = made(tmp_path / "home", free_port, 3, 36, "--page", page), tmp_path / "new", tmp_path / "out"
     said, log = tmp_path / "fleet.log", tmp_path / "new.log"
     fleet_words = ("fleet", "--fleet", home / "fleets/power", "--clients", 6, "--slots", 5000, "--output", out)
 
     def reports(number: int) -> bool:
-        """Whether devices report in the epoch of this number."""
+        """Whether devices report in the epoch with this number."""
         with open_store(home / "stores/power.sqlite", read_only=True) as store:
             epochs, newest = store.epochs(), store.newest_slot()
         return len(epochs) > number and (newest or 0) >= epochs[number].campaign.first_slot
@@ -107,7 +113,7 @@ def test_real_devices_come_back_after_a_restore_from_a_backup_that_is_older_than
         return 0 if served is None or "power" not in served.campaigns else served.campaigns["power"].strays
 
     def of_page() -> str:
-        """What the page has of the campaign; "" while the page's process starts."""
+        """What the page shows of the campaign, or "" while the page's process starts."""
         with contextlib.suppress(OSError), urllib.request.urlopen(f"http://{page}/api/v1/campaigns/power") as answer:
             return str(answer.read(), "utf-8")
         return ""

@@ -53,8 +53,8 @@ def test_seed_slot_device_and_word_all_matter():
 
 
 def test_bits_are_balanced_and_neighbours_independent():
-    # 2^20 words: each of the 32 bits, and its agreement with the next device and the next word, is fair.
-    # 3 * 32 tests at |z| < 6: false alarm below 2e-7.
+    # In 2^20 words, each of the 32 bits is fair, and so is its agreement with the next device and with the next word. 3
+    # * 32 tests at |z| < 6 have a chance below 2e-7 of a false alarm.
     words = table(Seeded(11), 3, range(1 << 14))
     bits = (words[..., None] >> np.arange(32, dtype=np.uint32)) & 1
     for sample in (bits, bits[1:] ^ bits[:-1], bits[:, 1:] ^ bits[:, :-1]):
@@ -92,12 +92,12 @@ def test_bad_numbers(call):
 
 
 def test_no_device_reaches_seeded_entropy():
-    """Import everything that is flashed or run as a device: the simulator never comes along."""
+    """Import everything that is flashed or run as a device: none of it imports the simulator."""
     modules = [
         ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
         for root in (REPO / "shared", REPO / "device")
         for path in sorted(root.glob("undertone_*/**/*.py"))
-        # This module needs a pin of a board.
+        # pulses.py needs a board's pin, so it cannot be imported here
         if path.name != "pulses.py"
     ]
     assert "undertone_device.core.reporter" in modules

@@ -1,4 +1,7 @@
-"""The wire fleet with seeded entropy, which only a simulation may have, against the simulation without a wire."""
+"""The fleet over the wire, with seeded entropy, agrees with the simulation without a wire.
+
+Only simulations may use seeded entropy.
+"""
 
 import asyncio
 from dataclasses import replace
@@ -43,7 +46,7 @@ FAULTS = [
 
 
 def difference(left, right):
-    """(slot, kind, reports here, reports there) of the histograms that differ."""
+    """(slot, kind, reports here, reports there) of each histogram that differs."""
     return [
         (key.slot, key.kind, *(int(partial[key].sum()) if key in partial else 0 for partial in (left, right)))
         for key in sorted({*left, *right})
@@ -52,7 +55,7 @@ def difference(left, right):
 
 
 class Together:
-    """Whether server and fleet have done all that is to be done at the clock's moment."""
+    """Tells whether server and fleet have done all that is due at the clock's moment."""
 
     def __init__(self, world, fleet, monkeypatch):
         self.world, self.fleet = world, fleet
@@ -73,7 +76,7 @@ class Together:
 
     def __call__(self):
         moment = int(self.world.clock.moment)
-        # The server looks at the threshold when a slot begins.
+        # The server decides about the threshold when a slot begins.
         if (moment % 60 == 0 and self.ticked < moment) or not at_rest(self.fleet):
             return False
         with open_store(self.world.store_path, read_only=True) as store:
@@ -84,14 +87,14 @@ class Together:
 
 
 def heard(device):
-    """Fingerprints of the campaigns that a device follows."""
+    """The fingerprints of the campaigns that a device follows."""
     campaigns = device.reporter.campaign, device.reporter.following
     return {campaign.fingerprint for campaign in campaigns if campaign is not None}
 
 
 @pytest.mark.slow
 def test_the_wire_and_the_arrays_give_identical_campaigns(make_world, monkeypatch):
-    """The clock waits for the server to look at the threshold and to count, and for every device to be at rest."""
+    """The clock waits until the server has decided and counted, and until every device has nothing left to do."""
     behaviour = Behaviour(5, drop_out=0.3, late=0.25, late_slots=12, liars=0.1)
     clock = SteppedClock(START)
     world = make_world(12, MINUTES, clock)

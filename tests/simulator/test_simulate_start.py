@@ -1,4 +1,4 @@
-"""When a simulated campaign begins: on the day of the week and at the time of day of its readings."""
+"""A simulated campaign begins on the day of the week and at the time of day of its readings."""
 
 import numpy as np
 import pytest

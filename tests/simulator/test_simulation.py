@@ -1,4 +1,4 @@
-"""Simulated campaigns: determinism, chunks, truth, drop-outs, late joiners, liars."""
+"""Simulated campaigns: equal seeds give equal results; chunks, the true means, drop-outs, late devices and liars."""
 
 import math
 from collections import Counter
@@ -94,7 +94,7 @@ def test_every_device_reports_once_a_slot(plain):
 
 
 def test_the_errors_are_what_the_estimates_say(plain):
-    # 12 independent normal errors: the chance of a |z| above 6 is 2e-8.
+    # One of 12 independent normal errors has |z| above 6 with a chance of 2e-8.
     for slot in plain.estimates():
         if slot.kind == "report":
             assert abs(slot.truncated_mean - plain.truth(slot.slot)[0]) < 6 * slot.truncated_se
@@ -121,7 +121,7 @@ def test_a_device_without_a_reading_is_absent_in_that_slot(plan):
     for key, counts in simulation.partial.items():
         reports[key.slot] += int(counts.sum())
     assert set(reports.values()) == {20} if plan.stride == 1 else max(reports.values()) <= 20
-    # With turns, the truth is of the 20 devices that have a reading, whether or not it is their turn.
+    # With turns, the truth is over the 20 devices that have a reading, not only those whose turn it is.
     represented = {20} if plan.stride > 1 else set(range(1, 21))
     truths = [truth for groups in simulation.truths.values() for truth in groups.values()]
     assert len(truths) == 12
@@ -143,7 +143,8 @@ def test_drop_outs_and_late_joiners(plain):
     for key, counts in simulation.partial.items():
         by_slot[key.slot] = by_slot.get(key.slot, 0) + int(counts.sum())
     slots = sorted(by_slot)
-    # Half are there at once, and from the tenth slot on all; each report leaves with probability .75 (6 deviations).
+    # Half of the devices are there from the start, and all from the tenth slot on. Each report leaves with probability
+    # .75. The limit is 6 standard deviations.
     deviation = 6 * math.sqrt(DEVICES * 0.25)
     assert abs(by_slot[slots[0]] - DEVICES * (0.5 + 0.05) * 0.75) < deviation
     assert abs(by_slot[slots[-1]] - DEVICES * 0.75) < deviation
@@ -157,7 +158,8 @@ def test_liars_shift_the_mean_by_what_their_share_allows(plain):
     for slot in lying.estimates():
         if slot.kind == "report":
             honest, _ = lying.truth(slot.slot)
-            # A liar decodes to (s + 1)/(s - 1) of half the range above its middle, s = e^{ε/2}.
+            # A liar's symbol decodes to the middle of the range plus (s + 1)/(s - 1) of half the range, where s =
+            # e^{ε/2}.
             top = slot.theta / 2 * (1 + (math.e + 1) / (math.e - 1))
             assert slot.truncated_mean - honest == pytest.approx(share * top, rel=0.5)
 
@@ -177,12 +179,12 @@ def test_nobody_there_ends_at_the_campaigns_end():
 def test_tables_report_as_well():
     simulation = simulate(replace(PLAN, mechanism="optimal", rounds=(6,)), devices=300)
     assert isinstance(simulation.timeline.epochs[-1].campaign.report.mechanism, TableMechanism)
-    # As above: 12 independent normal errors.
+    # As above, there are 12 independent normal errors.
     assert all(abs(slot.truncated_error) < 6 * slot.estimate.truncated_se for slot in simulation.compared())
 
 
 def test_theta_is_looked_at_again(plain):
-    # There are the rounds, and at most two report epochs: the second one only if θ has moved.
+    # There are the rounds and one or two report epochs. The second one exists only if θ has moved.
     kinds = [epoch.campaign.report is None for epoch in plain.timeline.epochs]
     assert kinds[:3] == [True, True, False]
     assert {key.kind for key in plain.partial} == {COHORT, REPORT}
@@ -207,11 +209,11 @@ def test_turns_estimate_the_whole_fleet():
     reports = {}
     for key, counts in simulation.partial.items():
         reports[key.slot] = reports.get(key.slot, 0) + int(counts.sum())
-    # A seventh of the devices reports: the largest of 60 slots is within 6 standard deviations.
+    # In each slot, a seventh of the devices reports. The largest of 60 numbers is within 6.5 standard deviations.
     assert all(abs(n - 1000) < 6.5 * math.sqrt(1000) for n in reports.values())
     compared = simulation.compared()
     assert {truth.reports for truths in simulation.truths.values() for truth in truths.values()} == {7000}
-    # The interval is for the fleet's mean: 42 normal errors, one above 6 with probability 1e-7.
+    # The interval is for the fleet's mean. One of 42 normal errors is above 6 with a probability of 1e-7.
     assert all(abs(each.truncated_error) < 6 * each.estimate.truncated_se for each in compared)
-    # Between the chi-squared distribution's quantiles of 1e-7 on either side.
+    # The sum lies between the quantiles of a chi-squared distribution at 1e-7 on either side.
     assert 12 < sum((each.truncated_error / each.estimate.truncated_se) ** 2 for each in compared) < 105

@@ -1,4 +1,7 @@
-"""Whoever plays a fleet's parts, the results are the same to the last bit; what is interrupted ends."""
+"""The results are the same to the last bit, however the parts of a fleet are divided among processes.
+
+An interrupted run ends.
+"""
 
 import contextlib
 import os
@@ -55,13 +58,13 @@ def test_bit_identical_whoever_works(crew, stream):
 
 
 def busy_workers(parent):
-    """How many worker processes of a process have computed longer than their imports take: they have begun."""
+    """How many worker processes of a process have begun: they have computed for longer than their imports take."""
     busy = 0
     with contextlib.suppress(OSError):
         for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text(encoding="utf-8").split():
             fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
             spawned = b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()
-            # Processor time of its own code in clock ticks.
+            # The processor time of the process's own code, in clock ticks.
             busy += spawned and int(fields[11]) >= 1.5 * os.sysconf("SC_CLK_TCK")
     return busy
 
@@ -69,8 +72,8 @@ def busy_workers(parent):
 @pytest.mark.slow
 def test_ctrl_c_ends_all_processes():
     command = [sys.executable, "-m", "undertone", "simulate", "--devices", "4000000", "--workers", "2"]
-    # A group of its own: the signal goes to the parent alone, as from `kill`. What a shell's background job
-    # inherits as ignored would stay so.
+    # The child gets its own process group, so that the signal reaches the parent alone, as from `kill`. Background jobs
+    # of a shell ignore SIGINT, and a child would inherit that.
     child = subprocess.Popen(
         command,
         stdout=subprocess.DEVNULL,
@@ -78,7 +81,7 @@ def test_ctrl_c_ends_all_processes():
         start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
-    # The leader of its group.
+    # The child leads its own process group.
     group = child.pid
     try:
         wait_for(lambda: busy_workers(child.pid) == 2 or child.poll() is not None, 120, "work in both workers")
@@ -94,7 +97,7 @@ def test_ctrl_c_ends_all_processes():
 
 
 def lives(group):
-    """Whether a process group has any process left."""
+    """Whether any process of a process group is left."""
     try:
         os.killpg(group, 0)
     except ProcessLookupError:

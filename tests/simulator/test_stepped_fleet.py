@@ -1,7 +1,7 @@
-"""Streams over MQTT, faults included, beside the same streams without a wire.
+"""Streams over MQTT, with faults, agree with the same streams without a wire.
 
-The clock waits for the fleet: it moves on when every device is connected and everything sent is acknowledged, so that
-no machine is too slow.
+The clock waits for the fleet: it moves on when every device is connected and everything sent is acknowledged. So no
+machine is too slow.
 """
 
 import asyncio

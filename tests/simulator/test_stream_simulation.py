@@ -1,4 +1,4 @@
-"""Simulated streams: the device's own draws, chunks, groups, errors, what happens to devices."""
+"""Simulated streams: draws as a device makes them, chunks, groups, errors, and what happens to devices."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -52,7 +52,7 @@ def plain():
     return simulate()
 
 
-# A buffer of random bytes runs dry within a draw with probability 2^-32; it does not happen in this test.
+# Within a draw, a buffer of random bytes is used up with a probability of 2^-32. With these seeds it does not happen.
 @pytest.mark.parametrize("variance", [16, (1 << 31) - 5, 2_400_000_000_000_000])
 def test_noise_is_the_devices_own_word_for_word(variance):
     seeded, devices = Seeded(7), np.arange(5, 65)
@@ -99,7 +99,7 @@ def test_the_errors_are_what_the_estimates_say(mechanism, plain):
     compared = simulation.compared()
     assert len(compared) == 12
     assert {slot.estimate.reports for slot in compared} == {DEVICES}
-    # Normal errors, correlated or not: one of 36 is above 6 standard errors with probability below 1e-7.
+    # Of 36 normal errors, correlated or not, one is above 6 standard errors with a probability below 1e-7.
     assert all(abs(slot.truncated_error) < 6 * slot.estimate.truncated_se for slot in compared)
 
 
@@ -110,7 +110,7 @@ def test_coordinates_have_a_truth_and_an_error_each(dimension):
     assert [slot.estimate.series.coordinate for slot in compared[:dimension]] == list(range(1, dimension + 1))
     assert len(compared) == 12 * dimension
     assert len({slot.truth_raw for slot in compared}) == len(compared)
-    # Normal errors: one of 36 is above 6 standard errors with probability below 1e-7.
+    # Of 36 normal errors, one is above 6 standard errors with a probability below 1e-7.
     assert all(abs(slot.truncated_error) < 6 * slot.estimate.truncated_se for slot in compared)
 
 
@@ -139,7 +139,7 @@ def test_who_joins_late_begins_a_chain_then():
     for age, key in enumerate(sorted(simulation.partial, key=lambda key: key.slot), 1):
         ages = layout.ages_of(simulation.partial[key])
         assert ages[age:].sum() == 0
-        # The only one who is never late, at least, and someone new until all have come.
+        # At each age there is at least the one device that is never late, and a new one until all have come.
         assert ages[age - 1] >= 1
         assert (ages[0] > 0) == (age <= 8)
 

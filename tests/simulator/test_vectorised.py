@@ -1,4 +1,4 @@
-"""numpy gives bit for bit the symbols of the scalar code, whatever the chunks."""
+"""numpy gives the same symbols as the scalar code, bit for bit and for any chunks."""
 
 import numpy as np
 import pytest
@@ -131,7 +131,7 @@ def test_bad_input(readings, theta, sentence):
 
 
 def test_a_table_must_cover():
-    # Reach 1,000: theta · 1,000 stays below 2^30.
+    # The table's reach is 1,000, so theta · 1,000 has to stay below 2^30.
     with refused("theta", 1073742, 1):
         symbols(random_table(), np.array([0]), 1_073_742, Seeded(1).words(0, [0]))
 

@@ -1,4 +1,4 @@
-"""The accounts against a store that is made by hand."""
+"""The accounts of reports, with a store that the test makes by hand."""
 
 import hashlib
 from collections import Counter
@@ -26,7 +26,7 @@ def report(slot, symbol=3):
 
 
 def judged(store, *deliveries):
-    """Commit (device, report, outcome) as ingest does."""
+    """Commit (device, report, outcome) as the server does."""
     batch = Batch(partial=Partial(), outcomes=Counter(outcome for _, _, outcome in deliveries))
     for device, data, outcome in deliveries:
         batch.audit.append((device, hashlib.sha256(data).digest()[:8], outcome))
@@ -76,7 +76,7 @@ def test_what_a_revoked_device_had_under_way_is_lost_by_a_named_fault(store):
     store.set_devices([Device("b", "all", REVOKED, 5)])
     accounts = reconcile(sent(a, b, acked=[a]), store)
     assert (accounts.holds, accounts.lost) == (True, {"revoked": 1})
-    # What the broker acknowledged must be judged, whoever sent it.
+    # The server must have judged each report that the broker acknowledged, whoever sent it.
     assert reconcile(sent(a, b, acked=[a, b]), store).unexplained == {"acknowledged and not judged": 1}
 
 
@@ -103,11 +103,11 @@ def test_what_a_killed_broker_forgot_is_lost_by_name_within_its_window(store):
     judged(store, (*a, "counted"))
     kill = (2000, "broker_killed", "-")
     assert reconcile(sent(a, b, acked=[b], faults=[kill]), store).lost == {"broker_killed": 1}
-    # The device read it after the kill was noted, and before another broker could have sent it.
+    # The device read the acknowledgement after the kill was noted and before another broker could have sent it.
     for kill_at, start_at, holds in ((1400, 1600, True), (1400, 1450, False), (1400, None, False), (1400, 1300, False)):
         faults = [(kill_at, "broker_killed", "-")] + ([(start_at, "broker_started", "-")] if start_at else [])
         assert reconcile(sent(a, b, acked=[b], faults=faults), store).holds == holds, (kill_at, start_at)
-    # Acknowledged at 1500 ms, killed at 2000 ms.
+    # The report was acknowledged at 1500 ms, and the broker was killed at 2000 ms.
     assert not reconcile(sent(a, b, acked=[b], faults=[kill]), store, broker_window=0.4).holds
 
 

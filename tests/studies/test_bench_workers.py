@@ -13,7 +13,7 @@ def test_two_workers_drain_a_backlog(
 ) -> None:
     monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
     for measure in (workers.by_stand_in, workers.by_mosquitto):
-        # It raises unless each is counted once.
+        # `measure` raises an error unless each report is counted once.
         drain = measure(postgres, 2, 4000)
         assert drain.rate > 0
         assert drain.workers > 0

@@ -1,4 +1,4 @@
-"""The bench of many campaigns runs, over a real server and its page; what it measures is not judged here."""
+"""The benchmark of many campaigns runs with a real server and its page. Its results are not judged here."""
 
 import gc
 from pathlib import Path
@@ -14,10 +14,10 @@ from undertone_studies.registry import BENCHMARKS, StudyOptions
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason=ABSENT + "/proc")
 def test_many_campaigns_beside_one():
     rows = BENCHMARKS.run("campaigns", StudyOptions(quick=True))
-    # A connection that was left open would be a warning here, and not in some later test.
+    # If a connection was left open, the warning appears here and not in a later test.
     gc.collect()
     assert [row.goal for row in rows] == [0.8, None, None, 0.95, None, 1.0, 1.0, None]
     assert all(row.value > 0 for row in rows)
     page = rows[-2]
-    # A hundred times what the goal asks leaves room for any machine: the data are kept, not computed each time.
+    # The limit is a hundred times the goal, for slow machines. The page's data are kept, not computed each time.
     assert page.value < 20_000

@@ -1,6 +1,6 @@
-"""The experiments on central releases, at their smallest: what they print, and what the papers say is so.
+"""The experiments on central releases, at their smallest: what they print agrees with what the papers say.
 
-Seeds are fixed: no test here can fail by chance.
+Seeds are fixed, so no test here can fail by chance.
 """
 
 from statistics import median
@@ -23,7 +23,7 @@ def quick(name, **options):
 
 
 def columns(outcome, value, *key):
-    """The rows' ``value`` by the columns ``key``."""
+    """The ``value`` of each row, by the row's columns ``key``."""
     rows = outcome.document()["rows"]
     cells = {tuple(row[k] for k in key): row[value] for row in rows}
     assert len(cells) == len(rows)
@@ -31,7 +31,7 @@ def columns(outcome, value, *key):
 
 
 def by_method(outcome, value="MSE", at="ε", name="method"):
-    """ε → method → value, of one stream; Base is among the methods."""
+    """ε → method → value, for one stream. Base is one of the methods."""
     grouped = {}
     for (epsilon, method), x in columns(outcome, value, at, name).items():
         grouped.setdefault(epsilon, {})[method] = x
@@ -79,7 +79,7 @@ def test_figure_3_pak_is_worse_than_nothing():
 
 @pytest.mark.data
 def test_figure_3_on_pos_has_the_papers_orders_of_magnitude(undertone_data):
-    """ToPS beats PAK by four to seven orders of magnitude; at small ε PAK errs more than Base."""
+    """ToPS has four to seven orders of magnitude less error than PAK. At small ε, PAK has a larger error than Base."""
     for epsilon, methods in by_method(quick("tops-fig3", data=undertone_data, only=("POS",))).items():
         assert 10**4 < methods["PAK"] / methods["ToPS"] < 10**7
         assert methods["ToPS"] < methods["Base"] / 1000

@@ -1,4 +1,4 @@
-"""The experiment on streams: tables and figures, on a stand-in and on the real data where it is."""
+"""The experiment on streams: its tables and figures, on a stand-in and, where they exist, on the real data."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def test_errors_fall_with_the_fleet_to_the_clipping_bias():
     clipped = errors["closed-form"]
     assert clipped.raw(10**15) == pytest.approx(np.sqrt(np.mean(clipped.bias**2)), rel=1e-3)
     assert clipped.raw(40) < errors["paper"].raw(40) < errors["direct"].raw(40)
-    # A slot between two reports repeats the last one.
+    # In a slot between two reports, the last report is repeated.
     assert errors["sampled"].noise.shape == (24,)
 
 
@@ -71,6 +71,6 @@ def test_the_real_populations(undertone_data):
     assert daily.devices > 50
     methods = cgm.methods_for(households, "0.05", 1.0)
     direct, ships = (cgm.error_of(households, select(methods, name)) for name in ("direct", "closed-form"))
-    # The data's fleet is too small to see a day at ε = 1; a hundred thousand are enough.
+    # At ε = 1, this fleet is too small to show a day, and 100,000 devices are enough.
     assert ships.raw(622) * 2000 > 400
     assert ships.raw(100_000) < direct.raw(100_000) / 2

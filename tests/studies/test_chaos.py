@@ -1,4 +1,4 @@
-"""The soak's schedule and its judge; the soak itself is `make chaos`."""
+"""The schedule of the long test with faults, and its judge. `make chaos` runs the test itself."""
 
 from itertools import pairwise
 from types import SimpleNamespace
@@ -20,7 +20,7 @@ def test_the_seed_makes_the_schedule():
     events = schedule(7, 600)
     assert events == schedule(7, 600) != schedule(8, 600)
     assert {event.name for event in events} == set(EVENTS)
-    # One at a time, with calm between, and none near the end.
+    # There is one fault at a time, with a pause after it, and none near the end.
     for event, following in pairwise(events):
         assert following.second >= event.second + event.seconds + 2.9
     assert events[-1].second + events[-1].seconds <= 600 - QUIET
@@ -78,7 +78,10 @@ def test_what_is_not_as_it_should_be_is_said(changes, of, said, monkeypatch):
 
 
 def test_a_report_refused_for_an_epoch_of_its_devices_absence_is_a_fault():
-    """Two epochs follow the first: one while devices were offline, one before."""
+    """Epochs are issued at FIRST - 10, FIRST + 90 and FIRST + 190.
+
+    A device that was offline then cannot know the new epoch, so the refusal of its report is a fault.
+    """
     first, second, third = (server.campaign(FIRST + 100 * n, theta=500 + n) for n in range(3))
     epochs = Timeline([Epoch(first, FIRST - 10), Epoch(second, FIRST + 90), Epoch(third, FIRST + 190)])
 

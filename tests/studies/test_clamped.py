@@ -1,4 +1,4 @@
-"""S-P in Figure 7: how often θ is 1 or the public bound, in closed form and as it is drawn."""
+"""S-P in Figure 7: how often θ is 1 or the public bound. The closed form agrees with draws."""
 
 import numpy as np
 import pytest
@@ -10,11 +10,14 @@ from undertone_studies.tops_threshold import clamped
 
 @pytest.mark.slow
 def test_the_closed_form_is_what_is_drawn() -> None:
-    """300 draws at ε = .1: six deviations of a share are .17, so that a right share fails with probability 2e-9."""
+    """300 draws at ε = .1.
+
+    Six standard deviations of a share are .17, so a right share fails with a probability of 2e-9.
+    """
     stream = stand_in("Kosarak", 1)
     low, high = clamped(stream, "0.1")
     drawn = np.array([quantile_threshold(stream, "0.1", source(1, i, "clamped"), "s-p") for i in range(300)])
     assert abs(np.mean(drawn == 1) - low) < 6 * 0.5 / 300**0.5
     assert abs(np.mean(drawn == stream.bound) - high) < 6 * 0.5 / 300**0.5
-    # At these ε the threshold is a coin that is flipped between the two ends.
+    # At these ε, the threshold is one of the two ends, with about equal chances.
     assert 0.4 < high < low < 0.51

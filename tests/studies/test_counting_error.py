@@ -1,4 +1,4 @@
-"""The expected errors of counters are those of their draws, count by count."""
+"""The expected errors of counters follow from their draws, count by count."""
 
 import json
 import re
@@ -30,12 +30,12 @@ def test_what_is_said_of_the_k_ary_counter_follows_from_the_stored_rows() -> Non
     assert kept.notes[0] == counting_error.notes_of([tuple(row) for row in kept.rows])[0]
     ours = [row for row in kept.rows if row[1] == "k-ary"]
     assert [row[0] for row in ours] == list(counting_error.LENGTHS)
-    # The figures of an independent computation, rounded to hundredths.
+    # These figures are of an independent computation, rounded to hundredths.
     assert [float(row[4]) for row in ours] == pytest.approx([0.84, 0.73, 0.69, 0.55, 0.38], abs=0.01)
 
 
 def test_what_is_said_of_the_blogs_counters_follows_from_the_stored_rows() -> None:
-    """With the blog's blocks of 10 `binary` is better at T = 10,000; with blocks of √T `two-level` is."""
+    """At T = 10,000, `binary` is better with the blog's blocks of 10, and `two-level` is better with blocks of √T."""
     kept = Outcome.of(json.loads((RESULTS / "counting-blog.json").read_text(encoding="utf-8")))
     assert list(kept.notes)[-3:-1] == counting_blog.notes_of(kept.rows)
     of = {(row[0], row[1]): row[2] for row in kept.rows}
@@ -46,12 +46,16 @@ def test_what_is_said_of_the_blogs_counters_follows_from_the_stored_rows() -> No
 
 @pytest.mark.slow
 def test_the_binary_counter_is_the_best_one_from_where_the_stored_note_says() -> None:
-    """The blog says around t = 4000: the exact variances cross before, the errors of 25 trials after."""
+    """The blog says that this begins around t = 4000.
+
+    The exact variances cross before, the errors of 25 trials after.
+    """
     kept = Outcome.of(json.loads((RESULTS / "counting-blog.json").read_text(encoding="utf-8")))
     assert kept.notes[-1] == counting_blog.crossing_note(kept.panels)
     measured, exact = (int(each.replace(",", "")) for each in re.findall(r"from t = ([\d,]+) on", kept.notes[-1]))
     assert exact < 4000 < measured < 5000
-    # Variances in closed form: 2 levels² for each digit of t; 8 for each block and single item. Means of 250 counts.
+    # The variances have closed forms: 2 levels² for each digit of t, and 8 for each block and single item. Means are
+    # over 250 counts.
     levels, t = 14, np.arange(1, 10_001)
     digits = np.array([int(each).bit_count() for each in t])
     binary, two_level = (
@@ -68,7 +72,10 @@ def test_a_curve_that_is_never_the_least_to_the_end_has_no_crossing() -> None:
 
 
 def test_the_sanitizers_memory_does_not_grow_with_the_number_of_blocks() -> None:
-    """The note of Kaplan and Stemmer: the space of one block. Sixteen blocks take at most a tenth more than one."""
+    """The note of Kaplan and Stemmer says: the space of one block.
+
+    Here, sixteen blocks take at most a tenth more than one.
+    """
     rows = EXPERIMENTS.run("counting-space", StudyOptions(quick=True)).rows
     for concepts in CLASSES:
         one, *_, sixteen = [row[5] for row in rows if row[0] == concepts]

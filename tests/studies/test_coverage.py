@@ -1,7 +1,7 @@
-"""Intervals on real readings: the share of them that hold, by the vectorised mechanisms with fixed seeds.
+"""Intervals on real readings: the share that contain the truth, with the vectorised mechanisms and fixed seeds.
 
-At true coverage 95 % the share over n = slots x seeds independent intervals has a standard deviation of
-sqrt(.05 * .95 / n); the bounds below are more than five of them away (false alarm below 1e-6).
+With a true coverage of 95 %, the share over n = slots x seeds independent intervals has a standard deviation of
+sqrt(.05 * .95 / n). The bounds below are more than five of these away (false alarm below 1e-6).
 """
 
 import numpy as np
@@ -25,7 +25,8 @@ def test_the_truncated_means_interval_holds(meters, epsilon):
     chosen = coverage.threshold(meters, epsilon, BOUND, 48, 0)
     campaign = coverage.campaign(chosen, epsilon, BOUND, 48, 144, 191)
     held, ratio = coverage.truncated(meters, campaign.report, range(144, 192, 4), seeds=500)
-    # 6,000 intervals: 94 to 96 % is 3.6 standard deviations, so one point more on either side.
+    # For 6,000 intervals, 94 to 96 % would be 3.6 standard deviations, so the limits are one point wider on either
+    # side.
     assert 0.93 <= held <= 0.97
     assert 0.93 <= ratio <= 1.07
 
@@ -38,7 +39,8 @@ def test_both_intervals_over_two_thousand_seeds_and_two_weeks(meters, epsilon, c
         print(f"\n{measured}")
     assert 0.94 <= measured.held <= 0.96
     assert 0.97 <= measured.ratio <= 1.03
-    # 95 % is an average over the day: at some half-hours the model of what truncation removes errs one way.
+    # 95 % is the average over the day. At some half-hours, the model of what truncation removes always errs in the same
+    # direction.
     assert measured.held_raw >= 0.94
     assert measured.least_held_raw >= 0.85
     assert measured.width_raw <= 1.4
@@ -48,9 +50,9 @@ def test_both_intervals_over_two_thousand_seeds_and_two_weeks(meters, epsilon, c
 @pytest.mark.data
 @pytest.mark.parametrize("factor", [2.0, 0.4])
 def test_the_interval_of_the_mean_holds_when_readings_move(meters, factor):
-    """Rounds see the readings as they are, the report phase sees them doubled, or at two fifths."""
+    """The rounds see the readings as they are. In the report phase, the readings are doubled or at two fifths."""
     moved = meters[:, : 144 + 96].copy()
     moved[:, 144:] = np.minimum(np.rint(moved[:, 144:] * factor), BOUND)
     held, _, _ = coverage.raw(moved, "4", BOUND, 48, 2, 2)
-    # 192 intervals under four models of what truncation removes.
+    # There are 192 intervals, under four models of what truncation removes.
     assert held >= 0.93

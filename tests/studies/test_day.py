@@ -1,4 +1,4 @@
-"""The planner for windows against simulated reports, in a grid of 36 cells (20 of them are slow)."""
+"""The planner for windows agrees with simulated reports, in a grid of 36 cells, of which 20 are slow."""
 
 from fractions import Fraction
 
@@ -32,8 +32,8 @@ def cut():
     ],
 )
 def test_predicted_errors_are_the_simulated_ones(cut, span, stride, epsilon, devices):
-    # The error over 2,496 slots is known to 1/√4992 = 1.4 % where it is all noise: 5 % is 3.5 of it, a false alarm of
-    # .0005 a cell, for this seed never.
+    # If the error is all noise, its value over 2,496 slots is known to 1/√4992 = 1.4 %. The limit of 5 % is 3.5 of
+    # these: a false alarm has a chance of .0005 a cell, and this seed gives none.
     slots = cut[span]
     predicted = predict_day(slots, devices, stride, Fraction(epsilon), coarse)
     simulated = simulate(slots, predicted, devices, stride, epsilon, 2_496, 3)

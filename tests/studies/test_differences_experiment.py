@@ -1,4 +1,4 @@
-"""The experiment on differences: what it compares, on a small simulated fleet."""
+"""The experiment on differences, on a small simulated fleet: which groups and times it compares."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def test_homes_above_the_median_are_large_and_the_others_are_dealt() -> None:
     values = np.array([[10, 10], [20, 20], [30, 30], [40, 40]], dtype=np.int64)
     readings = Readings(values, np.ones(values.shape, dtype=bool), "Wh", "2024-01-01T00:00", 1800)
     groups = list(groups_of(ChosenReadings(readings, 100, 4, 4, []), 6).values())
-    # The fifth device repeats the first home.
+    # The fifth device has the readings of the first home again.
     assert groups == [SMALL, OTHERS, LARGE, LARGE, SMALL, OTHERS]
 
 
@@ -52,7 +52,7 @@ def test_each_difference_is_compared_with_its_own_truth() -> None:
     level = campaign.truth(max(cell.slot for cell in campaign.truths))[1]
     for errors in (days, groups, whole):
         assert all(abs(each.away) < level / 2 and 0 < each.standard_error < level for each in errors)
-    # Half of all is the group itself.
+    # A group is half of all homes, so part of the noise cancels.
     assert np.mean([each.noise_se for each in whole]) < 0.75 * np.mean([each.noise_se for each in groups])
 
 

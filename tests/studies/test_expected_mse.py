@@ -1,4 +1,4 @@
-"""ToPL's simulated errors on the 200 range queries are the analytic E[MSE | θ] = bias² + mean length · V θ²/4."""
+"""ToPL's simulated errors on the 200 range queries agree with the formula E[MSE | θ] = bias² + mean length · V θ²/4."""
 
 import numpy as np
 import pytest
@@ -18,13 +18,13 @@ def stream():
     return stand_in("Kosarak", 1)
 
 
-# At 40 the bias is most of the error, at 400 the noise is.
+# With θ = 40 most of the error is bias, and with θ = 400 most is noise.
 @pytest.mark.slow
 @pytest.mark.parametrize("theta", [40, 400])
 def test_simulated_errors_are_the_expected_ones(stream, theta):
     drawn = [reports(stream.body, theta, seed) for seed in range(RUNS)]
     variance = constant_variance(1.0)(theta) * theta**2 / 4
-    # Sums over blocks err independently, and normally: at 256 terms kurtosis is below a hundredth.
+    # The sums over blocks have independent and normal errors: with 256 terms, the kurtosis is below a hundredth.
     noise = (np.array(drawn) - np.minimum(stream.body, theta)).reshape(-1, BLOCK).sum(axis=1)
     statistic = float(noise @ noise) / (BLOCK * variance)
     low, high = chi2.ppf([ALARM / 8, 1 - ALARM / 8], len(noise))
@@ -32,7 +32,8 @@ def test_simulated_errors_are_the_expected_ones(stream, theta):
     truth = range_sums(stream.body)
     simulated = np.mean([np.mean((range_sums(histogram) - truth) ** 2) for histogram in drawn])
     expected = expected_mse(stream, theta)
-    # The queries overlap, so their errors do: a sum of squares of correlated normal values is nearly of a gamma law.
+    # The queries overlap, so their errors are correlated. A sum of squares of correlated normal values nearly follows a
+    # gamma distribution.
     first, end = QUERIES[:, 0], QUERIES[:, 1]
     covariance = variance * np.maximum(np.minimum.outer(end, end) - np.maximum.outer(first, first), 0)
     bias = -range_sums(np.maximum(stream.body - theta, 0))

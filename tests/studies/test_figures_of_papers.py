@@ -1,4 +1,4 @@
-"""Every figure and table of the five documents is made here, panel by panel, and each panel has the paper's lines."""
+"""Each figure and table of the five documents is made here, panel by panel. Each panel has the lines of the paper's."""
 
 import json
 from dataclasses import dataclass
@@ -15,11 +15,11 @@ from undertone_studies.outcome import Outcome
 from undertone_studies.registry import EXPERIMENTS, StudyOptions
 
 RESULTS = Path(__file__).parents[2] / "docs/results"
-# The paper's data sets, of which two are not available here.
+# The papers' data sets. Two of them are not available here, so stand-ins are used.
 DATA = ("POS", "DNS", "Fare (stand-in)", "Kosarak (stand-in)")
 METRICS = ("MAE", "MMAE", "MMSE")
 EPSILONS = ("ε = 0.25", "ε = 0.5", "ε = 1", "ε = 2")
-# The five smoothers, the five quantiles and NM-E, and so on, as the papers' legends have them.
+# The names in the legends of the papers' figures: the five smoothers, the five quantiles, and so on.
 SMOOTHERS = ("recent", "mean", "median", "moving-average", "exponential")
 END_TO_END = ("ToPS, paper's c = 60", "NM-E + H2", "S-PAK + H16 consistent, smoothed", "PAK", "Base")
 QUANTILES = ("p85", "p90", "p95", "p99.5", "NM-E", "Base")
@@ -28,7 +28,7 @@ BLOCKS = tuple(f"two-level, B = {size}" for size in (10, 25, 50, 100))
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of a paper: the study that makes it, the beginning of each panel's title, and lines of each panel."""
+    """A figure of a paper: the study that makes it, how each panel's title begins, and the lines of each panel."""
 
     paper: str
     study: str
@@ -71,7 +71,7 @@ FIGURES = {
     "Blog, T = 10,000": Figure("chan", "counting-blog", ("T = 10,000",), ("simple 2", "two-level", "binary")),
     "Blog, sizes of blocks": Figure("chan", "counting-blog", ("two-level, T = 10,000",), BLOCKS),
 }
-# Tables of numbers, and what the note on sanitizers proves, as rows of the studies: study -> least number of rows.
+# Tables of numbers, and results of the note on sanitizers, which are rows of studies: study -> least number of rows.
 TABLES = {"tops-table1": len(DATA), "counting-sanitizer": 1, "counting-space": 2, "counting-error": 8}
 
 
@@ -129,7 +129,7 @@ def test_what_is_said_of_the_effect_of_c_follows_from_the_rows(name: str) -> Non
 
 @pytest.mark.parametrize("name", ["cgm-fig1", "cgm-fig2", "cgm-time-edrp"])
 def test_the_curves_are_the_rows(name: str) -> None:
-    """The first report's error is the curve's first point, and no point is above the worst report's error."""
+    """The curve's first point is the error of the first report. No point is above the error of the worst report."""
     kept = stored(name)
     cells = {(f"ε = {row[0]:g}, C = {row[1]:g}", row[2]): row for row in kept.rows}
     for panel in kept.panels:
@@ -140,7 +140,7 @@ def test_the_curves_are_the_rows(name: str) -> None:
 
 
 def files(folder: Path, paper: str) -> set[str]:
-    """The files of a paper's experiments: tables, and pictures where there are any."""
+    """The files of a paper's experiments: the tables, and the pictures that exist."""
     return {f"{name}{end}" for name in experiments_of(paper) for end in (".csv", ".json", ".png")
             if (folder / f"{name}{end}").exists()}  # fmt: skip
 
@@ -156,7 +156,7 @@ def test_reproduce_makes_every_table_and_figure_of_the_paper(paper: str, underto
     number = len(experiments_of(paper))
     assert f"{number} experiments, 0 without their data" in done.output
     assert files(output, paper) == files(RESULTS, paper)
-    # What is quick has fewer repeats and points, but the papers' figures and tables are all there.
+    # A quick run has fewer repeats and points, but all of the papers' figures and tables.
     made = {
         name: Outcome.of(json.loads((output / f"{name}.json").read_text(encoding="utf-8")))
         for name in experiments_of(paper)

@@ -1,4 +1,4 @@
-"""The filter's study: what it publishes, and that its table says what it measured."""
+"""The study of the filter: what it publishes, and that its table states what was measured."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def truth():
 def test_the_drawn_noise_has_the_stated_covariance(truth, way):
     published = way(truth, 1000)
     drawn = np.array([published.drawn(np.random.default_rng(seed)) for seed in range(400)]) - published.truth
-    # 400 draws of 192 slots: a slot's variance is known to 7 %, their mean to half a per cent.
+    # With 400 draws of 192 slots, a slot's variance is known to 7 %, and their mean to half a per cent.
     assert np.mean(drawn**2 / published.noise.variance) == pytest.approx(1.0, abs=0.05)
     together = np.mean(drawn[:, 1:] * drawn[:, :-1], axis=0)
     carried = np.zeros(len(together)) if published.noise.carried is None else published.noise.carried[1:]
@@ -42,7 +42,7 @@ def test_a_quick_run_gains_everywhere():
 
 @pytest.mark.slow
 def test_never_worse_than_raw_by_two_percent():
-    """Counts with rare large ones, whose mean hardly moves: little to learn, and nothing to lose."""
+    """The readings are counts, of which few are large, and their mean hardly moves. The filter can gain little here."""
     truth = synthetic("heavy-tail", 1, days=6)
     measured = measure(truth, event("1"), 50_000, [1, 2])
     assert measured.smoothed < 1.02

@@ -1,4 +1,4 @@
-"""The large store of benchmarks has all that a server's store has, and the readings that it was made of."""
+"""The large store for benchmarks has all that a server's store has, and estimates from it agree with its readings."""
 
 from pathlib import Path
 
@@ -32,11 +32,11 @@ def test_it_is_the_store_of_a_server(path: Path) -> None:
 
 
 def test_its_estimates_are_those_of_its_readings(path: Path) -> None:
-    """The mean over two days of 3 x 40 devices; 5 standard errors: false alarm below 1e-6, and the seed is fixed."""
+    """The mean over two days of 3 x 40 devices is within 5 standard errors: a chance below 1e-6. The seed is fixed."""
     with open_public(path) as results:
         rows = [row for row in results.estimates() if row.kind == "report"]
         assert len(rows) == SLOTS - 96
         assert {row.group for row in results.estimates(groups=None)} == set(results.groups)
-    # Every slot's histograms are draws of their own here; truncation at 700 removes at most 5 Wh of the mean.
+    # Here, the histograms of all slots are drawn independently. Truncation at 700 removes at most 5 Wh of the mean.
     error = np.sqrt(np.mean([row.truncated_se**2 for row in rows if row.truncated_se is not None]) / len(rows))
     assert abs(np.mean([row.truncated_mean for row in rows]) - 150) < 5 * error + 5

@@ -1,4 +1,4 @@
-"""The study of the mean that people read: its measures against their definitions, and a campaign at its smallest."""
+"""The study of the mean that people read: its measures agree with their definitions, and a small campaign runs."""
 
 import json
 
@@ -23,11 +23,12 @@ def test_error_coverage_and_width_of_known_series() -> None:
     of = measure([ones, twos])
     assert of.rmse == pytest.approx(np.sqrt((4 * 9 + 2 * 16) / 8))
     assert of.share == pytest.approx(of.rmse / 100)
-    # The campaigns' own shares are 1 and 1/2.
+    # In the two campaigns, 1 and 1/2 of the intervals contain the truth.
     assert of.chance == pytest.approx(0.25)
-    # Intervals of ± 3.92 hold the truth in all slots of the first series, those of ± 1.96 in two of the second.
+    # In the first series, all intervals of ± 3.92 contain the truth. In the second, two of the intervals of ± 1.96 do.
     assert of.held == pytest.approx(6 / 8)
-    # Before 4 h, the two of the first series hold it and the two of the second do not; from 4 h on, all four hold it.
+    # Before 4 h, the two intervals of the first series contain the truth and the two of the second do not. From 4 h on,
+    # all four do.
     assert of.least == pytest.approx(2 / 4)
     assert of.width == pytest.approx(1.5 / of.rmse)
 
@@ -46,15 +47,15 @@ def test_a_quick_run_has_a_row_for_each_series() -> None:
 
 
 def test_intervals_of_the_right_width_vary_by_as_many_slots_as_are_independent() -> None:
-    """The share that holds is that of a binomial of 1,000 times 672 draws, within six standard errors."""
+    """The share of intervals that hold is that of a binomial of 1,000 times 672 draws, within six standard errors."""
     rng = np.random.default_rng(1)
     parts = np.arange(672) % 48 // 8
     white = calibrated([rng.standard_normal(672)], parts, 1)
     assert white.held.mean() == pytest.approx(0.95, abs=6 * np.sqrt(0.95 * 0.05 / (1000 * 672)))
-    # The binomial's standard deviation: that of a standard deviation of 1,000 draws is 2 %, and the correlations of
-    # 672 numbers add about a tenth to the variance.
+    # The standard deviation is the binomial's. A standard deviation of 1,000 draws is known to 2 %, and the
+    # correlations of 672 numbers add about a tenth to the variance.
     assert white.chance == pytest.approx(np.sqrt(0.95 * 0.05 / 672), rel=0.2)
-    # Errors that last for a day.
+    # These errors stay the same for a day.
     daily = calibrated([np.repeat(rng.standard_normal(14), 48)], parts, 1)
     assert 10 < daily.independent < 80
     assert (daily.least <= daily.held + 1e-12).all()
@@ -71,8 +72,8 @@ def test_the_plan_predicts_the_headlines_error_where_cells_have_several_campaign
     }
     assert len(ratios) == 6
     assert all(0.85 <= ratio <= 1.2 for ratio in ratios.values()), ratios
-    # The planner assumes that half of the bias is left after filtering. That half was chosen on campaigns of events, so
-    # their median ratio is held to a narrower band than that of turns.
+    # The planner assumes that half of the bias is left after filtering. The half was chosen on campaigns with reports,
+    # so their median ratio gets a narrower band than that of turns.
     for way, low, high in (("event", 0.9, 1.1), ("turns", 0.85, 1.2)):
         every = [row["planned / rmse"] for row in rows if row["way"] == way and row["series"] == HEADLINE]
         assert low <= np.median(every) <= high, way
@@ -90,7 +91,7 @@ def test_moved_readings_change_at_their_column_and_stay_within_the_bound() -> No
 
 @pytest.mark.slow
 def test_a_campaign_of_rooms_that_cool_down_holds_its_intervals() -> None:
-    """All intervals of a day at once would fail by chance in less than one of a million campaigns."""
+    """In less than one of a million campaigns, all intervals of a day would fail at once by chance."""
     case = next(case for case in moved.CASES if case.name == "temperature falls by 12 °C at once")
     result = moved.measure(moved.simulated(case, StudyOptions(), 1, 4))
     assert result.least > 0.5

@@ -1,4 +1,4 @@
-"""The stored notes of studies are the notes of their sources, so that pages and sources cannot drift apart."""
+"""The stored notes of studies are those that their sources write, so that pages and sources agree."""
 
 import ast
 import json
@@ -14,9 +14,9 @@ from undertone_studies.registry import EXPERIMENTS
 SOURCES = Path(undertone_studies.__file__).parent
 RESULTS = Path(__file__).parents[2] / "docs/results"
 STORED = [name for name in EXPERIMENTS.names() if (RESULTS / f"{name}.json").exists()]
-# The beginning of a note that is only stored: somebody made a part of the rows again, and wrote the note by hand.
+# The beginning of a note that has no source: somebody made a part of the rows again and wrote the note by hand.
 BY_HAND = "The rows with ε below .1 are of"
-# A text with figures put in is recognised by its fixed parts, if they have this many characters together.
+# A text with figures is recognised by its fixed parts if they have at least this many characters together.
 FIXED = 30
 
 
@@ -30,7 +30,7 @@ def test_stored_notes_are_the_notes_of_the_source(name):
 
 
 def modules(path: Path) -> set[Path]:
-    """Return a study's module, and all modules of the studies that it imports directly or indirectly."""
+    """Return the module of a study and all modules of studies that it imports, directly or indirectly."""
     found, waiting = set(), [path]
     while waiting:
         path = waiting.pop()
@@ -51,7 +51,7 @@ def file_of(module: str) -> Path:
 
 
 def patterns_of(path: Path) -> Iterator[str]:
-    """Yield a regular expression for each text in a module, in which anything may be in the place of a figure."""
+    """Yield a regular expression for each text in a module. It allows anything in place of a figure."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.expr):
             parts = parts_of(node)
@@ -60,7 +60,7 @@ def patterns_of(path: Path) -> Iterator[str]:
 
 
 def parts_of(node: ast.expr) -> list[str | None]:
-    """Return the fixed parts of a text, with None in the place of each figure."""
+    """Return the fixed parts of a text, with None in place of each figure."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return [node.value]
     if isinstance(node, ast.JoinedStr):

@@ -1,4 +1,4 @@
-"""Formulas and protocols of the documents that only studies have, against what is printed."""
+"""Formulas and protocols of the documents that only studies use, compared with what the documents print."""
 
 from fractions import Fraction
 from math import log
@@ -27,7 +27,7 @@ def test_the_queries_are_200_random_ranges_of_up_to_r_values() -> None:
     lengths = QUERIES[:, 1] - QUERIES[:, 0]
     assert lengths.min() >= 0
     assert lengths.max() < R
-    # The mean length of a random range is r/3, its deviation r/√18, and that of the mean of 200 is r/60.
+    # The length of a random range has the mean r/3 and the standard deviation r/√18. The mean of 200 lengths has r/60.
     assert abs(lengths.mean() - R / 3) < 4 * R / 60
 
 

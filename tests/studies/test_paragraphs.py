@@ -1,4 +1,4 @@
-"""Figures in the paragraphs of the papers' studies follow from their stored rows."""
+"""The figures in the paragraphs of the papers' studies follow from the stored rows."""
 
 import json
 import re
@@ -25,12 +25,12 @@ def rows(study: str) -> list[dict[str, Any]]:
 
 
 def errors(study: str, epsilon: str = "ε") -> dict[tuple[str, float, str], float]:
-    """The mean square error by stream, ε and method."""
+    """The mean square error, by stream, ε and method."""
     return {(row["stream"], row[epsilon], row["method"]): row["MSE"] for row in rows(study)}
 
 
 def says(study: str, *words: str) -> None:
-    """Check that the paragraph has these words, whose truth the test checks."""
+    """Check that the paragraph has these words. The test itself checks that they are true."""
     for each in words:
         assert each in EXPERIMENTS[study].paragraph
 
@@ -58,7 +58,7 @@ def test_figure_1() -> None:
     assert of[0]["Eq. 6, c = 60"] > 10 * of[0]["measured RMSE"]
     chosen = next(row for row in of if row["θ"] == lowest("excess (default)"))
     assert 1 <= chosen["measured RMSE"] / smallest < 1.05
-    # The note beside the table names the minima of the curves of the table.
+    # The note next to the table states where the curves of the table have their minima.
     (note,) = [note for note in stored("tops-fig1")["notes"] if "is lowest at" in note]
     for curve, column in (
         ("Eq. 4", "root of Eq. 4"),
@@ -74,13 +74,13 @@ def test_figure_2() -> None:
     error = {row["method"]: row["RMSE of a window's mean"] for row in rows("tops-fig2")}
     assert f"PAK, ε = 0.1 (θ = {table['DNS']['B']})" in error
     assert round(table["DNS"]["B"] / table["DNS"]["max"], -1) == 70
-    # ToPS follows the stream, and PAK shows nothing of it: it is worse than always answering 0.
+    # ToPS follows the stream. PAK shows nothing of it, and is worse than always answering 0.
     assert error["ToPS, ε = 0.1"] < error["Base"] / 10
     assert error["PAK, ε = 0.1 (θ = 2000)"] > 1000 * error["Base"]
 
 
 def cgm_cells(study: str) -> dict[tuple[str, str, str, int], tuple[float, float]]:
-    """(raw, smoothed) error by C, method, ε and number of devices."""
+    """The (raw, smoothed) error, by C, method, ε and number of devices."""
     found = {}
     for row in rows(study):
         for column, cell in row.items():
@@ -92,7 +92,7 @@ def cgm_cells(study: str) -> dict[tuple[str, str, str, int], tuple[float, float]
 
 
 def ratios(study: str, devices: int, *, smoothed: bool) -> list[float]:
-    """The error with what ships over the error with independent noise, for every C and ε."""
+    """The error of the mechanism in use divided by the error with independent noise, for every C and ε."""
     of = cgm_cells(study)
     return [
         pair[smoothed] / of[slew, "direct", epsilon, n][smoothed]
@@ -268,7 +268,7 @@ def test_table_1() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", STAND_INS)
 def test_the_probabilities_beside_figure_7(name: str) -> None:
-    """A stand-in needs no data, so that the stored note is computed again."""
+    """A stand-in needs no data, so the test computes the stored note again."""
     assert clamped_note(stand_in(name, 1)) in stored("tops-fig7")["notes"]
 
 

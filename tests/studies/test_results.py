@@ -1,4 +1,4 @@
-"""The results page and our own experiments, at their smallest."""
+"""The page of results, and this project's own experiments at their smallest."""
 
 import csv
 import hashlib
@@ -31,7 +31,7 @@ OUTCOME = Outcome("A title", ("n", "x"), [(1, 0.5), (2, 0.25)], ["A note."], [Pa
 
 @pytest.fixture(autouse=True)
 def one_plan_on_the_first_page(monkeypatch):
-    """Twenty plans for each page that a test writes would be most of its time."""
+    """Compute one plan for all pages that tests write. Twenty plans for each page would take most of the time."""
     monkeypatch.setattr(results, "FLEETS", (500,))
     monkeypatch.setattr(results, "PLANNED", ("1",))
 
@@ -113,7 +113,7 @@ def test_an_experiment_without_its_data_is_skipped_by_name(tmp_path, monkeypatch
         "`tops-fig1`",
     ]
     assert len(said) == 3
-    # One experiment runs again alone. The page keeps the results of the others.
+    # One experiment runs again by itself. The page keeps the results of the others.
     results.write("tops-fig1", OUTCOME, StudyOptions(repeats=7), folder)
     page = results.write_page(folder).read_text(encoding="utf-8")
     assert re.findall(r"\| (`.*`) \|$", page, re.MULTILINE) == ["`poisoning`", "`tops-fig1`"]
@@ -143,7 +143,7 @@ def test_liars_shift_a_mean_up_to_the_bound(monkeypatch):
     monkeypatch.setattr(poisoning, "SHARES", (0.0, 0.1))
     outcome = EXPERIMENTS.run("poisoning", StudyOptions(repeats=3))
     for mechanism, epsilon, share, shift, _, bound in outcome.rows:
-        # One deviation of the mean of 4000 devices over 3 repeats, in % of the range, at most.
+        # The largest standard deviation of the mean of 4,000 devices over 3 repeats, in % of the range.
         deviation = {"0.5": 2.1, "1": 1.1, "4": 0.3}[epsilon]
         assert abs(shift - bound) < 6 * deviation, (mechanism, epsilon, share)
 
@@ -151,7 +151,8 @@ def test_liars_shift_a_mean_up_to_the_bound(monkeypatch):
 def test_the_simulated_stream_is_the_rules_own():
     rule = choose(GAUSSIAN, rho_for(GAUSSIAN, Budget.parse(1, 1e-5)), slew=SLEW, reports=6, theta=10_000)
     errors = stream_errors(rule, np.arange(10_001), 1000, 1)
-    # The mean square of 1000 independent streams, each 6 normal values however correlated: 1 sd is below 4.5 %.
+    # The mean square of 1,000 independent streams, with 6 correlated normal values each, has a standard deviation below
+    # 4.5 %.
     assert np.mean(errors**2) / release_variance(rule) == pytest.approx(1, abs=6 * 0.045)
 
 

@@ -1,4 +1,4 @@
-"""The rivals: their formulas against drawn reports or published values, and the study's sentences against its rows."""
+"""The rivals' formulas agree with drawn reports or published values, and the study's sentences with its rows."""
 
 import json
 from math import exp, log, sqrt
@@ -37,11 +37,11 @@ def fleet(devices: int = 4000) -> CopiedFleet:
 @pytest.mark.slow_but("1.0")
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0, 4.0])
 def test_the_staircase_is_below_laplace_and_near_it_for_small_epsilon(epsilon: float) -> None:
-    """The test sums the staircase's second moment over its steps, at the best share of a step."""
+    """The test sums the second moment of the staircase over its steps, with the best share of a step."""
     b = exp(-epsilon)
 
     def variance(g: float) -> float:
-        # Density a on [0, 2g) and ab on [2g, 2), then b times as much on each further interval of length 2.
+        # The density is a on [0, 2g) and ab on [2g, 2). On each further interval of length 2, it is b times as large.
         a = (1 - b) / (4 * (g + b * (1 - g)))
         steps = np.arange(400)
         low, cut, high = 2 * steps, 2 * steps + 2 * g, 2 * steps + 2
@@ -63,7 +63,10 @@ def test_three_outputs_are_one_bit_below_log_two_and_never_worse_at_worst(epsilo
 
 
 def test_errors_of_budget_and_population_have_their_variance() -> None:
-    """96 slots of 30 runs: the mean square over its expectation has a deviation of .026, 6 of them are .16."""
+    """For 96 slots of 30 runs, mean square / expectation has a standard deviation of .026.
+
+    The limit of .16 is six of these.
+    """
     of, generator, theta = fleet(), np.random.default_rng(2), 200.0
     mean, spread = of.truncated(theta)
     for make, variance in (
@@ -77,7 +80,10 @@ def test_errors_of_budget_and_population_have_their_variance() -> None:
 
 @pytest.mark.parametrize("absorbs", [False, True])
 def test_adaptive_publication_follows_the_stream(absorbs: bool) -> None:
-    """With ten million devices, noise is nothing: what is published is near the mean, or the last one still is."""
+    """With ten million devices, there is hardly any noise.
+
+    What is published is near the mean, or the last value still is.
+    """
     readings = np.repeat(np.array([100.0] * 48 + [300.0] * 48)[:, None], 50, axis=1)
     out = adaptive(CopiedFleet(readings, 10_000_000, 48), 400.0, 1.0, np.random.default_rng(3), absorbs=absorbs)
     assert out[:48] == pytest.approx(100, abs=15)
@@ -85,7 +91,10 @@ def test_adaptive_publication_follows_the_stream(absorbs: bool) -> None:
 
 
 def test_a_known_change_is_published_when_it_exceeds_the_error_to_expect() -> None:
-    """A level is published anew while its error is by chance larger than the next one's, and a jump at once."""
+    """At first, values are published until their errors are by chance small.
+
+    A jump of the readings is published at once.
+    """
     readings = np.repeat([[100.0], [300.0]], 24, axis=0) * np.ones(50)
     of = CopiedFleet(readings, 10_000_000, 48)
     out = adaptive(of, 400.0, 1.0, np.random.default_rng(3), absorbs=False, dissimilarity="known")
@@ -106,7 +115,7 @@ def test_a_square_whose_variance_is_kept_publishes_more_often(absorbs: bool) -> 
 
 @pytest.mark.parametrize("samples", [1, 5, 12, 48])
 def test_a_days_samples_of_fast_have_its_budget_together(samples: int) -> None:
-    """Each sample costs μ²/M, and a day has at most M of them, whatever slots the controller chooses."""
+    """Each sample costs μ²/M, and a day has at most M samples, whatever slots the controller chooses."""
     of, squared = fleet(), 0.3
     counts = []
     for set_point in (0.01, 0.3, 100.0):
@@ -116,7 +125,7 @@ def test_a_days_samples_of_fast_have_its_budget_together(samples: int) -> None:
         assert per_day.min() >= 1
         assert np.all(per_day * (squared / samples) <= squared * (1 + 1e-12))
         counts.append(per_day.sum())
-    # A set point that no error exceeds makes the intervals long; one below every error takes all samples.
+    # If no error exceeds the set point, the intervals become long. If all errors do, all samples are used.
     assert counts[0] == 2 * samples
     assert counts[-1] <= counts[0]
     if samples == 48:
@@ -124,19 +133,19 @@ def test_a_days_samples_of_fast_have_its_budget_together(samples: int) -> None:
 
 
 def test_the_noise_of_fasts_samples_is_that_of_its_budget() -> None:
-    """With a process that may do anything, a sampled slot is what was measured, with variance θ² M/(μ² n)."""
+    """If the assumed process may do anything, a sampled slot shows what was measured. Its variance is θ² M/(μ² n)."""
     of, theta, squared = fleet(), 200.0, 0.5
     parameters = Fast(48, 0.1, 0.0, 1e18)
     mean, _ = of.truncated(theta)
     runs = [fast(of, theta, squared, parameters, np.random.default_rng(i)) for i in range(30)]
     assert all(sampled == list(range(96)) for _, sampled in runs)
     square = np.mean([(out - mean) ** 2 for out, _ in runs])
-    # 2,880 squares of normal values have a relative deviation of .026, 6 of them are .16.
+    # The mean of 2,880 squares of normal values has a relative standard deviation of .026, and six of these are .16.
     assert square / (theta**2 * 48 / squared / of.devices) == pytest.approx(1, abs=0.16)
 
 
 def test_fasts_filter_is_the_best_linear_estimate_of_a_random_walk() -> None:
-    """Least squares gives the same last value of a walk, from all samples so far, with the same variances."""
+    """Least squares over all samples so far gives the same newest value of a random walk, with the same variances."""
     of, theta, squared, process = fleet(), 200.0, 5.0, 30.0
     out, sampled = fast(of, theta, squared, Fast(12, 1e9, 3.0, process), np.random.default_rng(7))
     first_day = [at for at in sampled if at < of.window]
@@ -145,7 +154,7 @@ def test_fasts_filter_is_the_best_linear_estimate_of_a_random_walk() -> None:
     generator = np.random.default_rng(7)
     noise = theta**2 * 12 / squared / of.devices
     measured = [of.truncated(theta)[0][at] + sqrt(noise) * generator.standard_normal() for at in first_day]
-    # Covariance of the values of the samples before the last one, relative to the last, and of the samples' noise.
+    # The covariance of the earlier samples' values, relative to the last one, and of the samples' noise.
     apart = np.array([first_day[-1] - at for at in first_day], dtype=float)
     covariance = process * np.minimum.outer(apart, apart) + noise * np.eye(len(apart))
     weights = np.linalg.solve(covariance, np.ones(len(apart)))
@@ -155,7 +164,7 @@ def test_fasts_filter_is_the_best_linear_estimate_of_a_random_walk() -> None:
 
 def test_fasts_interval_is_its_formula() -> None:
     parameters = Fast(12, 0.1, 5.0, 1.0)
-    # .9 of the last error and .1 of the mean of the last five.
+    # The controller's error is .9 of the last error and .1 of the mean of the last five.
     errors = [9.0, 0.2, 0.1, 0.11, 0.12, 0.09]
     delta = 0.9 * 0.09 + 0.1 * (0.2 + 0.1 + 0.11 + 0.12 + 0.09) / 5
     assert _interval(errors, 3, 4.0, parameters) == pytest.approx(4 + 5 * (1 - exp((delta - 0.1) / 0.1)))
@@ -199,7 +208,7 @@ def test_what_is_said_of_the_rivals_follows_from_the_stored_rows() -> None:
 
 
 def test_what_the_guide_says_of_rivals_follows_from_the_stored_rows() -> None:
-    """docs/comparison.md: the test of LPD and LPA costs more than it gives, and a filter undoes CGM's gain."""
+    """docs/comparison.md says: the test of LPD and LPA costs more than it gives, and a filter removes CGM's gain."""
     kept = Outcome.of(json.loads((RESULTS / "rivals.json").read_text(encoding="utf-8")))
     blocks: dict[tuple[Cell, ...], dict[str, float]] = {}
     for row in kept.rows:

@@ -1,4 +1,4 @@
-"""The experiment on selections: what it compares, on a small simulated fleet."""
+"""The experiment on selections, on a small simulated fleet: which means it compares."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def test_errors_intervals_and_widths() -> None:
     good, bad = MeanError(1.0, 1.0, 0.5, 1.0), MeanError(3.0, 1.0, 0.5, 0.1)
     assert measure([[good, good]]) == (2, 1.0, 1.0, "", 1.0, 1.0, "")
     assert measure([[bad, good]]) == (2, pytest.approx(2.236), 0.5, "", pytest.approx(0.447), 0.5, "")
-    # All of one campaign's intervals fail: the share is known as well as two campaigns tell, not four intervals.
+    # All intervals of one campaign fail. So the share is as uncertain as with two campaigns, not with four intervals.
     assert measure([[bad, bad], [good, good]])[2:4] == (0.5, 0.5)
 
 
@@ -50,7 +50,7 @@ def test_each_campaign_has_its_own_fleet() -> None:
     for fleet in fleets:
         assert isinstance(fleet, Readings)
         day = int(fleet.start[8:10]) - 1
-        # Rows are households, each with its own readings by the clock.
+        # Each row is a household, with its own readings in the right order by the clock.
         assert sorted(fleet.values[:, 0]) == values[:, 24 * day].tolist()
         assert all(np.array_equal(row, np.roll(values[row[0] // 96], -24 * day)) for row in fleet.values)
 
@@ -60,7 +60,7 @@ def test_each_day_is_compared_with_its_own_truth() -> None:
     campaign = simulate(SimulateOptions(devices=200, slots=5 * CYCLE // 2, rounds=(0.25, 0.25, 0.5), epsilon=8, seed=3))
     errors = list(compared(campaign, EVENING, 1))
     assert errors
-    # At ε = 8 a mean over ten half-hours of 200 homes is within half of the truth, by far.
+    # At ε = 8, a mean over ten half-hours of 200 homes is certainly within half of the truth.
     truncated, level = campaign.truth(max(cell.slot for cell in campaign.truths))
     assert all(abs(each.away) < level / 2 and 0 < each.standard_error < level for each in errors)
     assert all(abs(each.noise) < truncated / 2 and 0 < each.noise_se <= each.standard_error for each in errors)

@@ -1,4 +1,4 @@
-"""A server that was away for an hour of slots, with few devices and short slots: nothing is lost or refused."""
+"""A server is away for some slots, with few devices and short slots. Then no report is lost or refused."""
 
 import json
 from pathlib import Path
@@ -15,12 +15,13 @@ RESULTS = Path(__file__).parents[2] / "docs/results"
 @pytest.mark.slow
 @pytest.mark.long
 def test_everybody_comes_back_with_what_was_stored() -> None:
-    # A report of the slot before the kill leaves in the next slot, waits for the two slots of the absence, the server's
-    # start and a knock, and is in time within four slots: so a slot is longer than the start and the knock together.
+    # The report of the slot before the kill leaves in the next slot. It waits for the absence of two slots, the
+    # server's start and the device's next try. It must come within four slots, so a slot must be longer than the start
+    # and the try together.
     period, devices = 500, 60
     came = come_back(Storm(devices, period, 5))
     assert len(came.waits) == devices
-    # Each device draws in each of the slots of the absence.
+    # Each device draws a report in each slot of the absence.
     assert came.stored >= storm.AWAY_SLOTS * devices
     assert came.counted == came.stored
     assert came.after_settling == 0

@@ -1,4 +1,4 @@
-"""What every figure keeps to, and that the pictures of the results do."""
+"""What all figures have in common, and that the pictures of the results have it."""
 
 import hashlib
 import json
@@ -59,7 +59,7 @@ def test_a_baseline_is_grey_and_a_ratio_names_what_it_is_to():
 
 @pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
 def test_a_result_keeps_its_picture(path):
-    """No picture is older than its table, or drawn in another way: curves and digest are in the table's file."""
+    """No picture is older than its table or drawn in another way. The table's file has the curves and a digest."""
     document = json.loads(path.read_text("utf-8"))
     outcome = Outcome.of(document)
     picture = path.with_suffix(".png")

@@ -1,4 +1,4 @@
-"""The experiments on designed tables: short on synthetic meters, in full on the real ones by make slow."""
+"""The experiments on designed tables: short ones on synthetic meters, and all on real ones by `make slow`."""
 
 import numpy as np
 import pytest
@@ -25,9 +25,9 @@ def test_auto_has_less_error_than_the_hybrid_and_says_how_much():
         means, variances, truths, truncated = tables.slot_means(week, by_method[method], 1)
         errors[method] = np.mean(np.square(means - truncated))
         predicted[method] = variances.mean()
-        # 48 slots: their mean square is known to 20 %.
+        # The mean square of 48 slots is known to 20 %.
         assert errors[method] == pytest.approx(predicted[method], rel=5 * 0.2)
-        # The stated variance comes from the reports, the exact one from the readings.
+        # The stated variance comes from the reports, and the exact one from the readings.
         noise = tables.expected_error(week, by_method[method]) - np.mean(np.square(truths - truncated))
         assert predicted[method] == pytest.approx(noise, rel=0.05)
     assert predicted["auto"] < 0.75 * predicted["HM at our θ"]
@@ -48,10 +48,10 @@ def test_variance_among_the_real_populations(undertone_data):
 def test_slot_means_of_real_meters(undertone_data):
     outcome = EXPERIMENTS.run("tables-edrp", StudyOptions(undertone_data))
     for row in outcome.document()["rows"]:
-        # The exact expectation, free of the devices' noise; beside it the measured one, of 2 × 336 slots.
+        # This is the exact expectation, without the noise of devices. The measured value is over 2 × 336 slots.
         assert row["expected auto / HM"] < 1
         if float(row["ε"]) >= 2:
             assert row["expected auto / HM"] < 0.9
             assert row["auto / HM"] < 0.95
-        # The root of a mean square of 672 is known to 2.7 %.
+        # The root of the mean square of 672 errors is known to 2.7 %.
         assert row["s.e. predicted / measured"] == pytest.approx(1, abs=5 * 0.027)

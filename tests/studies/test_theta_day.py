@@ -1,4 +1,4 @@
-"""The study of θ by time of day: that its table says what its runs were, and that blocks gain."""
+"""The study of θ by time of day: its table states what its runs gave, and blocks reduce the error."""
 
 import numpy as np
 import pytest

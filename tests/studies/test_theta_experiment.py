@@ -1,4 +1,4 @@
-"""θ's regret as an experiment: the same rows for any number of processes, the table, the choice of readings."""
+"""The experiment on the regret of θ: the same rows with any number of processes, the table, the choice of readings."""
 
 from dataclasses import replace
 

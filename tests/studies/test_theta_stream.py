@@ -1,4 +1,4 @@
-"""The study of a stream's θ: its error for a known case, and what is said of its stored rows."""
+"""The study of a stream's θ: its error in a known case, and what the page says about its stored rows."""
 
 import json
 from fractions import Fraction
@@ -24,7 +24,7 @@ def test_without_truncation_and_clipping_the_error_is_that_of_the_noise() -> Non
     day = np.random.default_rng(1).integers(0, 90, (40, 12)).astype(float)
     direct, _, ships = main_methods(Fraction(1, 20), 12, 2.0, 1e-5)
     assert study.error_at(direct, day, 100) == pytest.approx(100 * sqrt(direct.covariance[0, 0] / 40))
-    # All homes go from 0 to 40 at once. A step is 5 at most, so that the means lack 35, 30, ..., 5.
+    # All homes go from 0 to 40 at once, and a step is at most 5. So the means lack 35, 30, ..., 5.
     day[:, :2], day[:, 2:] = 0, 40
     missing = sum(lack * lack for lack in range(5, 40, 5)) / 12
     assert study.error_at(ships, day, 100) == pytest.approx(sqrt(missing + 100**2 * ships.covariance[0, 0] / 40))
@@ -46,7 +46,7 @@ def test_what_is_said_of_the_rows_follows_from_them() -> None:
 
 
 def test_with_a_quarter_of_epsilon_for_the_round_the_error_is_near_the_best_one() -> None:
-    """5,000 of the simulator's households, ε = 2, 4 and 8 a day: at most 1.1 times the error of the best θ."""
+    """For 5,000 simulated households with ε = 2, 4 and 8 a day, the error is at most 1.1 times that of the best θ."""
     assert kept().notes[0].startswith("5000 of the simulator's households, 20 runs")
     quarter = [row for row in kept().rows if float(row[1]) == float(row[0]) / 4]
     assert [row[0] for row in quarter] == ["2", "4", "8"]

@@ -1,4 +1,4 @@
-"""Memory and logins of the endpoint beside mosquitto's, as docs/scale.md shows them."""
+"""The endpoint's memory and logins, compared with mosquitto's, as docs/scale.md shows them."""
 
 import asyncio
 import json

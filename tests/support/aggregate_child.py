@@ -1,4 +1,4 @@
-"""The aggregator as a child process that may end itself by SIGKILL at a failpoint: for the fault tests only."""
+"""The server as a child process that may end itself by SIGKILL at a failpoint. Only the fault tests use it."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ from undertone_aggregator.store.store import LOCK_SECONDS
 
 
 class Bomb:
-    """Ends the process at the given passage of a place."""
+    """Ends the process when a place is passed for the given time."""
 
     def __init__(self, place: str, passages: int) -> None:
         self.place = place
@@ -28,20 +28,21 @@ class Bomb:
 
 
 def main(path: Path, place: str, passages: int, lock_seconds: float = LOCK_SECONDS) -> None:
-    """Serve. ``passages``: how often the place is passed before the end, a negative number for never.
+    """Serve.
 
-    ``lock_seconds``: how long it waits for another server of the store to end.
+    ``passages``: how often the place is passed before the end, a negative number for never. ``lock_seconds``: how long
+    the process waits for another server of the store to end.
     """
     runner.LOCK_SECONDS = lock_seconds
     stop = threading.Event()
     for end in (signal.SIGTERM, signal.SIGINT):
         signal.signal(end, lambda *_: stop.set())
-    # One-second slots of a campaign that began long ago: the clock is given, so that slots need not be waited for.
+    # The campaign began long ago and has slots of a second. The clock is given, so that nobody waits for slots.
     serve(read_config(path), stop, Journal(), clock=now, failpoint=Bomb(place, passages))
 
 
 def now() -> float:
-    """A clock that stands still: Unix seconds from UNDERTONE_TEST_NOW."""
+    """A clock that stands still at the Unix second UNDERTONE_TEST_NOW."""
     return float(os.environ["UNDERTONE_TEST_NOW"])
 
 

@@ -1,4 +1,4 @@
-"""A board on a pseudo-terminal: MicroPython's raw REPL, as its documentation has it, before a real unix interpreter."""
+"""A stand-in for a board: a pseudo-terminal with MicroPython's raw REPL, as documented, and a real unix interpreter."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ from pathlib import Path
 from support import micropython as mp
 from support.ci import pseudo_terminal
 
-# Runs blocks of code in one namespace; each is answered by its output and its traceback, ended by \x04.
+# Runs blocks of code in one namespace. Each block is answered by its output and its traceback, both ended by \x04.
 _LOOP = """
 import io, sys
 names = {"__name__": "__main__"}
@@ -29,7 +29,7 @@ _RAW = b"raw REPL; CTRL-B to exit\r\n>"
 
 
 class Board:
-    """``folder`` is its flash; ``path`` the port to connect to."""
+    """``folder`` is the board's flash, and ``path`` is the port to connect to."""
 
     def __init__(self, folder: Path) -> None:
         interpreter = mp.interpreter()
@@ -87,7 +87,7 @@ class Board:
         return answer.replace(b"\n", b"\r\n")
 
     def close(self) -> None:
-        """Pull the cable."""
+        """Close the serial port, as pulling the cable does."""
         self._process.kill()
         self._process.communicate()
         os.close(self._far)

@@ -1,6 +1,6 @@
-"""A board's folder, campaign and broker, on which device/main.py runs with the C stack and the heap of a board.
+"""A board's folder, campaign and broker, with which device/main.py runs with the C stack and the heap of a board.
 
-The radio, the clock and the watchdog are the stand-ins of tests/device/board/stand_in; the broker is real.
+The stand-ins for radio, clock and watchdog are in tests/device/board/stand_in. The broker is real.
 """
 
 import json
@@ -30,12 +30,12 @@ sys.path.append(str(mp.REPO / "tests/device/both"))
 from rig import make_campaign
 
 BOARD = mp.REPO / "tests/device/board/stand_in"
-# Bytes of C stack that a Pico W and a Pico 2 W have.
+# The bytes of C stack on a Pico W and on a Pico 2 W.
 STACK = 7936
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
-# Fields of a policy that demands signed campaigns.
+# Fields of a policy that accepts only signed campaigns.
 SIGNED: Mapping[str, Any] = {"signers": [KEY.public_key().public_bytes_raw().hex()], "insecure": False}
-# Parts of a campaign as large as the server makes them unless told otherwise: 128 bins.
+# The parts of a campaign with 128 bins, which are as many as the server makes by default.
 LARGE: Mapping[str, Any] = {
     "bound": 4000,
     "cohort": Cohort(WindowMechanism(2721, 1001, 33, 1, 127, tuple(range(0, 30 * 129, 30)))),
@@ -46,10 +46,10 @@ LARGE: Mapping[str, Any] = {
 
 
 class BoardSite:
-    """A campaign on ``broker``, and the files on a board's flash in ``folder``.
+    """A campaign on ``broker``, and the files in a board's flash, in ``folder``.
 
-    ``run``: what runs MicroPython; ``compiled``: the folder of the board's modules. ``tls``: whether the broker has a
-    certificate. ``measure``: the campaign's. ``policy``: fields of the policy.
+    ``run``: the function that runs MicroPython; ``compiled``: the folder of the board's modules. ``tls``: whether the
+    broker has a certificate. ``measure``: the campaign's. ``policy``: fields of the policy.
     """
 
     def __init__(
@@ -108,7 +108,10 @@ class BoardSite:
         ).wait_for_publish(10)
 
     def start_within_the_slot(self, seconds: int, slot: int = 60) -> None:
-        """The board's clock at its first boot: at a slot's very first second even that slot would be reported."""
+        """Set the board's clock at its first boot to a time within a slot.
+
+        At the first second of a slot, even this slot would be reported.
+        """
         now = int(time.time())
         board = {"now": now + (seconds - now) % slot, "memory": "", "cause": 1, "fed": 0}
         (self.folder / "board.json").write_text(json.dumps(board), encoding="utf-8")
@@ -122,9 +125,10 @@ class BoardSite:
         small: str | Path = BOARD / "small.py",
         timeout: float = 240,
     ) -> CompletedProcess[str]:
-        """Run the board to its end on a heap of so many bytes; an ``image`` in flash comes on top of them.
+        """Run the board to its end with a heap of so many bytes.
 
-        ``small``: what gives ``program`` the C stack of a board.
+        An ``image`` in flash takes no part of them. ``small``: the program that gives ``program`` the C stack of a
+        board.
         """
         return self._run(
             small,
@@ -139,7 +143,7 @@ class BoardSite:
         )
 
     def run(self, heap: int, *mode: str, image: Path | None = None, program: Path = BOARD / "drive.py") -> list[str]:
-        """What the board printed, after checking that it ended well and with how much of the C stack."""
+        """Return what the board printed, after checking that it ended well and how much of the C stack it used."""
         result = self.start(heap, *mode, image=image, program=program)
         assert result.returncode == 0, result.stdout + result.stderr
         *lines, end = result.stdout.splitlines()
@@ -149,9 +153,9 @@ class BoardSite:
         return lines
 
     def slots(self, count: int = 0) -> list[int]:
-        """Slots of the reports that have come, once there are so many: what the board heard of first comes later here.
+        """Wait for so many reports and return their slots.
 
-        Raises AssertionError if they do not come.
+        The board hears of a report before this client does. Raises AssertionError if the reports do not come.
         """
         wait_for(lambda: len(self.payloads) >= count, 30, f"{count} reports")
         return [intake.unpack(payload).slot for payload in list(self.payloads)]

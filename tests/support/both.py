@@ -1,12 +1,12 @@
-"""Collects `tests/**/both/test_*.py` for every interpreter: the same functions under CPython and MicroPython.
+"""Collects `tests/**/both/test_*.py` for every interpreter.
 
-Such a file is what a board could run: plain `test_*` functions, `assert`, no pytest, no third-party import. Each
-function runs in an empty current directory of its own. Per file and interpreter there is one process, however many
-tests are in it. `RUNS_ON = ("cpython", "micropython")` in the file leaves an interpreter out: the 32-bit one has no
-socket and no event loop of its own. `READS` names the files of this repository that the tests open. `float32` is the
-unix port with floats of 32 bits, where `mp.ulab_folder()` has it.
-A file named `*_slow.py` or `*_exhaustive.py` gets that marker. Helpers for such files lie beside them, or in the folder
-`both` of a folder above theirs, and are imported by name.
+The same functions run under CPython and MicroPython. Such a file contains what a board could run: simple `test_*`
+functions with `assert`, without pytest or other third-party imports. Each function runs in its own empty current
+directory. There is one process for each file and interpreter, however many tests the file has. A file with `RUNS_ON =
+("cpython", "micropython")` runs under these interpreters only: the 32-bit one has no socket and no event loop of its
+own. `READS` names the files of this repository that the tests open. `float32` is the unix port with floats of 32 bits,
+if `mp.ulab_folder()` has it. A file named `*_slow.py` or `*_exhaustive.py` gets that marker. Helpers for such files are
+in the same folder, or in the folder `both` of a folder above, and are imported by name.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from support.ci import unavailable
 _RUNNER = Path(__file__).with_name("both_runner.py")
 _FLAVOURS = ("cpython", "micropython", "micropython32", "float32")
 _REPORT = re.compile(r"\n=== (ok|FAIL) (\w+)\n")
-# Patience with one file's process, and with a test that waits for it: the longest takes a minute.
+# How long to wait for one file's process, and for a test that waits for the process. The longest takes a minute.
 _TIMEOUT = 840
 _PATIENCE_SECONDS = 900
 
@@ -68,8 +68,8 @@ class BothModule(pytest.Module):
 def _is_here(flavour: str, runs_on: Sequence[str]) -> bool:
     """Return True if tests are collected for this interpreter.
 
-    Where the unix port is missing, the 32-bit one under node takes its place; a test that only the unix port could run
-    is collected, and says why it is skipped.
+    If the unix port is missing, the 32-bit one under node takes its place. A test that only the unix port could run is
+    still collected, and says why it is skipped.
     """
     under_node = mp.interpreter32() is not None
     return {
@@ -113,14 +113,14 @@ class MicroPythonTest(pytest.Item):
 
 
 class MicroPythonFailure(Exception):
-    """A test failed under MicroPython; the text is what it printed and its traceback."""
+    """A test failed under MicroPython. The error's text is what the test printed, with its traceback."""
 
 
 @functools.cache
 def run_file(
     path: Path, flavour: str, names: tuple[str, ...], reads: tuple[str, ...] = ()
 ) -> dict[str, tuple[str, str]]:
-    """Run a file's tests in one process: name to ("ok" or "FAIL", what it printed)."""
+    """Run a file's tests in one process; return name -> ("ok" or "FAIL", what the test printed)."""
     folders = helper_folders(path)
     joined = ":".join(map(str, folders))
     if flavour != "micropython32":
@@ -134,7 +134,7 @@ def run_file(
         files |= {str(mp.REPO / name): mp.REPO / name for name in reads}
         code = _RUNNER.read_text(encoding="utf-8")
         result = mp.run_micropython32(code, joined, path.stem, *names, files=files, timeout=_TIMEOUT)
-    # [what the first test printed, its outcome, its name, what the second printed, ..., what came after the last]
+    # [what the first test printed, its outcome, its name, what the second printed, ..., what came after the last test]
     *pieces, rest = _REPORT.split(result.stdout)
     outcomes = {name: (outcome, text) for text, outcome, name in zip(*[iter(pieces)] * 3, strict=True)}
     end = f"{rest}{result.stderr}\nthe interpreter ended with exit code {result.returncode} before this test did"
@@ -142,7 +142,7 @@ def run_file(
 
 
 def _with_source_lines(traceback: str) -> str:
-    """MicroPython's tracebacks name lines; show them too."""
+    """Add the source lines to a traceback of MicroPython, which only has their numbers."""
 
     def add(match: re.Match[str]) -> str:
         source = linecache.getline(str(mp.REPO / match[1]), int(match[2])).strip()

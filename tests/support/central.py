@@ -1,4 +1,4 @@
-"""For tests of central releases: seeded bytes, and noise that the test dictates."""
+"""Helpers for tests of central releases: random bytes from a seed, and noise that the test chooses."""
 
 from fractions import Fraction
 from math import exp
@@ -19,7 +19,7 @@ def laplace_pmf(x, scale):
 
 
 class Script:
-    """Replaces every draw of discrete Laplace noise by the next number of ``draws`` (then zeros); notes the scales."""
+    """Replaces every draw of discrete Laplace noise by the next number of ``draws``, then by 0. It notes the scales."""
 
     def __init__(self, monkeypatch, draws=()):
         self.draws = list(draws)
@@ -33,7 +33,7 @@ class Script:
         return np.array(taken, dtype=np.int64)
 
     def run(self, make, values, draws):
-        """What a fresh mechanism releases for these values under these draws."""
+        """Return what a new mechanism releases for these values with these draws."""
         self.draws, self.scales = list(draws), []
         mechanism = make()
         return [x for value in values for x in mechanism.push(value)]

@@ -1,4 +1,4 @@
-"""The aggregator as a child process on one store, which a test starts and ends as it likes."""
+"""The server as a child process on one store. A test starts and ends it at will."""
 
 import os
 import resource
@@ -15,7 +15,7 @@ from undertone_simulator.mosquitto import Mosquitto
 
 NOW = 1_800_000_000
 PREFIX = "undertone-test/server"
-# A server whose disk is full cannot make a file larger than this.
+# With a full disk, the server cannot make a file larger than this.
 FULL = 4096
 CAMPAIGN = """\
 [campaign]
@@ -31,9 +31,9 @@ cells = 16
 
 
 class Server:
-    """The aggregator as a child process on one store, at a clock that stands still.
+    """The server as a child process on one store, with a clock that stands still.
 
-    ``broker``: the lines of [broker].
+    ``broker``: the lines of the table [broker].
     """
 
     def __init__(self, folder: Path, broker: str, workers: int = 1) -> None:
@@ -63,7 +63,7 @@ batch_milliseconds = 5
         )
 
     def start(self, place: str = "nowhere", passages: int = -1, *, full: bool = False) -> None:
-        """Start it; ``full``: as on a disk without room, until `make_room`."""
+        """Start the server. ``full``: as if the disk had no room, until `make_room` is called."""
         self._process = self._child(self.folder / "log", place, passages, FULL if full else None)
 
     def _child(
@@ -86,13 +86,13 @@ batch_milliseconds = 5
         )
 
     def second(self) -> tuple[int, str]:
-        """Exit code and words of another server on the same configuration, which ends by itself and soon."""
+        """Return exit code and words of another server with the same configuration, which ends soon by itself."""
         log = self.folder / "second.log"
         code = self._child(log, lock_seconds=0.2).wait(240)
         return code, log.read_text(encoding="utf-8")
 
     def make_room(self) -> None:
-        """From now on the server's files may grow, and those of its workers."""
+        """Let the files of the server and its workers grow from now on."""
         assert self._process is not None
         tasks = Path(f"/proc/{self._process.pid}/task").glob("*/children")
         children = [int(word) for task in tasks for word in task.read_text(encoding="utf-8").split()]
@@ -111,7 +111,7 @@ batch_milliseconds = 5
         return code
 
     def begin_campaign(self) -> Campaign:
-        """Run until the campaign is issued, so that the broker keeps reports from now on."""
+        """Run until the campaign is issued, so that the broker keeps reports from then on."""
         self.start()
         wait_for(lambda: not self.running or (self.store.exists() and self._epochs() > 0), what="the first epoch")
         assert self.end() == 0, self.log()
@@ -134,7 +134,7 @@ batch_milliseconds = 5
 
 
 def external(broker: Mosquitto) -> str:
-    """The lines of [broker] for one that a test runs."""
+    """The lines of the table [broker] for a broker that a test runs."""
     lines = f'mode = "external"\nport = {broker.port}\npassword_file = "password"'
     tls = isinstance(broker, deliveries.TlsBroker)
     return lines + (f'\nhost = "localhost"\nca_file = "{TLS}/ca.pem"' if tls else "")

@@ -1,4 +1,4 @@
-"""Debian's Chromium, headless, driven by playwright."""
+"""Debian's Chromium without a window, driven by playwright."""
 
 import contextlib
 import shutil
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 MISSING = "Chromium was not found: apt-get install chromium"
-# Without these it asks hosts beyond this machine.
+# Without these options, Chromium asks other hosts.
 QUIET = [
     "--no-sandbox",
     "--disable-gpu",
@@ -19,13 +19,13 @@ QUIET = [
 
 
 def find_chromium() -> str | None:
-    """Its path."""
+    """Return the path of Chromium."""
     return shutil.which("chromium")
 
 
 @contextlib.contextmanager
 def browser(*options: str) -> Iterator[Any]:
-    """A running browser of playwright's, with further options of its command line."""
+    """A running browser that playwright drives, with further options on its command line."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as running:

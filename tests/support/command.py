@@ -1,4 +1,4 @@
-"""The ``undertone`` command in this process: what needs no process of its own takes no second to start."""
+"""The command ``undertone``, run in this process: where no other process is needed, it starts without a delay."""
 
 import io
 import signal
@@ -14,7 +14,7 @@ _HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Done(NamedTuple):
-    """How a command ended: its exit code, standard output and standard error."""
+    """The end of a command: its exit code, standard output and standard error."""
 
     returncode: int
     stdout: str
@@ -22,7 +22,10 @@ class Done(NamedTuple):
 
 
 def undertone(*words: object, text: str = "") -> Done:
-    """Run `undertone WORDS`, with ``text`` as standard input. What it raises and does not catch comes through."""
+    """Run `undertone WORDS` with ``text`` as standard input.
+
+    Exceptions that the command does not catch reach the caller.
+    """
     out, err = io.StringIO(), io.StringIO()
     with (
         redirect_stdout(out),
@@ -37,7 +40,7 @@ def undertone(*words: object, text: str = "") -> Done:
 
 @contextmanager
 def _signals_as_before() -> Iterator[None]:
-    """A command that runs until a signal comes sets handlers, which are not this process's."""
+    """Restore this process's signal handlers after a command. A command that waits for a signal sets its own."""
     before = {number: signal.getsignal(number) for number in _HANDLED}
     try:
         yield

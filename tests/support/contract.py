@@ -1,4 +1,4 @@
-"""What every mechanism must offer to the product, shipped or new: `check_contract` runs all that is called on one."""
+"""What every mechanism must offer to the product: `check_contract` calls everything that the product calls on one."""
 
 import json
 import os
@@ -32,7 +32,7 @@ _DEVICES = 40
 
 
 class _Words:
-    """`Entropy` from given words of 32 bits."""
+    """Stands for `Entropy`: returns the given words of 32 bits."""
 
     def __init__(self, words):
         self._words = iter(words)
@@ -46,7 +46,10 @@ class _Words:
 
 
 def campaign_of(mechanism, theta):
-    """A campaign whose reports it draws; that it fits into a campaign's size is checked here."""
+    """Return a campaign whose reports the mechanism draws.
+
+    Raises an error if the mechanism does not fit into a campaign.
+    """
     fields = json.loads(server.campaign(theta=theta, cohort_stride=5, bound=2000).body)
     fields["rule"]["mechanism"] = mechanism.describe()
     pieces = []
@@ -55,16 +58,16 @@ def campaign_of(mechanism, theta):
 
 
 def check_contract(mechanism, epsilon, theta):
-    """From the integers over a device, a worker and an estimate to a certificate. Raises AssertionError, or names
+    """Try the mechanism in a campaign, a device, a worker, an estimate and a certificate.
 
-    what is missing.
+    Raises AssertionError, or names what is missing.
     """
     lacks = missing(mechanism)
     assert not lacks, "; ".join(lacks)
     check_all(mechanism, theta, range(mechanism.levels + 1))
     certify_mechanism("it", mechanism, epsilon, theta, None)
 
-    # A campaign carries it, within the size of one, and a device draws from it.
+    # The campaign's message has room for the mechanism, and a device draws with it.
     campaign = campaign_of(mechanism, theta)
     drawn = campaign.rule.report.mechanism
     assert json.dumps(drawn.describe()) == json.dumps(mechanism.describe())
@@ -75,7 +78,7 @@ def check_contract(mechanism, epsilon, theta):
         payload = report.pack(report.REPORT, campaign.fingerprint, server.FIRST, (symbol,), 1)
         sent.append(Delivery(report_topic(server.PREFIX, campaign.name, f"d{number}"), payload, False))
 
-    # A worker takes what is not a threshold turn: one by one, in the lane of many, and as rows that land.
+    # A worker accepts reports that are not for the threshold: one by one, by the fast path, and as landed rows.
     members = [campaign.schedule.is_member(campaign.schedule.place(f"d{n}"), server.FIRST) for n in range(_DEVICES)]
     sent = [delivery for delivery, member in zip(sent, members, strict=True) if not member]
     slow, lane = Batch(), Batch()
@@ -88,17 +91,17 @@ def check_contract(mechanism, epsilon, theta):
     assert mechanism.occurs(largest_lie(mechanism))
     assert not mechanism.occurs(mechanism.symbols)
 
-    # The counts become an estimate, the campaign a certificate.
+    # The counts give an estimate, and the campaign gives a certificate.
     key = Key(campaign.name, campaign.fingerprint, report.REPORT, "all", server.FIRST)
     (estimate,) = estimates_of(
         Reconstruction(Timeline([Epoch(campaign, 0, decoded=traits_of(mechanism).decoded)])), {key: slow.partial[key]}
     )
     assert estimate.reports == len(sent)
-    # The cohort of this campaign costs more than the mechanism.
+    # Reports for the threshold cost more in this campaign than the mechanism's.
     _, certificate = certify_campaign(campaign.body, "8")
     assert certificate.as_json()["integers"] == drawn.describe()
 
-    # A whole population draws what its devices draw one by one.
+    # A simulated population draws the same symbols as single devices.
     words = np.random.default_rng(8).integers(0, 1 << 32, (200, 200), dtype=np.uint32)
     readings = np.arange(200) * theta // 199
     together = symbols(mechanism, readings, theta, GivenWords(words))
@@ -109,7 +112,7 @@ def check_contract(mechanism, epsilon, theta):
 
 
 def admission(campaign):
-    """What a worker of the campaign admits by."""
+    """The part of a worker that admits reports of the campaign."""
     made = Admission(server.PREFIX, campaign.name, 1, Seen(), cells=cells_of)
     made.timeline = Timeline([Epoch(campaign, 0)])
     return made

@@ -1,4 +1,4 @@
-"""A fleet's reports for the server's tests, sent over one privileged connection, and a broker that lets it."""
+"""A fleet's reports for the server's tests, sent over one connection with all rights, and a broker that allows this."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,14 +19,14 @@ PASSWORD = "a password for a test"
 
 
 class TlsBroker(Mosquitto):
-    """A broker whose listener speaks TLS, as somebody's broker does."""
+    """A broker with TLS, like one that somebody already runs."""
 
     def _configuration(self, *options: Any) -> str:
         return super()._configuration(*options) + f"certfile {TLS}/localhost.pem\nkeyfile {TLS}/localhost.key\n"
 
 
 def open_broker(folder: Path, *, tls: bool = False, **options: int) -> Mosquitto:
-    """A broker, not started, at which ``aggregator`` and ``fleet`` may do everything."""
+    """A broker that is not started yet. Its users ``aggregator`` and ``fleet`` may do everything."""
     folder.mkdir(exist_ok=True)
     passwords, access = folder / "passwords", folder / "access"
     users = credentials.server_users(PASSWORD)
@@ -34,17 +34,17 @@ def open_broker(folder: Path, *, tls: bool = False, **options: int) -> Mosquitto
     access.write_text("".join(f"user {user}\ntopic readwrite #\n" for user in (*users, "fleet")), encoding="utf-8")
     access.chmod(0o600)
     kind = TlsBroker if tls else Mosquitto
-    # It may be stopped and started again, while others are given what the kernel chooses.
+    # The broker may be stopped and started again. Meanwhile, no other program must get its port.
     return kind(folder / "broker", free_port(), passwords=passwords, access=access, **options)
 
 
 def address(broker: Mosquitto) -> Address:
-    """The aggregator's way to it."""
+    """The address and the user with which the server reaches the broker."""
     return Address(broker.host, broker.port, "aggregator", PASSWORD, worker_users=True)
 
 
 class Place(Protocol):
-    """Where a broker is."""
+    """The host and port of a broker."""
 
     @property
     def host(self) -> str: ...
@@ -54,7 +54,7 @@ class Place(Protocol):
 
 
 class Sender:
-    """Publishes at QoS 1 until acknowledged, through any number of reconnects; every hand-over is kept."""
+    """Publishes at QoS 1 until messages are acknowledged, over any number of connections. It keeps all messages."""
 
     def __init__(self, broker: Place) -> None:
         self.sent: list[tuple[str, bytes]] = []
@@ -67,12 +67,15 @@ class Sender:
         self._client.on_publish = lambda client, data, mid, reason, properties: acknowledged.add(mid)
         if isinstance(broker, TlsBroker):
             self._client.tls_set(str(TLS / "ca.pem"))
-        # The name in the certificate.
+        # The certificate is for this name.
         self._client.connect("localhost" if isinstance(broker, TlsBroker) else broker.host, broker.port)
         self._client.loop_start()
 
     def send(self, deliveries: Iterable[tuple[str, bytes]], *, retain: bool = False) -> list[int]:
-        """Hand over reports, connected or not; their message identifiers, of which fewer than 65,535 are used."""
+        """Hand over reports, with or without a connection.
+
+        Return their message identifiers, of which fewer than 65,535 may be in use.
+        """
         made = []
         for topic, payload in deliveries:
             made.append(self._client.publish(topic, payload, qos=1, retain=retain).mid)
@@ -80,7 +83,7 @@ class Sender:
         return made
 
     def flush(self, made: Iterable[int], seconds: float = 120.0) -> None:
-        """Wait until the broker has acknowledged them."""
+        """Wait until the broker has acknowledged these messages."""
         wanted = set(made)
         wait_for(lambda: wanted <= self._acknowledged, seconds, "the broker's acknowledgement")
 

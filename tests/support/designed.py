@@ -1,4 +1,4 @@
-"""Every mechanism at the sizes that ship, from the designer: (name, epsilon, mechanism); and a small table."""
+"""Every mechanism in the sizes that devices use, from the designer: (name, epsilon, mechanism). Also a small table."""
 
 import sys
 from pathlib import Path

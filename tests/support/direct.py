@@ -1,4 +1,4 @@
-"""The direct endpoint in a test: a password file, an endpoint, and devices that speak the device's own codec."""
+"""The direct endpoint in a test: a password file, an endpoint, and devices that use the device's own codec."""
 
 import contextlib
 import socket
@@ -24,18 +24,18 @@ SLOT_SECONDS = 3600
 
 
 def password(user: str) -> str:
-    """A user's password in these tests."""
+    """Return the password of a user in these tests."""
     return f"the password of {user}"
 
 
 def write_passwords(path: Path, users: Sequence[str]) -> Path:
-    """The password file of these users."""
+    """Write the password file for these users."""
     credentials.write_passwords(path, {user: password(user) for user in users})
     return path
 
 
 class OneCampaign(Endpoint):
-    """An endpoint with one campaign, whose intake it is itself."""
+    """An endpoint with one campaign, which has the methods of the campaign's intake, too."""
 
     intake: CampaignIntake
 
@@ -54,7 +54,7 @@ def open_endpoint(
     access: Path | None = None,
     **options: Any,
 ) -> Iterator[OneCampaign]:
-    """An endpoint that listens on a free port of loopback, with one campaign."""
+    """An endpoint with one campaign that listens on a free port of the loopback address."""
     where = Listener(port=0) if listener is None else listener
     gate = Gate(path, credentials.servers_names(), access)
     with OneCampaign(where, gate, limits or Limits(), PREFIX, **options) as made:
@@ -64,7 +64,7 @@ def open_endpoint(
 
 
 def write_home(folder: Path, port: int, users: Sequence[str] = (), prefix: str = PREFIX, more: str = "") -> None:
-    """A server's folder whose devices connect to it; ``more``: further lines of [broker], and tables."""
+    """Write a server's folder whose devices connect to the server. ``more``: further lines of [broker], and tables."""
     (folder / "broker").mkdir(parents=True, exist_ok=True)
     write_passwords(folder / "broker/passwords", users)
     lines = f'mode = "direct"\npasswords = "broker/passwords"\nport = {port}\nprefix = "{prefix}"\n'
@@ -72,12 +72,12 @@ def write_home(folder: Path, port: int, users: Sequence[str] = (), prefix: str =
 
 
 def topic(device: str) -> str:
-    """Where a device publishes its reports."""
+    """The topic to which a device publishes its reports."""
     return report_topic(PREFIX, CAMPAIGN, device)
 
 
 class Device:
-    """A device's codec on a blocking socket; ``events`` holds what has come and was not looked at."""
+    """A device's codec on a blocking socket. ``events`` holds the events that were not waited for yet."""
 
     def __init__(
         self,
@@ -99,22 +99,25 @@ class Device:
         self.flush()
 
     def flush(self) -> None:
-        """Send what is queued."""
+        """Send the packets that are queued."""
         self.socket.sendall(self.session.output())
 
     def publish(self, payloads: Sequence[bytes], to: str | None = None) -> list[int]:
-        """Send reports in one write; their packet ids."""
+        """Send reports in one write; return their packet ids."""
         numbers = [self.session.publish(to or topic(self.user), payload, 0) for payload in payloads]
         self.flush()
         return numbers
 
     def subscribe(self, to: str = CONFIG) -> None:
-        """Ask for a topic."""
+        """Subscribe to a topic."""
         self.session.subscribe(to, 0)
         self.flush()
 
     def wait(self, what: str, seconds: float = 60.0, count: int = 1) -> list[Any]:
-        """The next ``count`` events of this kind. Raises AssertionError without them, ConnectionError at the end."""
+        """Return the next ``count`` events of this kind.
+
+        Raises AssertionError if they do not come, and ConnectionError if the connection ends.
+        """
         deadline = time.monotonic() + seconds
         while sum(event[0] == what for event in self.events) < count:
             self.socket.settimeout(max(0.001, deadline - time.monotonic()))
@@ -130,7 +133,7 @@ class Device:
         return chosen
 
     def closed(self, seconds: float = 60.0) -> bool:
-        """Whether the server ends the connection within this time."""
+        """Whether the server ends the connection within so many seconds."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             self.socket.settimeout(max(0.001, deadline - time.monotonic()))
@@ -144,19 +147,19 @@ class Device:
         return False
 
     def close(self) -> None:
-        """Go without a word."""
+        """Close the connection without a DISCONNECT."""
         self.socket.close()
 
 
 def raw(port: int, data: bytes) -> socket.socket:
-    """A connection that has sent these bytes."""
+    """Return a connection that has sent these bytes."""
     made = socket.create_connection(("127.0.0.1", port), timeout=60)
     made.sendall(data)
     return made
 
 
 def ended(made: socket.socket, seconds: float = 60.0) -> bytes | None:
-    """What came until the server closed; None if it did not."""
+    """Return what came until the server closed the connection, or None if the server did not close it."""
     made.settimeout(seconds)
     came = b""
     try:

@@ -1,4 +1,4 @@
-"""A fleet that sends to a direct endpoint until each report is acknowledged, through any number of its ends."""
+"""A fleet that sends to a direct endpoint until each report is acknowledged, however often the endpoint ends."""
 
 import asyncio
 import ssl
@@ -15,7 +15,7 @@ _PAUSE = 0.1
 
 
 class _Member:
-    """One device: what it has handed over and is not acknowledged, in order."""
+    """One device. It keeps, in order, the reports that were handed over and are not acknowledged."""
 
     def __init__(self, fleet: "DirectSender", user: str, password: str) -> None:
         self.fleet = fleet
@@ -24,7 +24,7 @@ class _Member:
         # Every other device connects over WebSocket, if the server has it.
         self.port = fleet.websocket_port if fleet.websocket_port and len(fleet._members) % 2 else fleet.port
         self.waiting: dict[tuple[str, bytes], None] = {}
-        # How often a connection ended before the server let the device in.
+        # The number of connections that ended before the server let the device in.
         self.refused = 0
         self.connection: DeviceConnection | None = None
         self.task: asyncio.Task[None] | None = None
@@ -36,7 +36,7 @@ class _Member:
 
     async def live(self) -> None:
         while True:
-            # Before the connection: it may be lost before we hear that it was made.
+            # This is made before the connection, which may be lost before this code learns that it was made.
             self.gone = asyncio.Event()
             try:
                 host = None if self.fleet.context is None else "localhost"
@@ -62,7 +62,7 @@ class _Member:
         pass
 
     def acked(self, connection: DeviceConnection, payload: bytes) -> None:
-        # The message must be the same object: a message of another topic may have the same bytes.
+        # The same object is looked for, since a message of another topic may have equal bytes.
         for key in [key for key in self.waiting if key[1] is payload]:
             del self.waiting[key]
             self.fleet.acknowledged.add((self.user, *key))
@@ -86,10 +86,10 @@ class _Member:
 
 
 class DirectSender:
-    """``send`` hands over (topic, payload); the device named in the topic sends it. Every hand-over is kept.
+    """``send`` hands over (topic, payload), and the device named in the topic sends it.
 
-    ``merged``: hand-overs of what a device without a connection held already; it sends that once.
-    ``websocket_port``: the port of MQTT over WebSocket, by which half of the devices connect; 0 without it.
+    All messages are kept. ``merged``: messages equal to one that a device without a connection already held, which it
+    sends once. ``websocket_port``: the port of MQTT over WebSocket, through which half of the devices connect, or 0.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class DirectSender:
         self._thread.start()
 
     def send(self, deliveries: Iterable[tuple[str, bytes]]) -> list[tuple[str, str, bytes]]:
-        """Hand over reports; what to wait for."""
+        """Hand over reports; return what to wait for."""
         made = []
         for topic, payload in deliveries:
             user = topic.split("/")[-2]
@@ -118,12 +118,12 @@ class DirectSender:
         return made
 
     def flush(self, made: Iterable[tuple[str, str, bytes]], seconds: float = 120.0) -> None:
-        """Wait until the endpoint has acknowledged them."""
+        """Wait until the endpoint has acknowledged these messages."""
         wanted = set(made)
         wait_for(lambda: wanted <= self.acknowledged, seconds, "the endpoint's acknowledgement")
 
     def refused(self, user: str) -> int:
-        """How often a device was not let in."""
+        """Return how often a device was not let in."""
         return self._members[user].refused
 
     def close(self) -> None:
@@ -135,7 +135,7 @@ class DirectSender:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        # A handshake that the server's end broke off is no news.
+        # A handshake that breaks off because the server ends is expected, so it is not logged.
         self._loop.set_exception_handler(lambda *_: None)
         self._loop.run_forever()
 

@@ -1,6 +1,6 @@
-"""Campaigns and policies, with what a test does not care about filled in.
+"""Campaigns and policies, in which the fields that a test does not name have usual values.
 
-What runs under MicroPython, too, has its own in `tests/device/both/rig.py`.
+Tests that also run under MicroPython use `tests/device/both/rig.py`.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ FIRST = 1_800_000_000
 
 
 def campaign_of(**changes: Any) -> Campaign:
-    """Return a campaign of one-second slots, of which ``changes`` are other fields."""
+    """Return a campaign with slots of a second. ``changes`` are other fields."""
     fields: dict[str, Any] = {
         "name": "meters",
         "sensor": "load",
@@ -32,7 +32,7 @@ def campaign_of(**changes: Any) -> Campaign:
 
 
 def policy_of(**changes: Any) -> dict[str, Any]:
-    """Return a device's policy as its file has it; ``changes`` are fields to replace or to add."""
+    """Return a device's policy as its file has it. ``changes`` are fields to replace or to add."""
     fields: dict[str, Any] = {
         "version": 1,
         "sensor": "energy",

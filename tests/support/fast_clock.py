@@ -1,7 +1,7 @@
-"""A clock that a test sets and that all its processes read: commands and servers run years in minutes.
+"""A clock that a test sets and that all its processes read, so that commands and servers live through years in minutes.
 
-``python -m support.fast_clock FILE WORDS`` runs ``undertone WORDS`` by the clock in FILE. Wall-clock time is that of
-the file everywhere in Python; monotonic time, which waits and timeouts use, stays real. OpenSSL has its own clock.
+``python -m support.fast_clock FILE WORDS`` runs ``undertone WORDS`` with the clock in FILE. All wall-clock time in
+Python is that of the file. Monotonic time, which waits and timeouts use, stays real. OpenSSL has its own clock.
 """
 
 import datetime
@@ -34,7 +34,7 @@ class FastClock:
 
 
 def install(clock: FastClock) -> None:
-    """Make this process's wall clock that of the file. Call it before anything else is imported."""
+    """Make the file's clock this process's wall clock. Call this function before anything else is imported."""
     real = datetime.datetime
 
     class _Kind(type):

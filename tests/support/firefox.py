@@ -1,4 +1,4 @@
-"""Debian's Firefox ESR, headless, driven by WebDriver BiDi over its WebSocket."""
+"""Debian's Firefox ESR without a window, driven by WebDriver BiDi over its WebSocket."""
 
 import contextlib
 import itertools
@@ -17,7 +17,7 @@ from support.waiting import PATIENCE_SECONDS, wait_for
 
 MISSING = "Firefox ESR was not found: apt-get install firefox-esr"
 _ADDRESS = re.compile(r"WebDriver BiDi listening on (ws://\S+)")
-# Without these it asks hosts beyond this machine.
+# Without these settings, Firefox asks other hosts.
 _QUIET = {
     "app.update.enabled": False,
     "browser.safebrowsing.malware.enabled": False,
@@ -32,12 +32,12 @@ _QUIET = {
 
 
 def find_firefox() -> str | None:
-    """Its path."""
+    """Return the path of Firefox."""
     return shutil.which("firefox-esr")
 
 
 class Page:
-    """One tab. A person's answer to a prompt of the browser itself is not given: nobody is there."""
+    """One tab. If the browser itself asks a question, nobody answers."""
 
     def __init__(self, socket: ClientConnection) -> None:
         self._socket = socket
@@ -59,11 +59,11 @@ class Page:
         self._ask("browsingContext.navigate", context=self._tab, url=url, wait="interactive")
 
     def resize(self, width: int, height: int) -> None:
-        """Give the tab's page a size, in pixels of CSS."""
+        """Give the tab's page a size in CSS pixels."""
         self._ask("browsingContext.setViewport", context=self._tab, viewport={"width": width, "height": height})
 
     def evaluate(self, expression: str) -> Any:
-        """Return the value of an expression, a text, a number or a truth."""
+        """Return the value of an expression: a text, a number or a Boolean."""
         found = self._ask(
             "script.evaluate",
             expression=expression,
@@ -92,13 +92,16 @@ class Page:
         self.wait(f"document.body.innerText.includes({json.dumps(text)})")
 
     def picture(self) -> str:
-        """Return a picture of the whole page, PNG in base64."""
+        """Return a picture of the whole page, as PNG in base64."""
         return str(self._ask("browsingContext.captureScreenshot", context=self._tab, origin="document")["data"])
 
 
 @contextlib.contextmanager
 def firefox(folder: Path, **settings: Any) -> Iterator[Page]:
-    """A running Firefox with a new profile in ``folder``. ``settings``: further ones, _ for a point and __ for _."""
+    """A running Firefox with a new profile in ``folder``.
+
+    ``settings``: further settings, with _ for a dot and __ for _.
+    """
     folder.mkdir()
     lines = _QUIET | {
         name.replace("__", "\0").replace("_", ".").replace("\0", "_"): value for name, value in settings.items()

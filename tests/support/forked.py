@@ -1,7 +1,8 @@
-"""Child processes that need not import the aggregator again: one process per test worker does, and forks them.
+"""Child processes that need not import the server again.
 
-A child is as good as a fresh interpreter for what tests do with it: it has its own files, threads and locks, and it can
-be killed at any moment. It starts in a tenth of a second instead of two.
+Each test worker has one process that imports the server, and forks it. For the tests, a child is as good as a new
+interpreter: it has its own files, threads and locks, and can be killed at any moment. It starts in a tenth of a second
+instead of two seconds.
 """
 
 import multiprocessing
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-# What a server imports when it runs a campaign.
+# Modules that a server imports when it runs a campaign.
 PRELOADED = [
     "support.serving",
     "undertone_aggregator.campaign.coordinator",
@@ -30,9 +31,10 @@ _context.set_forkserver_preload(PRELOADED)
 
 
 class Child:
-    """A process that runs ``work(*arguments)``, its output in ``log``; as much of `subprocess.Popen` as tests need.
+    """A process that runs ``work(*arguments)`` with its output in ``log``.
 
-    ``environment`` is all that it has. ``largest_file``: the bytes that a file of it may have, None for any number.
+    It has the methods of `subprocess.Popen` that tests need. ``environment`` is its whole environment.
+    ``largest_file``: how many bytes its files may have, or None for no limit.
     """
 
     def __init__(
@@ -43,7 +45,7 @@ class Child:
         environment: Mapping[str, str],
         largest_file: int | None = None,
     ) -> None:
-        # Numerical libraries that are loaded there start no threads, which a fork would lose.
+        # The numerical libraries must start no threads in the process that is forked, because a fork would lose them.
         with patch.dict(os.environ, OPENBLAS_NUM_THREADS="1"):
             multiprocessing.forkserver.ensure_running()
         given = (work, arguments, str(log), dict(environment), largest_file)
@@ -55,18 +57,18 @@ class Child:
         self.pid = self._process.pid
 
     def poll(self) -> int | None:
-        """Its exit code, None while it runs."""
+        """The exit code, or None while the process runs."""
         return self._process.exitcode
 
     def wait(self, seconds: float) -> int:
-        """Its exit code, once it has ended."""
+        """Wait for the end of the process; return the exit code."""
         self._process.join(seconds)
         code = self._process.exitcode
         assert code is not None, f"process {self.pid} has not ended within {seconds} s"
         return code
 
     def send_signal(self, number: signal.Signals) -> None:
-        """Send it a signal, unless it has ended."""
+        """Send the process a signal, unless it has ended."""
         if self.poll() is None:
             os.kill(self.pid, number)
 

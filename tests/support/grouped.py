@@ -1,4 +1,4 @@
-"""A simulated store whose reports groups have, too."""
+"""A simulated store that also has reports of groups."""
 
 import shutil
 from collections import Counter
@@ -12,12 +12,15 @@ from undertone_aggregator.store.store import Batch, open_store
 
 # Registered devices of each group.
 DEVICES = 450
-# Lost reports of the first group in the slot that showed them.
+# So many reports of the first group are lost. One slot's reports showed it.
 LOST = 3
 
 
 def grouped(made: Path, folder: Path, groups: Sequence[str]) -> Path:
-    """Return a copy of a store, in ``folder``: each group has the reports of all, and the first lost some of them."""
+    """Return a copy of a store, in ``folder``.
+
+    Each group has the same reports as all devices, and the first group has lost some.
+    """
     store = Path(shutil.copy(made, folder / "groups.sqlite"))
     names = [EVERYBODY, *groups]
     with open_store(store) as opened:

@@ -1,4 +1,4 @@
-"""What a guide of docs/ asks to type: its blocks, in order."""
+"""The blocks of a guide of docs/, in order, for tests that type them."""
 
 import json
 import re
@@ -9,13 +9,13 @@ _BLOCK = re.compile(r"```(\w+)\n([\s\S]*?)```|((?:^    .+\n)+)", re.MULTILINE)
 
 
 def all_blocks(page: str) -> list[tuple[str, str]]:
-    """Kind and text of each block of a page; indented blocks are of the kind ``commands``."""
+    """The kind and text of each block on a page. Indented blocks have the kind ``commands``."""
     text = (REPO / "docs" / page).read_text("utf-8")
     return [(name or "commands", fenced or indented) for name, fenced, indented in _BLOCK.findall(text)]
 
 
 def blocks(page: str, kind: str) -> list[str]:
-    """Texts of the blocks of one kind on a page."""
+    """The texts of the blocks of one kind on a page."""
     return [text for name, text in all_blocks(page) if name == kind]
 
 

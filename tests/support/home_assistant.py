@@ -1,4 +1,4 @@
-"""A real Home Assistant core with the integration `undertone`, in an environment of its own, asked by its HTTP API."""
+"""A real Home Assistant core with the integration `undertone`, in an environment of its own. Tests use its HTTP API."""
 
 import contextlib
 import json
@@ -23,17 +23,17 @@ sys.path.append(str(REPO / "scripts"))
 import home_assistant_zip
 
 PROGRAM = REPO / ".tools/home-assistant/bin/hass"
-# Patience: a busy machine needs minutes to start it.
+# How long to wait: on a busy machine, it needs minutes to start.
 _SECONDS = 600
 
 
 def hass_program() -> Path | None:
-    """Return Home Assistant's program, None if `make services` has not installed it."""
+    """Return the path of Home Assistant's program, or None if `make services` has not installed it."""
     return PROGRAM if PROGRAM.exists() else None
 
 
 class HomeAssistant:
-    """One installation in ``folder``; ``start`` and ``kill`` as often as wanted."""
+    """One installation in ``folder``, which can be started and killed as often as a test likes."""
 
     def __init__(self, folder: Path, port: int, language: str = "en", extra: str = "") -> None:
         self.folder = folder
@@ -53,7 +53,10 @@ class HomeAssistant:
         shutil.unpack_archive(folder / "undertone.zip", folder / "custom_components/undertone")
 
     def watch_loop(self) -> None:
-        """From the next start on, measure what the integration does in the event loop: see `support.loop_watch`."""
+        """From the next start on, measure how long the integration keeps the event loop busy.
+
+        See `support.loop_watch`.
+        """
         place = self.folder / "custom_components/loop_watch"
         place.mkdir()
         shutil.copy(REPO / "tests/support/loop_watch.py", place / "__init__.py")
@@ -64,11 +67,11 @@ class HomeAssistant:
             file.write("loop_watch:\n")
 
     def loop_times(self) -> dict[str, Any]:
-        """Return what was measured, once Home Assistant has ended."""
+        """Return what was measured. Call this after Home Assistant has ended."""
         return dict(json.loads((self.folder / "loop_watch.json").read_text(encoding="utf-8")))
 
     def start(self) -> None:
-        """Start it, and wait until it answers. The first start makes its owner."""
+        """Start Home Assistant, and wait until it answers. The first start makes its owner."""
         with (self.folder / "output.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [str(PROGRAM), "--skip-pip", "--config", str(self.folder)],
@@ -109,22 +112,22 @@ class HomeAssistant:
             return str(json.load(answer)["access_token"])
 
     def tokens(self) -> dict[str, Any]:
-        """Return what a browser stores once a person has logged in."""
+        """Return the tokens that a browser stores once a person has logged in."""
         return {"access_token": self._new_token(), "refresh_token": self._refresh, "token_type": "Bearer"}
 
     def log(self) -> str:
-        """Return all that it has printed."""
+        """Return everything that Home Assistant has printed."""
         return (self.folder / "output.log").read_text(errors="replace", encoding="utf-8")
 
     def kill(self) -> None:
-        """End it at once, as a power cut does."""
+        """End Home Assistant at once, as a power cut does."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
 
     def stop(self) -> None:
-        """End it as a person does, or at once if it does not end."""
+        """End Home Assistant as a person does, or at once if it does not end."""
         if self._process is not None:
             self._process.send_signal(signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -149,12 +152,12 @@ class HomeAssistant:
         return self._ask("POST", path, body)
 
     def set(self, entity: str, value: Any, unit: str = "kWh", **attributes: str) -> None:
-        """Give an entity a state, as an integration of a meter does."""
+        """Give an entity a state, as a meter's integration does."""
         known = {"unit_of_measurement": unit, "device_class": "energy", "state_class": "total_increasing"}
         self.post(f"/api/states/{entity}", {"state": str(value), "attributes": known | attributes})
 
     def remove(self, entity: str) -> None:
-        """Remove an entity's state, as an integration that is deleted does."""
+        """Remove an entity's state, as happens when an integration is deleted."""
         self._ask("DELETE", f"/api/states/{entity}")
 
     def states(self, part: str = "") -> dict[str, Any]:
@@ -166,10 +169,10 @@ class HomeAssistant:
         self.post(f"/api/services/{domain}/{service}", {"entity_id": entity})
 
     def flow(self, *steps: dict[str, Any]) -> dict[str, Any]:
-        """Begin the config flow and answer its steps; return the answer to the last one."""
+        """Begin the flow of the configuration, and answer its steps; return the answer to the last step."""
         answer = self.post("/api/config/config_entries/flow", {"handler": "undertone"})
         for step in steps:
-            # A step whose answer was refused is shown again, and takes no other step's fields.
+            # If a step's answer is refused, the step is shown again and does not take the fields of another step.
             assert not answer.get("errors"), answer
             answer = self.post(f"/api/config/config_entries/flow/{answer['flow_id']}", step)
         return dict(answer)

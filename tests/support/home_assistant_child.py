@@ -1,8 +1,7 @@
-"""Home Assistant in a process of its own environment: prints its MQTT entities as JSON whenever one changes.
+"""Runs Home Assistant in its own environment, and prints its MQTT entities as JSON whenever one changes.
 
-usage: python home_assistant_child.py FOLDER MQTT-PORT USER PASSWORD HTTP-PORT
-
-Each line is {unique id: {"state", "attributes", "precision"}}. It ends when standard input does.
+Usage: python home_assistant_child.py FOLDER MQTT-PORT USER PASSWORD HTTP-PORT. Each line is {unique id: {"state",
+"attributes", "precision"}}. The program ends when standard input ends.
 """
 
 import asyncio
@@ -22,7 +21,7 @@ def write_configuration(folder: Path, broker: dict[str, object], port: int) -> N
     )
     storage = folder / ".storage"
     storage.mkdir()
-    # What Home Assistant writes when a person sets up its MQTT integration.
+    # Home Assistant writes this when a person sets up its MQTT integration.
     entry = {"entry_id": "mqtt", "version": 1, "minor_version": 1, "domain": "mqtt", "title": "endpoint",
              "data": broker, "options": {}, "pref_disable_new_entities": False, "pref_disable_polling": False,
              "source": "user", "unique_id": None, "disabled_by": None}  # fmt: skip

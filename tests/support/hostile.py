@@ -1,4 +1,4 @@
-"""Deliveries as a hostile fleet sends them: mostly honest, some late, repeated, contradicting or damaged."""
+"""Deliveries of a hostile fleet: most are honest, and some are late, repeated, contradicting or damaged."""
 
 import random
 from collections import Counter
@@ -18,7 +18,7 @@ OLD, NEW = two_epochs()
 
 
 def turns() -> list[Epoch]:
-    """A report epoch in turns of seven."""
+    """A report epoch in which each device has a turn every seven slots."""
     campaign = NEW.campaign
     made = campaign_of(
         epoch=FIRST + 100,
@@ -45,7 +45,7 @@ def honest(epochs: list[Epoch], chance: random.Random, device: str, slot: int) -
     campaign = chance.choice(epochs).campaign if chance.random() < 0.1 else epochs[-1].campaign
     sequence = chance.randrange(1, 1000)
     if chance.random() < 0.95:
-        # Mostly the device's turn.
+        # Most reports are in the device's turn.
         slot += -(slot + campaign.schedule.place(device)) % campaign.schedule.stride
     if campaign.rule.kind == "stream":
         payload = report.pack(
@@ -61,8 +61,8 @@ def honest(epochs: list[Epoch], chance: random.Random, device: str, slot: int) -
 
 
 def hostile(chance: random.Random, topic: str, payload: bytes) -> tuple[str, bytes]:
-    """The same delivery, damaged in one of the ways that somebody may think of."""
-    # What was damaged before may be too short for more.
+    """The same delivery, damaged in one of the ways that an attacker may think of."""
+    # A delivery that is damaged already may be too short for further damage.
     kind = chance.randrange(12) if topic.endswith("/report") and len(payload) >= report.LENGTH else 4
     data = bytearray(payload)
     if kind == 0:
@@ -78,7 +78,7 @@ def hostile(chance: random.Random, topic: str, payload: bytes) -> tuple[str, byt
     if kind == 4:
         return chance.choice(["", "x", PREFIX + "/meters/1/A/report", "\N{SNOWMAN}" * 9]), payload
     if kind == 5:
-        # The value, larger than any table.
+        # The value is larger than any table.
         data[14:18] = chance.choice([b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\x80\0\0\0", b"\0\0\xff\xff"])
         return topic, bytes(data)
     if kind == 6:
@@ -94,7 +94,7 @@ def hostile(chance: random.Random, topic: str, payload: bytes) -> tuple[str, byt
 def stream_of(
     epochs: list[Epoch], chance: random.Random, devices: int, count: int, share: float, steps: int
 ) -> list[Delivery]:
-    """Deliveries of a fleet: mostly newer slots, some old, some again, some in conflict, a share damaged."""
+    """Deliveries of a fleet. Most are for newer slots; some are for old ones, repeated, contradicting or damaged."""
     newest = Counter[str]()
     sent: list[tuple[str, bytes]] = []
     made = []

@@ -1,4 +1,4 @@
-"""The modules of the integration for Home Assistant that need no Home Assistant, as package ``undertone_in_home``."""
+"""The integration's modules that do not need Home Assistant, importable as the package ``undertone_in_home``."""
 
 import sys
 import types
@@ -10,7 +10,7 @@ PACKAGE = "undertone_in_home"
 
 
 def _package() -> None:
-    # The package's own __init__ imports Home Assistant; this one only has its folder.
+    # The package's own __init__ imports Home Assistant. This stand-in only knows the folder.
     package = types.ModuleType(PACKAGE)
     package.__path__ = [str(FOLDER)]
     sys.modules.setdefault(PACKAGE, package)

@@ -1,4 +1,4 @@
-"""What tests of joining run in a process of its own."""
+"""Parts of the tests of joining that run in a process of their own."""
 
 import os
 import random
@@ -24,15 +24,15 @@ def redeem(folder: str, asked: list[tuple[str, str]]) -> None:
 
 
 def redeem_and_kill(folder: str, batches: list[list[tuple[str, str]]], seed: int) -> None:
-    """Redeem each batch in a process of its own, and kill that at a random point; print how many were killed.
+    """Redeem each batch in a process of its own, and kill this process at a random point; print how many were killed.
 
-    The first two batches are redeemed whole: the second shows how long that takes. A batch that ends before its kill
-    shows that it takes less.
+    The first two batches are redeemed completely. The second shows how long a batch takes. If a batch ends before its
+    kill, it takes less time than that.
     """
     rng, seconds, killed = random.Random(seed), 0.0, 0
     for number, batch in enumerate(batches):
         began = time.monotonic()
-        # This process has one thread, so a fork of it is whole.
+        # This process has only one thread, so a fork of it works.
         child = os.fork()
         if child == 0:
             redeem(folder, batch)

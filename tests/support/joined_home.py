@@ -1,4 +1,4 @@
-"""A home with Home Assistant that takes part in campaigns of a real server; and what must hold after each life."""
+"""A home with Home Assistant that takes part in campaigns of a real server, and what must be true after each life."""
 
 import itertools
 import json
@@ -65,7 +65,7 @@ class Server:
         return made["links"][0]
 
     def offers(self, link):
-        """Return True once the server has answered what a link offers, which has no effect."""
+        """Return True once the server has answered what a link offers. This question has no effect."""
         body = json.dumps({"code": link.partition("#")[2].split(".")[0]}).encode()
         headers = {"Content-Type": "application/json"}
         request = urllib.request.Request(f"{self.link_base}/api/join/offer", body, headers)
@@ -97,18 +97,18 @@ class Server:
             self._process = None
 
     def state_of(self, device):
-        """active, revoked: what the server's inventory says of a device."""
+        """Return what the server's inventory says about a device: active or revoked."""
         rows = json.loads(self.run("devices", "list", "--home", self.folder, "--json"))
         [state] = [row["state"] for row in rows if row["name"] == device]
         return state
 
     def begin_of(self, campaign):
-        """Unix second at which a successor begins; 0 for a campaign that succeeds none."""
+        """Return the Unix second at which a successor begins, or 0 for a campaign that is no successor."""
         plan = tomllib.loads((self.folder / f"campaigns/{campaign}.toml").read_text(encoding="utf-8"))["campaign"]
         return plan["start"] if "succeeds" in plan else 0
 
     def counted(self, campaign="energy"):
-        """(device, slot) of each counted report; each pair is there once."""
+        """Return (device, slot) of each counted report. Each pair must be there only once."""
         path = self.folder / f"stores/{campaign}.sqlite"
         if not path.exists():
             return []
@@ -119,7 +119,7 @@ class Server:
 
 
 class Meter:
-    """An entity of the home that counts energy, a dozen watt-hours at a time."""
+    """An entity of the home that counts energy. Each step is a dozen watt-hours."""
 
     def __init__(self, home: HomeAssistant, entity: str = METER) -> None:
         self.entity = entity
@@ -128,11 +128,11 @@ class Meter:
         self.show()
 
     def show(self):
-        """Set the entity to the meter's reading, because Home Assistant forgets such states when it restarts."""
+        """Set the entity to the meter's reading again. Home Assistant forgets such states when it restarts."""
         self._home.set(self.entity, self.kwh)
 
     def rise(self):
-        """Count on, some ten times a second."""
+        """Let the meter count on, some ten times a second."""
         time.sleep(_PACE_SECONDS)
         self.kwh = round(self.kwh + 0.013, 3)
         self.show()
@@ -153,11 +153,11 @@ def reports(server, count, *meters, campaign="energy"):
 
 
 def join(home, server, campaign="energy", entity=METER, group="all"):
-    """Take part by a new link; return the device's folder, which notes from now on what the device sends."""
+    """Take part by a new link; return the device's folder. From now on, it notes what the device sends."""
     before = set(folders(home))
     link = server.link(campaign, "--group", group)
-    # A home gives up after 30 s. The first answer of a server that has just started takes half a second of processor
-    # time for what it imports, which can be longer than that while other tests use the processors.
+    # A home gives up after 30 s. A server that has just started needs half a second of processor time for imports
+    # before its first answer. While other tests use the processors, that can take longer than 30 s.
     wait_for(lambda: server.offers(link), what="the server's first offer")
     answer = home.flow({"link": link}, {"entity": entity, "agree": True})
     assert answer["type"] == "create_entry", answer
@@ -173,10 +173,10 @@ def folders(home):
 
 
 def write_each_report_down(home, *places):
-    """Let the devices write down each report before it leaves, and start as often as they like.
+    """Let the devices note each report before it leaves, and start as often as they like.
 
-    Slots this short are otherwise reserved a minute at a time, which a restart forfeits, and a policy allows only four
-    starts a day that draw.
+    Without this, short slots are reserved a minute at a time, a restart forfeits the reserved slots, and a policy
+    allows only four starts a day that draw.
     """
     home.stop()
     for folder in places:
@@ -208,14 +208,15 @@ def _report(line):
 def check_account(server, folder, campaigns=("energy",), *ledgers):
     """Check that nothing was drawn twice, no window was exceeded, and each report is counted or refused for a reason.
 
-    ``campaigns``: a campaign and its successors, which have one device and one ledger. ``ledgers``: of further devices.
+    ``campaigns``: a campaign and its successors, which have one device and one ledger. ``ledgers``: those of further
+    devices.
     """
     policy = json.loads((folder / "policy.json").read_text(encoding="utf-8"))
     times = sorted(slot * SLOT for _, slot in sent(folder))
     assert times
     for earlier, later in itertools.pairwise(times):
         assert later - earlier >= max(SLOT, policy.get("rest_seconds", 0))
-    # The fixed window of the policy, and a window that begins at any report.
+    # Both the policy's fixed window and windows that begin at any report are checked.
     for first in times:
         in_window = [begin for begin in times if first <= begin < first + policy["period_seconds"]]
         assert len(in_window) <= policy["reports_per_period"]
@@ -239,17 +240,17 @@ def state_of(home, name, entry=""):
 
 
 def value(home, name, entry=""):
-    """The state's value."""
+    """The value of the state."""
     return state_of(home, name, entry)["state"]
 
 
 def why(home):
-    """The reason of the status, as the household sees it."""
+    """The reason for the status, as the household sees it."""
     return state_of(home, "status")["attributes"]["why"] or ""
 
 
 def flows(home):
-    """The flows that wait for a person."""
+    """The flows that wait for a person's answer."""
     return home.websocket("config_entries/flow/progress")["result"]
 
 

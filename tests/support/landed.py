@@ -1,4 +1,4 @@
-"""Landed reports of a fleet, and the store of an embedded server that counted the same deliveries."""
+"""Landed reports of a fleet, and the store of a server that counted the same deliveries itself."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -21,14 +21,14 @@ _CHUNK = 20_000
 
 
 def bind(store: Store, epochs: Sequence[Epoch] = EPOCHS, *, name: str = "meters") -> None:
-    """Make a store this campaign's."""
+    """Make a store belong to this campaign."""
     store.set_meta({"campaign": name, "epsilon": "4"})
     for epoch in epochs:
         store.add_epoch(epoch)
 
 
 def land_slot(folder: Path, store: Store, epoch: Epoch, slot: int, devices: int) -> None:
-    """Land one honest report of each device, counted into ``store`` as well, which knows the epoch."""
+    """Land one honest report of each device, and count it into ``store``, too, which knows the epoch."""
     plan = IngestPlan(PREFIX, "meters", 1, cells_of, landing=LandingPlan(str(folder), 0.0, 3650, SERVER))
     ingest = Ingest(plan, store, ListIntake([]), clock=lambda: slot + 5)
     made = [delivery(epoch.campaign, f"d{number}", slot, number % 3) for number in range(devices)]
@@ -37,9 +37,9 @@ def land_slot(folder: Path, store: Store, epoch: Epoch, slot: int, devices: int)
 
 
 def land(folder: Path, store: Store, devices: int, slots: int, seed: int = 1) -> int:
-    """Land what a fleet sends in so many slots, counted into ``store`` as well; how many deliveries there were.
+    """Land what a fleet sends in so many slots, and count it into ``store``; return the number of deliveries.
 
-    Besides one report of each device and slot there are 5 % again, 1 % that contradict, 1 % that are refused.
+    Besides one report of each device and slot, 5 % come again, 1 % contradict and 1 % are refused.
     """
     groups = {f"d{number}": f"g{number % GROUPS}" for number in range(devices)}
     plan = IngestPlan(PREFIX, "meters", 1, cells_of, groups=groups, landing=LandingPlan(str(folder), 0.0, 3650, SERVER))

@@ -1,4 +1,4 @@
-"""Whoever may publish campaigns to a world's devices, and the campaigns that it makes up."""
+"""Somebody who may publish campaigns to a world's devices, and the campaigns that they invent."""
 
 import threading
 
@@ -28,7 +28,7 @@ POLICY = {"theta": [100, 5000]}
 
 
 class Server:
-    """Whoever may publish campaigns."""
+    """A client that may publish campaigns."""
 
     def __init__(self, world):
         self._topic = config_topic(world.config.broker.prefix, world.config.campaign.name)
@@ -64,5 +64,5 @@ def reporting(mechanism, theta=1000, low=0):
 def begin(world):
     now = int(world.clock.now())
     first = now // 60 + 2
-    # Longer than any machine needs for a test.
+    # The campaign lasts longer than any machine needs for a test.
     return campaign(first * 60, first + 1000), now

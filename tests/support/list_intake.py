@@ -1,4 +1,4 @@
-"""An intake from a list: what `undertone_aggregator.ingest.intake.Intake` asks for, and no more."""
+"""An intake from a list, with exactly the methods of `undertone_aggregator.ingest.intake.Intake`."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,7 +6,7 @@ from undertone_aggregator.ingest.intake import Delivery
 
 
 class ListIntake:
-    """Delivers the list in batches, again after ``break_connection`` what was not acknowledged."""
+    """Delivers the list in batches. After ``break_connection``, it delivers again what was not acknowledged."""
 
     def __init__(self, deliveries: Iterable[Delivery], batch: int = 1000) -> None:
         self._kept = {n: delivery._replace(receipt=n) for n, delivery in enumerate(deliveries)}
@@ -16,29 +16,29 @@ class ListIntake:
 
     @property
     def ready(self) -> bool:
-        """Always."""
+        """Whether the intake is ready: always."""
         return True
 
     @property
     def waiting(self) -> int:
-        """Deliveries that are not acknowledged."""
+        """The number of deliveries that are not acknowledged."""
         return len(self._kept)
 
     def take(self, seconds: float) -> list[Delivery]:
-        """The next ones of the list, at once."""
+        """Return the next deliveries of the list at once."""
         batch = [delivery for n, delivery in self._kept.items() if n >= self._next][: self._batch]
         self._next += len(batch)
         return batch
 
     def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
-        """Forget them."""
+        """Forget these deliveries."""
         for delivery in deliveries:
             del self._kept[int(str(delivery.receipt))]
 
     def break_connection(self) -> None:
-        """From now on everything that is not acknowledged comes again."""
+        """Deliver everything again that is not acknowledged."""
         self._next = min(self._kept, default=self._next)
 
     def close(self) -> None:
-        """Done."""
+        """Do nothing: there is nothing to close."""
         self.closed = True

@@ -1,9 +1,9 @@
-"""Integration `loop_watch` of a tested Home Assistant: measures for how long `undertone` occupies the event loop.
+"""The integration `loop_watch` of a tested Home Assistant measures how long `undertone` keeps the event loop busy.
 
-For every callback of the loop in which code of custom_components/undertone ran, it notes the function that ran first,
-the processor time of the loop's thread without garbage collections, and the time by the clock. When Home Assistant
-ends, loop_watch.json in its folder has them: {function: {"count", "processor": longest, "clock": median}} in seconds.
-It also turns asyncio's debug mode on, which logs callbacks of more than 50 ms.
+It watches every callback of the loop in which code of custom_components/undertone ran. It notes the function that ran
+first, the processor time of the loop's thread without garbage collections, and the time by the clock. When Home
+Assistant ends, loop_watch.json in its folder has them: {function: {"count", "processor": longest, "clock": median}} in
+seconds. The integration also turns on asyncio's debug mode, which logs callbacks of more than 50 ms.
 """
 
 import asyncio
@@ -26,12 +26,12 @@ class _Watch:
         self.ran = ""
         self.processor: dict[str, list[float]] = defaultdict(list)
         self.clock: dict[str, list[float]] = defaultdict(list)
-        # The garbage collector's processor time in the loop's thread. It collects the garbage of all code.
+        # The processor time that the garbage collector takes in the loop's thread, for the garbage of all code.
         self.collecting = 0.0
         self._collection_began = 0.0
 
     def collected(self, phase, _):
-        """The garbage collector begins or ends a collection."""
+        """Note that the garbage collector begins or ends a collection."""
         if threading.get_ident() != self.loop_thread:
             return
         if phase == "start":
@@ -40,7 +40,7 @@ class _Watch:
             self.collecting += time.thread_time() - self._collection_began
 
     def started(self, code, _):
-        """A function begins or goes on: of ours, or never to be asked about again."""
+        """Note that a function of ours begins or goes on. For other functions, do not ask again."""
         if _MARK not in code.co_filename:
             return sys.monitoring.DISABLE
         if threading.get_ident() == self.loop_thread and not self.ran:
@@ -78,7 +78,7 @@ class _Watch:
 
 
 async def async_setup(hass, config):
-    """Begin to watch, until Home Assistant ends."""
+    """Begin to measure, until Home Assistant ends."""
     watch = _Watch()
     sys.monitoring.use_tool_id(_TOOL, "loop_watch")
     events = sys.monitoring.events

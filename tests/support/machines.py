@@ -1,4 +1,7 @@
-"""Several servers and workers of one campaign, as child processes on one PostgreSQL database, and who owns what."""
+"""Several servers and workers of one campaign, as child processes on one PostgreSQL database.
+
+Tests ask which roles they have.
+"""
 
 import os
 import signal
@@ -22,7 +25,10 @@ PARTITIONS = 4
 
 
 class Site:
-    """Servers and workers, as if on several machines, at a clock that stands still. ``brokers``: lines of [broker]."""
+    """Servers and workers, as if on several machines, with a clock that stands still.
+
+    ``brokers``: lines of [broker].
+    """
 
     def __init__(self, folder: Path, store: str, brokers: str, lease_seconds: int, batch: int = 20) -> None:
         self.folder = folder
@@ -51,7 +57,7 @@ lease_seconds = {lease_seconds}
         )
 
     def server(self, name: str) -> None:
-        """Start `undertone serve FILE`: a candidate for the coordinator, with a worker of its own."""
+        """Start `undertone serve FILE`, which may become the coordinator and has its own worker."""
         self._start(name, "aggregate_child.py", self.folder / "c.toml", "nowhere", "-1")
 
     def worker(self, name: str) -> None:
@@ -59,7 +65,7 @@ lease_seconds = {lease_seconds}
         self._start(name, "worker_child.py", self.store, self.folder / "password", self.folder / f"{name}.stop")
 
     def stop_before_commit(self, name: str) -> None:
-        """The worker stops (SIGSTOP) when it has judged its next batch and not yet committed it."""
+        """Let the worker stop (SIGSTOP) after it has judged its next batch and before it has committed it."""
         (self.folder / f"{name}.stop").touch()
 
     def _start(self, name: str, child: str, *arguments: str | Path) -> None:
@@ -74,13 +80,13 @@ lease_seconds = {lease_seconds}
             )
 
     def send(self, name: str, how: signal.Signals) -> None:
-        """A signal to one of them."""
+        """Send a signal to one of the processes."""
         self._children[name].send_signal(how)
         if how == signal.SIGKILL:
             self._children.pop(name).wait(120)
 
     def end(self, name: str) -> None:
-        """Let it end in order."""
+        """End a process in order."""
         child = self._children.pop(name)
         child.terminate()
         assert child.wait(120) == 0, self.log(name)
@@ -94,11 +100,11 @@ lease_seconds = {lease_seconds}
         return (self.folder / f"{name}.log").read_text(encoding="utf-8")
 
     def is_stopped(self, name: str) -> bool:
-        """Whether it is stopped by a signal."""
+        """Whether a process is stopped by a signal."""
         return not runs(self._children[name].pid)
 
     def owners(self) -> dict[str, str]:
-        """Role -> the child that has it, "" for nobody."""
+        """Role -> the child that has it, or "" if no child has it."""
         by_pid = {child.pid: name for name, child in self._children.items()}
         with open_store(self.store, read_only=True) as store:
             assert store.leases is not None
@@ -109,7 +115,7 @@ lease_seconds = {lease_seconds}
         return self.owners().get(COORDINATOR, "")
 
     def wait_until_shared(self, *names: str, seconds: float = 120.0) -> None:
-        """Wait until each of these has partitions, and nobody else has."""
+        """Wait until each of these processes has partitions, and no other process has any."""
 
         def shared() -> bool:
             owners = {owner for role, owner in self.owners().items() if role != COORDINATOR}
@@ -125,7 +131,7 @@ lease_seconds = {lease_seconds}
 
 
 def runs(pid: int) -> bool:
-    """Whether there is such a process, and nobody has stopped it."""
+    """Whether the process exists and is not stopped."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] not in "TZ"
     except FileNotFoundError:
@@ -133,7 +139,10 @@ def runs(pid: int) -> bool:
 
 
 class Watchman:
-    """Asks again and again who owns what: ``longest`` says how long each role had no owner that was alive and ran."""
+    """Asks again and again which process has which role.
+
+    ``longest``: for each role, the longest time without an owner that runs.
+    """
 
     def __init__(self, site: Site) -> None:
         self.longest: dict[str, float] = defaultdict(float)
@@ -160,5 +169,5 @@ class Watchman:
                             if owner and runs(int(owner.split("-")[-2])):
                                 owned[role] = now
             except StoreError:
-                # The database is away; the clock runs on.
+                # The database is away, and the time without an owner goes on.
                 continue

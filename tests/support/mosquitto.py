@@ -1,4 +1,4 @@
-"""Finds the broker that the tests run against, where `make tools` or the system put it."""
+"""Finds the broker for the tests, which `make tools` or the system installed."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ PLACES = ("/usr/sbin", "/usr/local/sbin", "/opt/homebrew/sbin", str(REPO / ".too
 
 
 def find_mosquitto(name: str = "mosquitto") -> str | None:
-    """Path of mosquitto or of one of its programs (mosquitto_sub, mosquitto_pub, mosquitto_passwd), or None."""
+    """The path of mosquitto or of one of its programs (mosquitto_sub, mosquitto_pub, mosquitto_passwd), or None."""
     if name == "mosquitto" and (named := os.environ.get("UNDERTONE_MOSQUITTO")):
         return named
     path = os.pathsep.join([os.environ.get("PATH", os.defpath), *PLACES])

@@ -1,4 +1,4 @@
-"""Simulated homes in several groups: they report to a running server, and each group has a different load."""
+"""Simulated homes in several groups report to a running server, and each group has another load."""
 
 import os
 import signal
@@ -13,16 +13,17 @@ from undertone_simulator.processes import end
 from undertone_simulator.readings.readings import Readings
 from undertone_simulator.wire.fleet_process import FleetJob
 
-# So many homes of a group hide each other's noise well enough that the groups' means are apart.
+# With so many homes in each group, the groups' means differ by more than their noise.
 HOMES = 60
 _SLOTS = 4000
 
 
 class Neighbours:
-    """Simulated homes of one campaign; they report between the calls of `start` and `stop`.
+    """Simulated homes of one campaign that report between the calls of `start` and `stop`.
 
-    ``loads``: group -> what each of its homes measures in every slot; ``counted``: by a meter that counts on. ``run``:
-    runs a command of `undertone`. ``environment``, ``speed``: of the process, and of its clock.
+    ``loads``: group -> what each of its homes measures in every slot. ``counted``: the homes have a meter that counts
+    on. ``run``: a function that runs a command of `undertone`. ``environment``, ``speed``: those of the process and of
+    its clock.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class Neighbours:
 
     @property
     def ledger(self) -> Path:
-        """The file that has what the homes have sent."""
+        """The file with what the homes have sent."""
         return self._folder / "ledger"
 
     @property
@@ -65,5 +66,5 @@ class Neighbours:
             self._process = subprocess.Popen(command, env=self._environment, stdout=log, stderr=log)
 
     def stop(self) -> None:
-        """End the homes."""
+        """Let the homes stop reporting."""
         end(self._process, signal.SIGTERM)

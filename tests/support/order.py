@@ -11,15 +11,15 @@ from collections.abc import Sequence
 
 import pytest
 
-# What a test of each marker weighs when files are divided among workers; tests of other markers do not wait.
+# The weight of a test with each marker, when files are divided among workers. Tests with other markers do not wait.
 _WEIGHTS = {"long": 20, "waits": 8, "broker": 1}
 
 
 def dealt(items: Sequence[pytest.Item], workers: int) -> list[pytest.Item]:
     """The same tests, in the order for so many workers.
 
-    A file's tests stay together, because they may share fixtures. A long one is dealt by itself: a file of them would
-    keep one worker busy to the end.
+    A file's tests stay together, because they may share fixtures. Each long test is placed by itself, since a file of
+    long tests would keep one worker busy to the end.
     """
     files: dict[str, list[pytest.Item]] = {}
     for item in items:
@@ -28,7 +28,7 @@ def dealt(items: Sequence[pytest.Item], workers: int) -> list[pytest.Item]:
     computing = min(os.cpu_count() or 1, workers // 2)
     waiting: list[list[pytest.Item]] = [[] for _ in range(workers - computing)]
     loads = [0] * len(waiting)
-    # The heaviest file comes first, and goes to the worker that has the least work.
+    # The heaviest file comes first. Each file goes to the worker with the least work so far.
     for file in sorted((file for file in files if weights[file]), key=weights.__getitem__, reverse=True):
         lightest = loads.index(min(loads))
         loads[lightest] += weights[file]
@@ -36,7 +36,7 @@ def dealt(items: Sequence[pytest.Item], workers: int) -> list[pytest.Item]:
     rest = [item for file, tests in files.items() if not weights[file] for item in tests]
     order: list[pytest.Item] = []
     for worker in range(workers):
-        # As xdist divides what is left among those that are left.
+        # xdist divides the remaining tests among the remaining workers in the same way.
         size = (len(items) - len(order)) // (workers - worker)
         begins = waiting[worker] if worker < len(waiting) else []
         more = max(0, size - len(begins))

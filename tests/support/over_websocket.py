@@ -1,4 +1,4 @@
-"""An asyncio protocol of MQTT's bytes, carried over a WebSocket."""
+"""An asyncio protocol for MQTT's bytes over a WebSocket."""
 
 import asyncio
 from typing import Any, cast
@@ -11,7 +11,7 @@ from websockets.uri import parse_uri
 
 
 class OverWebSocket(asyncio.Protocol):
-    """Connects ``inner`` over a WebSocket, and is the transport that it writes to."""
+    """Connects the protocol ``inner`` over a WebSocket, and is the transport to which ``inner`` writes."""
 
     def __init__(self, inner: asyncio.Protocol) -> None:
         self._inner = inner

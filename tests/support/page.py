@@ -1,4 +1,4 @@
-"""The page in a real browser: a server of its own, and pages whose errors fail the test."""
+"""The page in a real browser: a server for it, and pages whose errors make the test fail."""
 
 import contextlib
 import socket
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-# Seconds that a test waits for a browser or a page.
+# How many seconds a test waits for a browser or a page.
 PATIENCE = 120
 
 
@@ -44,7 +44,10 @@ class PageServer:
 
 @contextlib.contextmanager
 def pages(chromium: Any, address: str) -> Iterator[Callable[..., Any]]:
-    """Yields a function that opens a page; errors of pages and violations of their policy fail at the end."""
+    """Yields a function that opens a page.
+
+    At the end, errors of pages, and what their policy forbade, make the test fail.
+    """
     trouble: list[str] = []
     with contextlib.ExitStack() as stack:
 
@@ -55,8 +58,8 @@ def pages(chromium: Any, address: str) -> Iterator[Callable[..., Any]]:
             page = context.new_page()
 
             def heard(said: Any) -> None:
-                # The browser's own words for a connection that the test has ended, or for a request that the server
-                # gave up when the test stopped it (status 500), are no fault of the page.
+                # The browser itself logs connections that the test has cut, and requests that the server gave up when
+                # the test stopped it (status 500). These messages are no fault of the page.
                 cut = losing and ("net::ERR_" in said.text or "Failed to load resource" in said.text)
                 if said.type in ("error", "warning") and not cut:
                     trouble.append(said.text)
@@ -76,7 +79,7 @@ def pages(chromium: Any, address: str) -> Iterator[Callable[..., Any]]:
 
 
 def until(page: Any, expression: str) -> None:
-    """Wait until an expression holds; playwright's own way evaluates text, which the page's policy forbids."""
+    """Wait until an expression is true. playwright's own function evaluates text, which the page's policy forbids."""
     end = time.monotonic() + PATIENCE
     while not page.evaluate(expression):
         assert time.monotonic() < end, expression

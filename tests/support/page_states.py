@@ -1,4 +1,7 @@
-"""The page in states that a test chooses: one server, below each path of which the summaries are changed."""
+"""The page in states that a test chooses.
+
+One server has a path for each state, below which it changes the summaries.
+"""
 
 import contextlib
 import json
@@ -17,13 +20,13 @@ from support.waiting import wait_for
 from undertone_aggregator.web.app import make_app
 from undertone_aggregator.web.site import Site
 
-# A change of the answer that has the summaries of all campaigns.
+# A function that changes the answer with the summaries of all campaigns.
 Change = Callable[[dict[str, Any]], dict[str, Any]]
 Summary = dict[str, Any]
 
 
 def served(state: str, **fields: Any) -> Callable[[Summary], Summary]:
-    """A change of a campaign's summary: a server runs it, and this is its state."""
+    """Return a function that changes a campaign's summary: a server runs the campaign, and the state is this."""
 
     def change(summary: Summary) -> Summary:
         devices = {"all": {"reporting": 380, "silent": 20, "lost": 3, "conflicting": 0}}
@@ -46,7 +49,7 @@ def full(summary: Summary) -> Summary:
 
 
 class _Changed:
-    """An application whose summaries are changed, both those of all campaigns and that of one."""
+    """An application that changes the summaries, both in the answer for all campaigns and in that for one."""
 
     def __init__(self, app: ASGIApp, change: Change) -> None:
         self._app, self._change = app, change
@@ -77,7 +80,7 @@ class _Changed:
 
 @contextlib.contextmanager
 def served_states(states: Mapping[str, tuple[Site, Change]]) -> Iterator[str]:
-    """Serve a page for each state below its name; yields the address before these names."""
+    """Serve a page for each state at a path with the state's name. Yields the address before these names."""
     routes = [Mount(f"/{name}", _Changed(make_app(site), change)) for name, (site, change) in states.items()]
     port = free_port()
     server = uvicorn.Server(

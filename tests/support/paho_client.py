@@ -1,4 +1,4 @@
-"""How a test leaves the broker."""
+"""How a test ends a client's connection to the broker."""
 
 import paho.mqtt.client as mqtt
 
@@ -6,10 +6,10 @@ _CALLBACKS = ("on_connect", "on_disconnect", "on_message", "on_publish", "on_sub
 
 
 def leave(client: mqtt.Client) -> None:
-    """Disconnect, and let go of the callbacks.
+    """Disconnect, and remove the callbacks.
 
-    They often hold what holds the client, and a client in a cycle is freed, and its sockets closed, only when the
-    collector comes by: a warning in the middle of another test.
+    Callbacks often refer to objects that refer to the client. Such a client is freed, and its sockets are closed, only
+    when the garbage collector runs, which causes a warning in the middle of another test.
     """
     client.disconnect()
     client.loop_stop()

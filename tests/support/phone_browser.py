@@ -1,4 +1,4 @@
-"""A phone whose browser a test kills: a Chromium process of its own, whose profile stays."""
+"""A phone whose browser a test kills: Chromium in its own process, with a profile that stays."""
 
 import contextlib
 import os
@@ -14,14 +14,17 @@ from support.phone_site import PATIENCE
 
 
 class Served(Protocol):
-    """A server of the app. ``address``: of the page."""
+    """A server of the phone's app. ``address``: that of the page."""
 
     @property
     def address(self) -> str: ...
 
 
 class KilledPhone:
-    """A phone whose browser the test kills; its profile stays. ``chromium``: for its connection to the browser."""
+    """A phone whose browser the test kills.
+
+    Its profile stays. ``chromium``: playwright's type, which connects to it.
+    """
 
     def __init__(self, chromium: Any, site: Served, folder: Path) -> None:
         self._kind = chromium.browser_type
@@ -31,7 +34,7 @@ class KilledPhone:
 
     @contextlib.contextmanager
     def running(self, fragment: str = "") -> Iterator[Any]:
-        """Start the browser; yield the app's page. At the end it is killed, if it still runs."""
+        """Start the browser; yield the app's page. At the end, the browser is killed if it still runs."""
         program = find_chromium()
         assert program is not None
         port = self._folder / "DevToolsActivePort"

@@ -1,4 +1,4 @@
-"""A server's folder on a fast clock, whose join listener serves the phone's app with the same clock."""
+"""A server's folder with a fast clock. Its join listener serves the phone's app with the same clock."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ from support.waiting import wait_for
 SLOT = 1800
 # A day passes in 192 s, a slot in 4 s.
 RATE = 450
-# Every Python program of the server begins with this file: its clock, and the same clock in the app that it serves.
+# Every Python program of the server begins with this file. It sets the clock, also in the app that the server serves.
 FAST = """
 import time
 real = time.time
@@ -28,10 +28,11 @@ app.phone_files = lambda websocket: plain(websocket) | {{"clock.js": {script!r}}
 
 
 class PhoneServer:
-    """A server of which phones are devices. ``address``: that of the app, as `KilledPhone` wants it.
+    """A server whose devices are phones.
 
-    ``external``: devices connect to a mosquitto, and phones to its WebSocket. Otherwise the server's own WebSocket is
-    at 127.0.0.2, so that a test can put a tap at 127.0.0.1, where phones connect.
+    ``address``: that of the app, as `KilledPhone` needs it. ``external``: devices connect to a mosquitto, and phones to
+    its WebSocket. Otherwise, the server's own WebSocket is at 127.0.0.2, so that a test can put a `Tap` at 127.0.0.1,
+    to which phones connect.
     """
 
     def __init__(self, folder: Path, free_port: Callable[[], int], *, external: bool = False) -> None:
@@ -67,7 +68,7 @@ class PhoneServer:
         self._processes.append(self._start([sys.executable, "-m", "undertone", "serve", "home"]))
 
     def _broker(self) -> list[str]:
-        """Return the command of a mosquitto that has a WebSocket beside what `init` wrote."""
+        """Return the command of a mosquitto that has a WebSocket in addition to what `init` wrote."""
         config = self.folder / "home/broker/mosquitto.conf"
         lines = config.read_text(encoding="utf-8").splitlines()
         files = [line for line in lines if line.startswith(("certfile ", "keyfile "))]

@@ -1,4 +1,4 @@
-"""The phone's app on loopback: its files, and answers to a join code; the broker is a mosquitto."""
+"""The phone's app on the loopback address: its files and the answers to a join code. The broker is a mosquitto."""
 
 import functools
 import gzip
@@ -23,14 +23,14 @@ from undertone_shared.scalar import Cohort, ReportRule
 from undertone_shared.topics import DEFAULT_PREFIX, config_topic, report_topic
 
 CODE = "TEST-CODE"
-# Seconds that a test waits for a browser.
+# How many seconds a test waits for a browser.
 PATIENCE = 60
-# epsilon = 1 for each report.
+# Each report has epsilon = 1.
 _PIECES = WindowMechanism(2721, 1001, 621, 4, 256, None, 2)
 
 
 def offer(policy: str) -> dict[str, Any]:
-    """Return what the code offers: this policy."""
+    """Return what the code offers, with this policy."""
     return {
         "operator": "The town of Example",
         "campaign": "meters",
@@ -43,7 +43,7 @@ def offer(policy: str) -> dict[str, Any]:
 
 
 class FastClock:
-    """A clock that starts at ``begin`` and runs ``rate`` times as fast as the real one; `script`: the app's one."""
+    """A clock that starts at ``begin`` and runs ``rate`` times as fast as the real one. `script` is the app's clock."""
 
     def __init__(self, begin: float, rate: float) -> None:
         self.begin, self._rate, self.at = begin, rate, time.time()
@@ -53,7 +53,7 @@ class FastClock:
         return self.begin + (time.time() - self.at) * self._rate
 
     def script(self, ahead: float = 0) -> bytes:
-        """Return clock.js of a phone whose clock is ``ahead`` seconds ahead."""
+        """Return clock.js for a phone whose clock is ``ahead`` seconds fast."""
         return (
             f"const passed = () => (Date.now() / 1000 - {self.at}) * {self._rate};\n"
             f"export const unixSeconds = () => Math.floor({self.begin + ahead} + passed());\n"
@@ -64,15 +64,15 @@ class FastClock:
 class Receiver:
     """A client of the broker that issues a campaign and receives reports.
 
-    ``received``: each report once, although a device sends a report again whose acknowledgement it does not know.
-    ``payloads``: their bytes.
+    ``received``: each report once, although a device repeats a report if it does not know the acknowledgement.
+    ``payloads``: the reports' bytes.
     """
 
     def __init__(self, port: int) -> None:
         self._reports: queue.Queue[bytes] = queue.Queue()
         self.received: list[Report] = []
         self.payloads: set[bytes] = set()
-        # The broker keeps what comes for this session, because a phone may reach a restarted broker before this client.
+        # A phone may reach a restarted broker before this client does. So the broker keeps messages for this session.
         self.client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, secrets.token_hex(8), clean_session=False)
         self.client.on_message = lambda client, data, message: self._reports.put(message.payload)
         self._subscribed = threading.Event()
@@ -86,7 +86,7 @@ class Receiver:
         self.client.loop_start()
 
     def issue(self, now: float, slot_seconds: int = 1, **changes: Any) -> None:
-        """Publish a campaign that began before ``now``, or the same one again at a later time."""
+        """Publish a campaign that began before ``now``, or publish the same campaign again at a later time."""
         second = int(now)
         fields: dict[str, Any] = {
             "name": "meters",
@@ -113,7 +113,7 @@ class Receiver:
         self.client.publish(topic, message, 1, retain=True).wait_for_publish(PATIENCE)
 
     def report(self, patience: float = PATIENCE) -> Report:
-        """Wait for the next report that was not received before."""
+        """Wait for the next new report."""
         while True:
             payload = self._reports.get(timeout=patience)
             if payload not in self.payloads:
@@ -122,7 +122,7 @@ class Receiver:
                 return self.received[-1]
 
     def check(self) -> None:
-        """Check that no slot and no sequence has two different reports."""
+        """Check that there are no two different reports for one slot or one sequence number."""
         assert len({report.slot for report in self.received}) == len(self.received)
         assert len({report.sequence for report in self.received}) == len(self.received)
 
@@ -136,7 +136,7 @@ class WebSocketBroker(PrivateBroker):
 
     def __init__(self, binary: str, folder: Path, port: int, websocket: int) -> None:
         self.websocket = websocket
-        # Sessions survive a kill, because each change is written at once.
+        # Each change of a session is written at once, so sessions survive a kill.
         kept = [
             "persistence true",
             f"persistence_location {folder}/",
@@ -149,17 +149,18 @@ class WebSocketBroker(PrivateBroker):
 
 @functools.cache
 def app_for(websocket: str) -> dict[str, bytes]:
-    """Return the app's files for this address of MQTT over WebSocket."""
+    """Return the app's files with this address of MQTT over WebSocket."""
     return phone_files(websocket)
 
 
 class PhoneSite:
-    """Serves the app at http://localhost:PORT/join/. ``files``: those of the device that the code gives.
+    """Serves the app at http://localhost:PORT/join/.
 
-    ``replaced``: other contents of the app's files. ``requests``: (method, path) of each request; ``keys``: those that
-    redeemed the code; ``gone``: those whose devices have left. ``sent``: bytes that answers had on the wire.
-    ``failures``: status of the next answers to redeem and to leave; 0 cuts the connection after the server has taken
-    the key. ``step``: called with the word of each request to /step/WORD.
+    ``files``: those of the device that the code gives. ``replaced``: other contents of the app's files. ``requests``:
+    (method, path) of each request. ``keys``: those that redeemed the code. ``gone``: those whose devices have left.
+    ``sent``: how many bytes of answers were sent. ``failures``: the statuses of the next answers to redeem and to
+    leave; 0 cuts the connection after the server has taken the key. ``step``: a function that is called with WORD at
+    each request of /step/WORD.
     """
 
     def __init__(self, port: int, websocket: str, files: dict[str, str], offer: dict[str, Any]) -> None:
@@ -225,11 +226,11 @@ class PhoneSite:
 
     @property
     def address(self) -> str:
-        """The page's address without a code. The name is one that browsers trust without TLS."""
+        """The page's address without a code. Browsers trust this host name without TLS."""
         return f"http://localhost:{self.port}/join/"
 
     def answer(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
-        """Return the status and the JSON value of an answer; None to cut the connection."""
+        """Return the status and the JSON value of an answer, or None to cut the connection."""
         if body["code"] != CODE:
             return 404, {"reason": "unknown", "error": "the code is unknown"}
         if path == "/api/join/offer":

@@ -1,4 +1,4 @@
-"""A proxy between a phone and the server's WebSocket that notes each report it sees, as the log of a device."""
+"""A proxy between a phone and the server's WebSocket. It notes each report that passes, as a device's log does."""
 
 import contextlib
 import socket
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class Packets:
-    """MQTT packets out of one direction of a WebSocket connection. ``noted(first byte, body)`` gets each of them."""
+    """The MQTT packets in one direction of a WebSocket connection. ``noted(first byte, body)`` is called for each."""
 
     def __init__(self, noted: Callable[[int, bytes], None]) -> None:
         self._noted = noted
@@ -16,7 +16,7 @@ class Packets:
         self._mqtt = b""
 
     def feed(self, data: bytes) -> None:
-        """Take bytes as they crossed the network."""
+        """Take bytes as they came over the network."""
         self._frames += data
         if self._http:
             _, end, rest = self._frames.partition(b"\r\n\r\n")
@@ -61,9 +61,9 @@ class Packets:
 
 
 class Tap:
-    """Forwards connections of 127.0.0.1:``port`` to ``server``.
+    """Forwards connections to 127.0.0.1:``port`` to ``server``.
 
-    ``sent(topic, report)`` is called before a report goes on.
+    ``sent(topic, report)`` is called before a report is forwarded.
     """
 
     def __init__(self, port: int, server: tuple[str, int], sent: Callable[[str, bytes], None]) -> None:
@@ -97,7 +97,7 @@ class Tap:
 
     def _note(self, first: int, body: bytes) -> None:
         if first & 0xF0 == 0x30:
-            # PUBLISH at QoS 1: topic, packet id, payload.
+            # A PUBLISH at QoS 1 has the topic, the packet id and the payload.
             size = 2 + int.from_bytes(body[:2], "big")
             self._sent(body[2:size].decode(), body[size + 2 :])
 
@@ -108,7 +108,7 @@ class Tap:
                 if feed is not None:
                     feed(data)
                 target.sendall(data)
-        # Both threads of a connection end here; whoever is last closes what is already closed.
+        # Both threads of a connection end here. The second one closes what is closed already.
         for end in (source, target):
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)

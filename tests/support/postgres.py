@@ -1,4 +1,4 @@
-"""The benchmarks' PostgreSQL server, for tests."""
+"""Makes the benchmarks' PostgreSQL server available to tests."""
 
 from undertone_studies.private_postgres import MISSING, Postgres, folder_of_binaries
 

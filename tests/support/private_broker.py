@@ -1,4 +1,7 @@
-"""A mosquitto on loopback for one test, open to everybody, which can be killed and started again on the same port."""
+"""A mosquitto on the loopback address for one test.
+
+Everybody may use it, and it can be killed and started again on the same port.
+"""
 
 import socket
 import subprocess
@@ -9,9 +12,10 @@ TLS = Path(__file__).parents[1] / "device/tls"
 
 
 class PrivateBroker:
-    """``certificate`` names a file of tests/device/tls to serve TLS with; ``rules`` are lines of an ACL file.
+    """A broker that one test may kill and start again.
 
-    ``further``: more lines of its configuration.
+    ``certificate`` names a file of tests/device/tls, with which the broker uses TLS. ``rules`` are lines of an ACL
+    file. ``further``: more lines of its configuration.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""A program that a test runs beside it."""
+"""A program that runs in another process during a test."""
 
 import contextlib
 import subprocess
@@ -11,7 +11,7 @@ from support.waiting import PATIENCE_SECONDS
 
 @contextlib.contextmanager
 def process(words: list[str], log: Path, environment: Mapping[str, str], **options: Any) -> Iterator[None]:
-    """Run a program whose output goes to ``log``; end it, or kill it if it does not end."""
+    """Run a program with its output in ``log``. At the end, stop it, or kill it if it does not end."""
     with log.open("wb") as output:
         running = subprocess.Popen(words, stdout=output, stderr=output, env=environment, **options)
     try:

@@ -1,4 +1,4 @@
-"""What is published of some counts, and the same decided slot by slot in plain Python, as the rules are written."""
+"""What is published of some counts, by the product's code and by plain Python that applies the rules slot by slot."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,7 +39,7 @@ def shown(publication: Publication, partial: Partial) -> Shown:
 
 
 def plainly_shown(publication: Publication, partial: Partial) -> Shown:
-    """The same, decided for each slot by itself."""
+    """The same result, decided for each slot by itself."""
     slots: dict[int, PlainSlot] = {}
     for key, counts in partial.items():
         if key.slot <= publication.settled:
@@ -62,7 +62,7 @@ def plainly_shown(publication: Publication, partial: Partial) -> Shown:
 
 
 def smallest_crowd(sizes: Mapping[str, int], of: frozenset[str]) -> int:
-    """`publication.smallest` of one slot: ``sizes`` by group, of which those of ``of`` are published."""
+    """`publication.smallest` for one slot. ``sizes``: by group; ``of``: the groups that are published."""
     names = sorted(sizes)
     columns = np.array([[EVERYBODY in of, *(name in of and name != EVERYBODY for name in names)]])
     (fewest,) = smallest(np.array([[sizes[name] for name in names]]), columns)
@@ -70,7 +70,7 @@ def smallest_crowd(sizes: Mapping[str, int], of: frozenset[str]) -> int:
 
 
 def plainly_released(sizes: Mapping[str, int], least: int) -> frozenset[str]:
-    """`publication.released`, group by group."""
+    """The same result as `publication.released`, decided group by group."""
     rest = sum(sizes.values())
     if rest < least:
         return frozenset()
@@ -83,7 +83,7 @@ def plainly_released(sizes: Mapping[str, int], least: int) -> frozenset[str]:
 
 
 def plain_smallest(sizes: Mapping[str, int], of: frozenset[str]) -> int:
-    """`publication.smallest`, group by group."""
+    """The same result as `publication.smallest`, decided group by group."""
     if not of:
         return 0
     parts = [sizes[group] for group in of if group != EVERYBODY]
@@ -133,7 +133,7 @@ class PlainSlot:
 
 
 def plain_pools(slots: Mapping[int, PlainSlot], cycle: int, every: int, first: int, last: int) -> Partial:
-    """`publication.ReleasedCells.pooled`, slot by slot."""
+    """The same result as `publication.ReleasedCells.pooled`, decided slot by slot."""
     rows = [
         cell
         for number, slot in slots.items()

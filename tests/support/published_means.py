@@ -1,4 +1,4 @@
-"""The means that a server publishes over MQTT, as a reader hears them.
+"""The means that a server publishes over MQTT, as a reader gets them.
 
 Each is the mean at the time when its slot settled. The page and the store show a number that later slots have improved.
 """
@@ -20,10 +20,10 @@ _READER = "listener"
 
 
 class PublishedMeans:
-    """Hears the smoothed means of one campaign, of every group, from now on.
+    """Keeps the smoothed means of one campaign and all its groups that are published from now on.
 
-    ``home``: the folder of a running server; ``run``: runs a command of `undertone`. ``of``: group -> slot -> the
-    message's fields.
+    ``home``: the folder of a running server. ``run``: a function that runs a command of `undertone`. ``of``: group ->
+    slot -> the message's fields.
     """
 
     def __init__(self, home: Path, campaign: str, run: Callable[..., object]) -> None:
@@ -35,7 +35,7 @@ class PublishedMeans:
         self._granted = False
         self._client = mqtt.Client(CallbackAPIVersion.VERSION2)
         self._client.username_pw_set(_READER, password)
-        # The server knows a new reader a second later, and refuses it until then. Then the client tries again.
+        # The server knows a new reader a second later. Until then it refuses the client, which tries again.
         self._client.reconnect_delay_set(1, 1)
         self._client.on_connect = self._on_connect
         self._client.on_subscribe = self._on_subscribe
@@ -62,9 +62,9 @@ class PublishedMeans:
         self.of[message.topic.split("/")[-2]][fields["slot"]] = fields
 
     def estimates(self, group: str) -> list[float]:
-        """Return the group's means that were heard."""
+        """Return the means of the group that were received."""
         return [fields["estimate"] for fields in self.of[group].values()]
 
     def close(self) -> None:
-        """Hear no more."""
+        """Disconnect."""
         leave(self._client)

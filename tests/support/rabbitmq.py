@@ -1,4 +1,7 @@
-"""A RabbitMQ of a test's own, with its MQTT plugin and quorum queues: loopback, unprivileged, gone afterwards."""
+"""A RabbitMQ for one test, with its MQTT plugin and quorum queues.
+
+It runs on the loopback address without special rights, and is removed afterwards.
+"""
 
 import base64
 import contextlib
@@ -19,7 +22,7 @@ _START_SECONDS = 90.0
 
 
 class RabbitMQ:
-    """One node. ``users``: names with their passwords, who may do everything."""
+    """One node. ``users``: names with their passwords. Each user may do everything."""
 
     host = "127.0.0.1"
 
@@ -66,7 +69,7 @@ load_definitions = {self._folder}/definitions.json
         self.start()
 
     def start(self) -> None:
-        """Start it, also after it was killed, and wait until it takes connections."""
+        """Start the node, also after it was killed, and wait until it accepts connections."""
         with (self._folder / "out").open("ab") as out:
             self._process = subprocess.Popen(
                 [*self._as_user, BINARIES / "rabbitmq-server"],
@@ -86,14 +89,14 @@ load_definitions = {self._folder}/definitions.json
             time.sleep(0.1)
 
     def kill(self) -> None:
-        """kill -9 of the whole node."""
+        """Kill the whole node by kill -9."""
         assert self._process is not None
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
     def queue_types(self) -> set[str]:
-        """The kinds of the queues that outlive a connection."""
+        """The kinds of the queues that remain when a connection ends."""
         done = subprocess.run(
             [
                 *self._as_user,
@@ -117,9 +120,9 @@ load_definitions = {self._folder}/definitions.json
         return {kind for vanishes, kind in queues if vanishes == "false"}
 
     def close(self) -> None:
-        """Stop it and its port mapper, which would outlive it, and remove its files."""
+        """Stop the node and its port mapper, which would go on running, and remove the files."""
         self.kill()
-        # The port mapper refuses to end as long as it believes that the node runs.
+        # The port mapper refuses to end while it believes that the node runs.
         kill, deadline = ["epmd", "-port", str(self._epmd_port), "-kill"], time.monotonic() + 5
         while subprocess.run(kill, capture_output=True, check=False).returncode and time.monotonic() < deadline:
             time.sleep(0.2)

@@ -1,11 +1,11 @@
-"""A report's topic read level by level: what admission's regular expression is compared with."""
+"""Reads a report's topic level by level. Tests compare admission's regular expression with this function."""
 
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import SHARDS, check_name
 
 
 def is_report_topic(prefix: str, campaign: str, topic: str) -> bool:
-    """Whether the levels are exactly those of ``report_topic``; the shard is not checked against the device."""
+    """Whether the levels are exactly those of ``report_topic``. Whether the shard is the device's is not checked."""
     if not topic.startswith(prefix + "/"):
         return False
     levels = topic[len(prefix) + 1 :].split("/")

@@ -1,4 +1,7 @@
-"""Reports of a campaign, honest and not, and what one admission makes of all of them: the fault tests' truth."""
+"""Reports of a campaign, honest and not.
+
+A single admission judges all of them, which is the right answer of the fault tests.
+"""
 
 import random
 
@@ -15,7 +18,7 @@ from undertone_shared.topics import report_topic
 
 
 def some_reports(campaign: Campaign, chance: random.Random, number: int, count: int) -> list[tuple[str, bytes]]:
-    """Reports of one slot, some of them twice, a few that are none."""
+    """Reports of one slot. Some come twice, and a few are not valid."""
     slot = campaign.first_slot + number
     symbols = campaign.cohort.mechanism.symbols
     made = [delivery(campaign, f"d{i}", slot, chance.randrange(symbols)) for i in range(count)]
@@ -29,9 +32,9 @@ def some_reports(campaign: Campaign, chance: random.Random, number: int, count: 
 def expected(
     campaign: Campaign, epochs: Timeline, sent: list[tuple[str, bytes]], own_only: bool = False
 ) -> tuple[Partial, dict[object, str]]:
-    """What one admission makes of everything that was sent, and the outcome of each distinct report.
+    """How one admission judges everything that was sent, and the outcome of each different report.
 
-    ``own_only``: a connection's reports under another topic than its own come under none.
+    ``own_only``: if a connection sends a report under another topic than its own, the report has no topic.
     """
     admission = Admission(PREFIX, "meters", 1, Seen(), cells=cells_of, audit=True)
     admission.timeline = epochs

@@ -1,4 +1,4 @@
-"""A fleet whose devices report at once, and an outlet that remembers, for tests of a campaign's rounds."""
+"""For tests of a campaign's rounds: a fleet whose devices report at once, and an outlet that keeps messages."""
 
 import random
 from bisect import bisect_right
@@ -16,7 +16,7 @@ DEVICES = 400
 
 
 class Outlet:
-    """Remembers what was published."""
+    """Keeps what was published."""
 
     def __init__(self) -> None:
         self.messages: list[tuple[str, bytes]] = []
@@ -29,7 +29,7 @@ class Outlet:
 
 
 def report_slot(store: Store, slot: int, chance: random.Random, scale: float) -> None:
-    """All devices report for a slot, readings exponential with mean ``scale``."""
+    """Let all devices report for a slot. Readings are exponential with the mean ``scale``."""
     epoch = Timeline(store.epochs()).at(slot)
     if epoch is None:
         return

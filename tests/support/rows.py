@@ -1,4 +1,4 @@
-"""Rows of estimates that may hold nan, which equals nothing, not even itself."""
+"""Compares rows of estimates, which may have nan. nan is not equal to itself."""
 
 from collections.abc import Iterable
 from dataclasses import astuple
@@ -10,7 +10,7 @@ from undertone_aggregator.estimate.estimates import Estimate
 def alike(some: Iterable[Estimate], others: Iterable[Estimate]) -> bool:
     """Return True if the rows have equal fields, where nan equals nan.
 
-    Whether dataclasses that hold one and the same nan are equal depends on the version of Python.
+    Whether dataclasses with the same nan object are equal depends on the version of Python.
     """
     return list(map(_comparable, some)) == list(map(_comparable, others))
 

@@ -29,7 +29,7 @@ def campaign(
     offset: int = 0,
     low: int = 0,
 ) -> Campaign:
-    """One epoch of one-second slots; a threshold epoch unless theta is given. ``later``: further blocks."""
+    """One epoch with slots of a second. It is a threshold epoch unless theta is given. ``later``: further blocks."""
     rule = ReportRule(low, theta, hybrid(4, 16), later) if theta else None
     return campaign_of(
         offset=offset,
@@ -44,7 +44,10 @@ def campaign(
 
 
 def two_epochs() -> list[Epoch]:
-    """A threshold epoch, and from slot FIRST + 100 a report epoch with a cohort of a ninth."""
+    """A threshold epoch, and a report epoch from slot FIRST + 100 on.
+
+    In the latter, a ninth reports for the threshold.
+    """
     return [
         Epoch(campaign(), FIRST - 10),
         Epoch(campaign(FIRST + 100, cohort_stride=9, theta=500), FIRST + 90),
@@ -52,14 +55,14 @@ def two_epochs() -> list[Epoch]:
 
 
 def delivery(issued: Campaign, device: str, slot: int, symbol: int = 0, sequence: int = 1) -> tuple[str, bytes]:
-    """Topic and payload of an honest device's report."""
+    """The topic and payload of an honest device's report."""
     member = issued.schedule.is_member(issued.schedule.place(device), slot)
     kind = report.COHORT if member else report.REPORT
     return report_topic(PREFIX, issued.name, device), report.pack(kind, issued.fingerprint, slot, (symbol,), sequence)
 
 
 def config(folder: Path, text: str = "", **options: object) -> Config:
-    """A configuration with one-second slots; ``options`` are lines of [campaign], ``text`` further tables."""
+    """A configuration with slots of a second. ``options`` are lines of [campaign], and ``text`` has further tables."""
     lines = {
         "name": '"meters"',
         "sensor": '"load"',
@@ -81,5 +84,5 @@ def config(folder: Path, text: str = "", **options: object) -> Config:
 
 
 def plan(**options: object) -> CampaignPlan:
-    """The [campaign] of ``config``."""
+    """The plan of the campaign in ``config``."""
     return config(Path(), **options).campaign

@@ -1,4 +1,4 @@
-"""One campaign of one configuration, run in this thread as a member of `undertone serve` runs it."""
+"""Runs one campaign of one configuration in this thread, as `undertone serve` runs each of its campaigns."""
 
 import threading
 import time
@@ -23,9 +23,10 @@ def serve(
     apply: bool = False,
     take_over: bool = False,
 ) -> None:
-    """Run the campaign until ``stop`` is set; then everything read is committed and acknowledged.
+    """Run the campaign until ``stop`` is set.
 
-    The options: see `RunOptions`. Raises what a member of the server would keep for its state: Invalid, OSError.
+    Then everything that was read is committed and acknowledged. For the options, see `RunOptions`. Raises Invalid or
+    OSError where a server with many campaigns would note the error in its state.
     """
     options = RunOptions(clock, failpoint, apply, take_over)
     with ExitStack() as opened:

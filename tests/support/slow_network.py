@@ -1,4 +1,4 @@
-"""A network between a board and its broker: it passes bytes on late, in small parts, or not at all."""
+"""A network between a board and its broker that forwards bytes late, in small parts, or not at all."""
 
 import contextlib
 import socket
@@ -8,11 +8,11 @@ from pathlib import Path
 
 
 class SlowNetwork:
-    """Listens on ``port`` and connects each caller to ``behind``, a port of loopback.
+    """Listens on ``port`` and connects each caller to ``behind``, a port of the loopback address.
 
-    What goes to the board comes ``part`` bytes at a time with ``pause`` seconds after each, until ``slow`` bytes of a
-    connection have gone; then at once. The first ``silent`` connections get nothing. While the file ``radio`` holds
-    "down", no byte passes in either direction; as with TCP, it passes later.
+    Bytes to the board come in parts of ``part`` bytes with ``pause`` seconds after each, until ``slow`` bytes of a
+    connection have passed, and then at once. The first ``silent`` connections get nothing. While the file ``radio`` has
+    the word "down", no byte passes in either direction. As with TCP, these bytes pass later.
     """
 
     def __init__(

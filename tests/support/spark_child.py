@@ -1,6 +1,7 @@
-"""`undertone spark run` as a child process that may end itself by SIGKILL at a failpoint: for the tests only.
+"""`undertone spark run` as a child process that may end itself by SIGKILL at a failpoint.
 
-Arguments: a job as JSON, a place, how often it is passed before the end (a negative number: never).
+Only the tests use it. Arguments: a job as JSON, a place, and how often the place is passed before the end (a negative
+number for never).
 """
 
 import json

@@ -1,4 +1,4 @@
-"""A command in a process of its own."""
+"""A command in its own process."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ from pathlib import Path
 
 @contextmanager
 def started(log: Path, *words: object) -> Iterator[subprocess.Popen[bytes]]:
-    """Run `undertone WORDS`, which gets SIGTERM at the end; its output goes to ``log``."""
+    """Run `undertone WORDS` with its output in ``log``. The command gets SIGTERM at the end."""
     with log.open("ab") as file:
         process = subprocess.Popen([sys.executable, "-m", "undertone", *map(str, words)], stdout=file, stderr=file)
     try:

@@ -1,4 +1,4 @@
-"""Clocks that wait for everybody, so that no machine is too slow."""
+"""Clocks that wait for all processes, so that no machine is too slow."""
 
 import asyncio
 import threading
@@ -9,7 +9,7 @@ from undertone_simulator.wire.clock import TICKS_MASK, Clock
 
 
 class SteppedClock:
-    """Stands still until somebody waits for a moment, and then until ``ready`` says that the moment may come."""
+    """Stands still until somebody waits for a moment, and moves to that moment once ``ready`` says that it may."""
 
     def __init__(self, start):
         self.moment = float(start)
@@ -30,9 +30,9 @@ class SteppedClock:
 
 
 class PatientClock(Clock):
-    """Runs `speed` times as fast as the machine's, but never past the moment that a fleet waits for next.
+    """Runs `speed` times as fast as the machine's clock, but never past the moment for which a fleet waits next.
 
-    What holds the fleet up then takes time from everybody, and no slot is skipped.
+    If the fleet is held up, everybody waits, and no slot is skipped.
     """
 
     def __init__(self, speed):
@@ -50,7 +50,7 @@ class PatientClock(Clock):
             return moment
 
     async def until(self, moment):
-        # Before it moves on: what has passed until here counts by the moment before.
+        # This is called before the next moment is set: the time until now counts by the moment before.
         self.now()
         with self._lock:
             self._next = moment if self._next is None else max(self._next, moment)
@@ -59,7 +59,7 @@ class PatientClock(Clock):
 
 
 def at_rest(fleet):
-    """Whether every device that lives has the campaign, and no report that it means to send is unacknowledged."""
+    """Whether every running device has the campaign, and every report that it means to send is acknowledged."""
     return all(
         device.reporter is None
         or (device.reporter.campaign is not None and (device.held is not None or not device.unacknowledged))

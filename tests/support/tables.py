@@ -1,4 +1,4 @@
-"""A group's histograms, as estimators take them."""
+"""The histograms of a group in the form that estimators take."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""A published mechanism that the product does not ship: what a new mechanism costs in code."""
+"""A published mechanism that the product does not have. It shows how much code a new mechanism needs."""
 
 from fractions import Fraction
 
@@ -6,7 +6,10 @@ from undertone_aggregator.design.mechanisms import Traits
 
 
 class ThreeOutputs:
-    """Zhao et al., IEEE IoT Journal 2020: -C, 0 or C with P(0 | 0) = n/d and P(0 | ±1) = (n/d) b/a, linear between."""
+    """Zhao et al., IEEE IoT Journal 2020: the outputs are -C, 0 and C.
+
+    P(0 | 0) = n/d and P(0 | ±1) = (n/d) b/a, and between these it is linear.
+    """
 
     levels, symbols, edges, first = 2, 3, None, 0
 
@@ -64,7 +67,7 @@ class ThreeOutputs:
         return ((second - (level - 1) ** 2) * theta**2 / 4).as_integer_ratio()
 
 
-# In a campaign's JSON: its fields, and what makes it of them.
+# The fields in a campaign's JSON, and the function that makes the mechanism from them.
 KIND = (("a", "b", "n", "d"), lambda name, fields: ThreeOutputs(*(fields[key] for key in "abnd")))
 
 

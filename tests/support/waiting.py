@@ -1,7 +1,8 @@
-"""Waiting for a fact. Wait for the very fact that is asserted next, never for another sign of it and never for a time.
+"""Waiting for a fact.
 
-A test that shows that something does *not* happen waits for a later event of the same channel, which the forbidden one
-would have preceded.
+Wait for exactly the fact that is asserted next, not for another sign of it, and not for a time. A test may show that
+something does *not* happen. It then waits for a later event of the same channel, before which the forbidden event would
+have come.
 """
 
 import asyncio
@@ -11,13 +12,13 @@ from typing import TypeVar
 
 _T = TypeVar("_T")
 
-# Patience, never what is tested: a busy machine may take ten times as long as a quiet one.
+# How long to wait at most. It is never what a test checks: a busy machine may take ten times as long as a quiet one.
 PATIENCE_SECONDS = 120.0
 _STEP_SECONDS = 0.02
 
 
 def wait_for(condition: Callable[[], _T], seconds: float = PATIENCE_SECONDS, what: str = "it") -> _T:
-    """Return the condition's first true value. Raises AssertionError if none comes within ``seconds`` of patience."""
+    """Return the first true value of the condition. Raises AssertionError if none comes within ``seconds``."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < deadline, f"{what} did not happen within {seconds} s"
@@ -26,7 +27,7 @@ def wait_for(condition: Callable[[], _T], seconds: float = PATIENCE_SECONDS, wha
 
 
 async def wait_async(condition: Callable[[], _T], what: str = "it", seconds: float = PATIENCE_SECONDS) -> _T:
-    """Like `wait_for`, while the event loop goes on."""
+    """Wait as `wait_for` does, while the event loop goes on."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < deadline, f"{what} did not happen within {seconds} s"

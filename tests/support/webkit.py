@@ -18,7 +18,7 @@ _SIZE = (1280, 900)
 
 
 def find_webkit() -> str | None:
-    """The driver's path; None without it, or without a virtual screen."""
+    """Return the driver's path, or None if there is no driver or no virtual screen."""
     return shutil.which("WebKitWebDriver") if shutil.which("Xvfb") else None
 
 
@@ -51,12 +51,12 @@ class Page:
         self._ask("POST", "/window/rect", x=0, y=0, width=width, height=height)
 
     def evaluate(self, expression: str) -> Any:
-        """Return the value of an expression, or what it promises."""
+        """Return the value of an expression. If the value is a promise, return what it resolves to."""
         script = f"const done = arguments[0]; Promise.resolve({expression}).then(done, (error) => done(String(error)))"
         return self._ask("POST", "/execute/async", script=script, args=[])
 
     def run(self, script: str) -> None:
-        """Run a program in the page, which its policy would forbid to a script of its own."""
+        """Run a program in the page. The page's policy would forbid it to a script of the page."""
         self._ask("POST", "/execute/sync", script=script, args=[])
 
     def wait(self, expression: str) -> None:
@@ -64,7 +64,7 @@ class Page:
         wait_for(lambda: self.evaluate(f"Boolean({expression})"), 2 * PATIENCE_SECONDS, what=expression)
 
     def picture(self) -> str:
-        """Return a picture of the window, PNG in base64."""
+        """Return a picture of the window, as PNG in base64."""
         return str(self._ask("GET", "/screenshot"))
 
     def close(self) -> None:
@@ -82,7 +82,8 @@ def webkit(folder: Path, language: str = "en_US.UTF-8") -> Iterator[Page]:
         os.close(writing)
         with open(reading, encoding="ascii") as number:
             display = f":{number.readline().strip()}"
-        # The browser's own sandbox needs rights that a container does not give; it only reads this machine's pages.
+        # The browser's own sandbox needs rights that a container does not give. The browser only reads pages of this
+        # machine.
         environment = os.environ | {
             "DISPLAY": display,
             "HOME": str(folder),

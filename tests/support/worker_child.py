@@ -1,6 +1,7 @@
-"""`undertone worker` as a child process that stops itself between judging a batch and committing it: for tests only.
+"""`undertone worker` as a child process that stops itself between judging a batch and committing it.
 
-Arguments: store, password file, a file: when it is there, it is deleted and the process stops (SIGSTOP).
+Only tests use it. Arguments: the store, the password file, and a file. When this last file exists, it is deleted and
+the process stops (SIGSTOP).
 """
 
 import os

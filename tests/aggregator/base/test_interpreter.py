@@ -1,4 +1,7 @@
-"""ThreadLimit: few threads at a time, and one that hangs holds no other up. A failing store's: see test_ingest."""
+"""ThreadLimit runs few threads at a time, and a thread that hangs does not delay the others.
+
+test_ingest.py tests what happens to threads whose store fails.
+"""
 
 import threading
 import time
@@ -36,7 +39,7 @@ def test_no_more_than_so_many_have_a_turn() -> None:
 
 @contextmanager
 def running(turns: ThreadLimit, count: int) -> Iterator[None]:
-    """Have so many threads run until the block ends."""
+    """Keep so many threads running until the block ends."""
     inside, end = threading.Semaphore(0), threading.Event()
 
     def work() -> None:

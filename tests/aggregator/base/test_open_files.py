@@ -1,4 +1,4 @@
-"""The limit of open files: raised at a start, compared with the devices, and an alarm when it is reached."""
+"""The limit of open files: the server raises it at a start, compares it with the devices, and raises an alarm at it."""
 
 import asyncio
 import errno
@@ -116,7 +116,7 @@ def test_running_out_is_one_alarm_and_doctor_says_how_many_are_needed(home: tupl
 def test_devices_that_find_no_room_are_counted_in_log_page_metrics_and_doctor(
     tmp_path: Path, free_port: Callable[[], int], by_setting: bool
 ) -> None:
-    """Room for 40 of 45 devices, once for want of files and once because the operator has set it."""
+    """Room for 40 of 45 devices: once because files are short, and once because the operator has set that limit."""
     port, health, users = free_port(), free_port(), [f"power-{number:02}" for number in range(45)]
     more = "connections = 40\n" if by_setting else ""
     write_home(tmp_path, port, users, more=f'{more}[server]\nhealth = "127.0.0.1:{health}"\n')
@@ -173,7 +173,7 @@ def test_devices_that_find_no_room_are_counted_in_log_page_metrics_and_doctor(
 def test_a_fleet_comes_in_or_it_is_said_within_a_minute_how_many_cannot_and_why(
     tmp_path: Path, free_port: Callable[[], int], devices: int, soft: int, hard: int
 ) -> None:
-    """Real devices over TLS, and a server made by the commands of an operator; a soft limit alone keeps nobody out."""
+    """Real devices over TLS, and a server made with an operator's commands. A soft limit alone turns no device away."""
     folder, health = tmp_path / "home", f"127.0.0.1:{free_port()}"
     where = ("--host", "localhost", "--tls", "--port", free_port(), "--websocket-port", 0, "--health", health)
     plan = ("--sensor", "load", "--unit", "Wh", "--bound", 10_000, "--epsilon", 1)
@@ -224,7 +224,7 @@ def test_a_fleet_comes_in_or_it_is_said_within_a_minute_how_many_cannot_and_why(
         assert fix in finding.fix
         site = HomeSite(home)
         wait_for(lambda: "power" in site.names())
-        # The page says it at once, while the log's alarms reach it with the end of a slot.
+        # The page says it at once, while the alarms come into the log at the end of a slot.
         (problem,) = site.state("power")["problems"]
         assert problem.startswith(said)
         assert fix in problem
@@ -253,7 +253,7 @@ def test_a_loop_that_accepts_nobody_says_why() -> None:
     said: list[str] = []
     with closing(asyncio.new_event_loop()) as loop:
         heed(loop, said.append)
-        # What asyncio's servers call when accept fails for want of files.
+        # asyncio's servers call this handler when accept() fails because no more files may be opened.
         full = OSError(errno.EMFILE, "Too many open files")
         loop.call_exception_handler({"message": "socket.accept() out of system resource", "exception": full})
         loop.call_exception_handler({"message": "other", "exception": ValueError()})

@@ -1,4 +1,4 @@
-"""What a command makes as root is its server's, which runs as another user: systemd's dynamic one, for instance."""
+"""What a command makes as root belongs to the server's user, for instance to the dynamic user that systemd makes."""
 
 import os
 import tempfile
@@ -17,7 +17,7 @@ NOBODY = 65534
 
 
 def gives_files_away() -> bool:
-    """Try whether this process may make another user the owner of a file. Root in a user namespace may not."""
+    """Whether this process may make another user the owner of a file. Root in a user namespace may not."""
     with tempfile.NamedTemporaryFile() as file:
         try:
             os.chown(file.name, NOBODY, NOBODY)
@@ -62,7 +62,7 @@ def test_a_file_that_is_replaced_keeps_its_owner(tmp_path: Path) -> None:
 
 
 def test_a_user_without_a_name_goes_by_the_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A container is like this: it runs as a number, and no variable names its user."""
+    """In a container, the process has a user's number, and no variable names the user."""
     for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(os, "getuid", lambda: 2_000_000_011)

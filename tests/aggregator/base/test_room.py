@@ -1,4 +1,4 @@
-"""How many devices may be connected at once: by files, memory and setting, and what makes room for more."""
+"""How many devices may be connected at once, by files, memory and setting; and what an operator does to allow more."""
 
 from pathlib import Path
 

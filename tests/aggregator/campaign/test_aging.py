@@ -1,4 +1,4 @@
-"""Evidence that ages: old histograms are moved by as much as readings have moved since."""
+"""Evidence ages: old histograms are moved by as much as readings have moved since then."""
 
 from dataclasses import replace
 
@@ -31,7 +31,7 @@ def truncated(mean):
 
 
 def ageing(means, error=1.0):
-    """Return the ageing of a threshold epoch and a report epoch with this mean of the readings in each cycle."""
+    """Return the ageing of a threshold epoch and a report epoch. ``means``: the mean of the readings in each cycle."""
     rounds, reports = two_epochs()
     reports = replace(reports, chosen=threshold_to_json(CHOSEN))
     first = reports.campaign.first_slot
@@ -94,7 +94,10 @@ def test_old_reports_count_for_a_quarter_under_a_theta_that_moved_with_them():
 
 
 def test_old_reports_keep_each_symbols_share_however_few_a_piece_of_the_day_has():
-    """A quarter of one or two reports rounds to none: the rare symbols, which tell of large readings, would be lost."""
+    """A quarter of one or two reports is rounded to 0 if each slot is rounded alone.
+
+    The rare symbols, which tell of large readings, would then be lost.
+    """
     counts = np.random.default_rng(1).poisson([40.0, 3.0, 1.0, 0.2], (48, 4))
     weighed = Move(2.0).weighed(counts)
     assert weighed.shape == counts.shape
@@ -131,7 +134,7 @@ def test_blocks_of_the_day_wait_until_workdays_and_days_off_have_reported(days, 
 
 
 def test_a_decision_reads_each_epoch_once_however_many_groups_there_are(monkeypatch):
-    """What a store has of many groups is large: it is read once, and only the sum of the groups stays in memory."""
+    """A store holds much of many groups: each epoch is read once, and only the sum of the groups stays in memory."""
     asked, epochs, reads, days = plan(rounds=[4]), two_epochs(), [], []
     slots = {epoch: range(epoch.campaign.first_slot, epoch.campaign.first_slot + 4) for epoch in epochs}
 

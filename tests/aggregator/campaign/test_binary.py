@@ -1,4 +1,4 @@
-"""A binary sensor: bound 1, randomised response, no threshold round."""
+"""A binary sensor has the bound 1, randomised response, and no threshold round."""
 
 import numpy as np
 
@@ -34,7 +34,8 @@ def test_its_share_is_estimated_with_an_interval_that_holds() -> None:
     assert len(slots) == 12
     for slot in slots:
         assert slot.reports == 4000
-        # Randomised response at ε = 2 over 4,000 devices: 1/(2 sinh 1) / √4000. 6 of it: a false alarm of 2e-8 in all.
+        # Randomised response at ε = 2 over 4,000 devices has the standard error 1/(2 sinh 1) / √4000. The limit is six
+        # of them: in all twelve slots, the chance of a false alarm is about 2e-8.
         error = 1 / (2 * np.sinh(1)) / np.sqrt(4000)
         assert abs(slot.estimate - simulation.truth(slot.slot)[1]) < 6 * error
         assert 0.9 * error < slot.standard_error < 1.1 * error

@@ -1,4 +1,4 @@
-"""The one table of ways to collect: what is not in it is refused, never guessed."""
+"""One table lists the ways to collect reports: a rule's kind that the table lacks is refused, never guessed."""
 
 from dataclasses import replace
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""Sums that decisions keep: equal to those of a fresh reader, and old slots are read once."""
+"""Decisions keep sums of old slots: the sums equal those of a fresh reader, and old slots are read only once."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from undertone_aggregator.counts.epochs import Timeline, late_seconds
 from undertone_aggregator.counts.partial import Key, Partial
 from undertone_shared import report
 
-# Slots of a second, so that reports are late after two days.
+# Slots last a second, so that reports are late after two days.
 SLOT, CYCLE, LATE = 1, 4, late_seconds(1)
 ASKED = plan(rounds=[4])
 
@@ -43,7 +43,7 @@ def test_kept_sums_equal_a_fresh_readers_while_late_reports_still_come(kind):
     first = epoch.campaign.first_slot
     for day in range(1, 9):
         now = first + day * LATE
-        # A few slots of the last days report, and some of them again, late.
+        # Devices report for a few slots of the last days; some slots get a second report, late.
         for slot in generator.integers(max(first, now - LATE), now, 20).tolist():
             store.counts[kind, slot] = store.counts.get((kind, slot), 0) + int(generator.integers(1, 400))
         slots = range(first, now - 2)
@@ -54,7 +54,7 @@ def test_kept_sums_equal_a_fresh_readers_while_late_reports_still_come(kind):
         assert bool(sums.means) == (kind == report.REPORT)
         assert sums.cycles.keys() == fresh.cycles.keys()
         assert all(np.array_equal(parts, fresh.cycles[cycle]) for cycle, parts in sums.cycles.items())
-        # The sums of the last days may change, those of older slots are not read again.
+        # The sums of the last days may change. The slots before them are not read again.
         mine, whole = store.reads[-2:]
         assert whole == slots
         assert len(mine) <= 3 * LATE

@@ -46,7 +46,7 @@ def test_every_series_has_its_mean_and_interval() -> None:
     assert topic == "homeassistant/device/undertone_meters/config"
     components = value["components"]
     assert isinstance(components, dict)
-    # Beside them are θ, lost reports, the phase, and how today differs from the same day of last week.
+    # Besides the series' entities there are θ, lost reports, the phase, and three of how today differs from last week.
     assert len(components) == 3 + 3 * len(SERIES) + 3
     assert components["today_estimate"]["state_topic"] == "undertone/v2/meters/aggregate/all/today"
     assert state_of(components["today_low"], {"low": -1.26}) == "-1.3"

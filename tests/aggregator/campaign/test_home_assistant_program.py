@@ -38,7 +38,7 @@ def row(series: Series, estimate: float | None, kind: str = "report") -> Estimat
 
 
 class HomeAssistant:
-    """The program. ``shown``: its MQTT entities, by their unique identifiers."""
+    """The program Home Assistant. ``shown``: its MQTT entities, by their unique identifiers."""
 
     def __init__(self, folder: Path, port: int, http: int) -> None:
         self.shown: Shown = {}
@@ -70,7 +70,7 @@ class HomeAssistant:
 
 
 def household(program: HomeAssistant) -> list[dict[str, Any]]:
-    """The entities that are not the campaign's."""
+    """The entities that belong to the household and not to the campaign."""
     return [each for each in program.shown.values() if each["device"] != "Undertone meters"]
 
 

@@ -1,4 +1,4 @@
-"""Readings may begin below zero: what a reader sees is in the reader's units, and never less the offset."""
+"""Readings may begin below zero: people see values in their own units, and never values that begin at zero."""
 
 import json
 from dataclasses import replace
@@ -100,7 +100,8 @@ def test_the_filter_weighs_chance_by_the_range_and_not_by_the_distance_of_the_re
         for i, n in enumerate(few.tolist())
     ]
     raw = Estimates.of(rows)
-    # Readings in [20, 37] of mean 27: at most (27 - 20)(37 - 27) of variance, where [0, 37] would allow 27 · 10.
+    # Readings in [20, 37] with mean 27 have a variance of at most (27 - 20)(37 - 27). A range of [0, 37] would allow 27
+    # · 10.
     ours, from_zero = SeriesFilter(1, 4, bottom=bottom).noise(raw).chance, SeriesFilter(1, 4).noise(raw).chance
     assert ours == pytest.approx(from_zero * np.sqrt(7 * 10 / (27 * 10)))
 

@@ -1,4 +1,4 @@
-"""What is said of a plan before its campaign begins."""
+"""What the preview says about a plan before its campaign begins."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ HALF_HOUR = 1800
     [("10m", "devices rest 2 hours, and campaign.window asks for 10 minutes"), ("24h", "")],
 )
 def test_a_rest_that_is_longer_than_the_window_is_said(tmp_path: Path, window: str, rest: str) -> None:
-    """The turns of half-hours of a day are 5 slots at least: 2, 3 and 4 divide the cycle of 48."""
+    """In the turns of half-hours of a day, a turn has at least 5 slots, since 2, 3 and 4 divide the cycle of 48."""
     plan = server.config(tmp_path, slot_seconds=HALF_HOUR, cycle=48, window=f'"{window}"', report_slots=480)
     said = [sentence for sentence in preview(plan, HALF_HOUR) if sentence.startswith("devices rest ")]
     assert [sentence.partition(":")[0] for sentence in said] == ([rest] if rest else [])

@@ -1,4 +1,4 @@
-"""The filter is refitted in the coordinator's thread: reports are committed meanwhile."""
+"""The filter is refitted in the coordinator's thread, while another thread commits reports."""
 
 import threading
 import time
@@ -68,7 +68,7 @@ def test_a_refit_does_not_block_ingest(tmp_path):
     assert len(filtered) == DAY * DAYS
     assert live.take(settled()[-1:])[0].standard_error < 25.0, "it was refitted"
     during = [moment for moment in committed if begun < moment < ended]
-    # About a hundred batches are: in the same thread, or under one lock, there would be none. In the processor's time
-    # of this process, of which it gets none while others have the machine.
+    # About a hundred batches are committed during the refit. There would be none if both ran in one thread or under one
+    # lock. Times are this process's CPU time, which stands still while other programs use the processor.
     assert len(during) > 5
     assert np.diff([begun, *during, ended]).max() < 0.5 * (ended - begun)

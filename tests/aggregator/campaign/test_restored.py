@@ -1,4 +1,4 @@
-"""A PostgreSQL database that was restored, without the server's folder: nothing is published twice."""
+"""A PostgreSQL database was restored and the server's folder was not. No slot is published twice."""
 
 from pathlib import Path
 
@@ -18,13 +18,13 @@ def test_a_database_that_has_settled_less_than_the_server_noted_was_restored(tmp
     assert mark.withhold(store, 9, 1) is None, "the database is the one that this server knows"
     assert SettledMark(tmp_path, "water").withhold(store, 9, 1) is None, "a new server knows nothing"
 
-    # The database of the time when slot 4 had settled.
+    # This database is from the time when slot 4 had settled.
     restored = MemoryStore()
     settle(restored, 4, 1)
     assert SettledMark(tmp_path, "load").withhold(restored, 9, 1) == (5, 9)
     assert publication_of(restored, 1).withheld == ((5, 9),)
     assert SettledMark(tmp_path, "load").withhold(restored, 12, 1) is None
-    # Even if the clock is behind, slots that were published are withheld.
+    # Slots that were published are withheld even if the clock is behind.
     behind = MemoryStore()
     settle(behind, 4, 1)
     assert SettledMark(tmp_path, "load").withhold(behind, 5, 1) == (5, 7)

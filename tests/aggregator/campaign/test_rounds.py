@@ -82,15 +82,18 @@ def test_the_status_says_what_each_group_does(tmp_path: Path) -> None:
         store.commit("0of1", batch)
         coordinator.status(NOW + 1)
         rows = json.loads(store.meta()["status"])["devices"]
-    # The status tells nothing of solo, which has one household, nor of south: everybody less the others would tell of
-    # solo.
+    # The status leaves out solo, which has one household. It also leaves out south: all devices less north and south
+    # would give the numbers of solo.
     assert set(rows) == {"all", "north"}
     assert [rows[group]["conflicting"] for group in ("all", "north")] == [2, 2]
     assert [rows[group]["lost"] for group in ("all", "north")] == [6, 5]
 
 
 def test_the_status_says_when_the_devices_fall_silent(tmp_path: Path) -> None:
-    """No slot settles without reports: those of the last slot that had some are not those of now."""
+    """The status says when no device reports any more.
+
+    It counts the devices of now, not those of the last settled slot.
+    """
     left, chance = 20, random.Random(3)
     said = {}
     with open_store(tmp_path / "s.sqlite") as store:
@@ -197,7 +200,7 @@ def test_the_campaign_is_issued_again_every_hour(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_clock_that_is_set_back_silences_nothing(tmp_path: Path) -> None:
-    """A device that keeps a campaign of tomorrow draws nothing until one of today comes."""
+    """A device with a campaign that begins tomorrow draws nothing until it gets a campaign for today."""
     outlet, back = Outlet(), 7200
     with open_store(tmp_path / "s.sqlite") as store:
         store.set_meta({"campaign": "meters"})
@@ -217,7 +220,7 @@ def test_a_clock_that_is_set_back_silences_nothing(tmp_path: Path) -> None:
     issued = [header(payload)[0] for topic, payload in outlet.messages if topic.endswith("/config")]
     assert issued == [NOW + 20]
     slots = [json.loads(payload)["slot"] for topic, payload in outlet.messages if topic.endswith("/all/raw")]
-    # What has settled stays, also where the clock was ahead.
+    # The slot that was published while the clock was ahead stays settled: only the next one is published now.
     assert slots == [NOW + 29]
     assert any(topic.endswith("/status") for topic, _ in outlet.messages)
 
@@ -247,8 +250,8 @@ class Notes(Nobody):
 
 @pytest.mark.slow
 def test_theta_stays_while_the_fleet_is_away(tmp_path: Path) -> None:
-    # Report slots begin at 16, and the server looks every 8 slots. No device reports in slots 26 to 75, which has six
-    # looks.
+    # Reports begin at slot 16, and the server considers a new θ every 8 slots. No device reports in slots 26 to 75, in
+    # which the server considers θ six times.
     notes = Notes()
     play(tmp_path, 90, away=range(26, 76), journal=Journal(notes), report_slots=100)  # type: ignore[arg-type]
     with open_store(tmp_path / "s.sqlite") as store:
@@ -265,7 +268,10 @@ def test_theta_stays_while_the_fleet_is_away(tmp_path: Path) -> None:
 @pytest.mark.waits
 @pytest.mark.parametrize("restart_every", [10**9, 1])
 def test_no_theta_is_decided_while_the_devices_that_keep_reports_are_away(tmp_path: Path, restart_every: int) -> None:
-    """Absent devices report under the old epoch until they are back; an earlier choice would lack those reports."""
+    """Absent devices keep reports under the old epoch until they are back.
+
+    A θ chosen before would lack those reports.
+    """
     config, outlet, chance, notes = (
         server.config(tmp_path, cells=16, report_slots=400),
         Outlet(),
@@ -285,7 +291,8 @@ def test_no_theta_is_decided_while_the_devices_that_keep_reports_are_away(tmp_pa
         coordinator = Coordinator(config, server.SEED, store, outlet, Journal(notes))  # type: ignore[arg-type]
         for second in range(left + 1):
             if second:
-                # Readings are four times as large from the second report epoch on, so that every look moves theta.
+                # Readings are four times as large from the second report epoch on, so that each decision would change
+                # θ.
                 report_slot(store, NOW + second - 1, chance, 40.0 if second < 24 else 160.0)
             tick(second)
         followed = Timeline(store.epochs())
@@ -309,7 +316,10 @@ def test_no_theta_is_decided_while_the_devices_that_keep_reports_are_away(tmp_pa
 
 @pytest.mark.slow
 def test_a_fleet_that_shrinks_for_good_gets_its_theta() -> None:
-    """Presence is compared with what was usual, which follows the fleet; an outage of any length shows nothing."""
+    """The number of devices that report is compared with the usual number.
+
+    The usual number follows a fleet that shrinks, but an outage does not change it, however long it lasts.
+    """
     counts = dict.fromkeys(range(1000), 100) | dict.fromkeys(range(1000, 60_000), 0)
 
     def read(first: int, last: int, kind: int) -> Partial:
@@ -330,12 +340,12 @@ def test_a_fleet_that_shrinks_for_good_gets_its_theta() -> None:
         counts |= dict.fromkeys(range(59_905, settled + 1), 50)
         waits.append(presence_of(read, 0, settled, 1).away)
     assert abs(waits.index(False) - (REMEMBERED * 3 // 4 - 96)) <= 3
-    # At a campaign's beginning nothing is known.
+    # At a campaign's beginning, there is no usual number to compare with.
     assert presence_of(read, 998, 999, 1) == Presence(90, 0)
 
 
 def test_turns_are_no_absence() -> None:
-    """Twelve devices in turns of 48 slots: most slots have no report by design."""
+    """Twelve devices take turns of 48 slots, so most slots have no report by design."""
     turns = [slot for slot in range(4800) if slot % 4 == 0]
 
     def read(first: int, last: int, kind: int) -> Partial:
@@ -351,10 +361,13 @@ def test_turns_are_no_absence() -> None:
 @pytest.mark.waits
 @pytest.mark.parametrize("settle_slots", [1, 3])
 def test_a_server_that_is_killed_again_and_again_still_publishes(tmp_path: Path, settle_slots: int) -> None:
-    """Each start waits for what brokers and devices hold; a start during the wait goes on with it."""
+    """Each start waits for the reports that brokers and devices hold.
+
+    A start during the wait continues the same wait.
+    """
     outlet = play(tmp_path, 60, restart_every=2, settle_slots=settle_slots, report_slots=100)
     slots = [json.loads(payload)["slot"] - NOW for topic, payload in outlet.messages if topic.endswith("/all/raw")]
-    # A life of two seconds waits for one of them.
+    # Each server lives for two seconds, and one of the two goes by in waiting.
     assert len(set(slots)) >= 5
     assert max(slots) >= 60 - 1 - settle_slots - 2 * (settle_slots + 1)
 
@@ -383,7 +396,7 @@ def test_a_long_absence_begins_the_wait_anew(tmp_path: Path) -> None:
 def test_the_report_phase_refines_theta_with_its_own_histograms(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It uses the histograms of all settled slots and of no other, which costs no privacy."""
+    """θ is chosen anew from the histograms of all settled slots and of no other, which costs no privacy."""
     play(tmp_path, 40, report_slots=100, blocks=1)
     asked: list[list[Any]] = []
 
@@ -419,7 +432,8 @@ def test_the_first_theta_obeys_a_limit() -> None:
     honest = exponential(100.0, 10_000)
     chosen = Threshold(600, 550, 650, 0.0, 0.0, 0.0, honest, range(10_002), "robust")
     assert limit_first(chosen, query, variance) is chosen
-    # One reading in a hundred is at the bound: fakes sent it that imitate honest devices, so nothing can detect them.
+    # One reading in a hundred is at the bound. Fake devices sent them and imitate honest devices, so nothing can detect
+    # them.
     faked = 0.99 * honest
     faked[-1] += 0.01
     lured = Threshold(9000, 8000, 10_000, 0.0, 0.0, 0.0, faked, range(10_002), "robust")
@@ -454,7 +468,7 @@ def test_only_numbers_over_enough_reports_are_published(tmp_path: Path) -> None:
         assert [message["published"]["reports"] >= least for message in messages] == [True] * len(messages)
         assert all("ε = 4 per reading" in message["guarantee"] for message in messages)
         if some:
-            # 4 slots a cycle at ε = 4 each, hidden among at least 300 others.
+            # A device makes 4 releases a cycle at ε = 4 each, hidden among at least 300 other devices.
             assert told["releases"] == 4
             assert 300 <= told["reports"] <= DEVICES
             assert told["epsilon"] < 16
@@ -462,9 +476,9 @@ def test_only_numbers_over_enough_reports_are_published(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_late_report_changes_no_topic_also_after_a_restart(tmp_path: Path) -> None:
-    """Polled before and after one late report, the difference would be its exact symbol."""
+    """If a topic changed with one late report, the difference of the two messages would reveal the report's symbol."""
     config, chance = server.config(tmp_path, cells=16, rounds=[5], settle_slots=2), random.Random(4)
-    # series -> slot -> what was published of it.
+    # series -> slot -> the messages that were published for it
     said: dict[str, dict[int, set[bytes]]] = {}
     with open_store(tmp_path / "s.sqlite") as store:
         store.set_meta({"campaign": "meters"})
@@ -498,9 +512,9 @@ def test_slots_that_fell_due_while_nobody_served_wait_for_their_reports(tmp_path
         assert publication_of(store, 10).settled == -1
         report_slot(store, NOW + 10, chance, 40.0)
         again.tick(NOW + 33)
-        # None settles beyond the newest report, however far the clock is.
+        # No slot after the newest report settles, however far the clock has moved.
         assert publication_of(store, 10).settled == NOW + 10
-        # It has added up what has settled: nothing is left.
+        # The table of sums has the two slots with reports and no other.
         with contextlib.closing(sqlite3.connect(tmp_path / "s.sqlite")) as database:
             assert {slot for (slot,) in database.execute("SELECT slot FROM sums")} == {NOW + 5, NOW + 10}
         report_slot(store, NOW + 10, chance, 40.0)

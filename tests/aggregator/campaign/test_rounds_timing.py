@@ -38,7 +38,10 @@ class Asked(Exception):
 
 @dataclass
 class Evidence:
-    """Stands for the store: so many devices report now, so many did at most."""
+    """Stands for the store's evidence.
+
+    ``now_there``: how many devices report now; ``at_most``: the most that ever did.
+    """
 
     now_there: float = 400
     at_most: float = 400
@@ -72,7 +75,7 @@ Decide = Callable[..., tuple[Epoch | None, dict[str, Any], Evidence]]
 
 @pytest.fixture
 def decide(monkeypatch: pytest.MonkeyPatch) -> Decide:
-    """Makes (the epoch after ``epochs`` if ``theta`` is chosen, what the functions of the choice got, the evidence)."""
+    """Makes a function that returns the next epoch (if ``theta`` is chosen), what the choice got, and the evidence."""
 
     def decided(
         epochs: list[Epoch], now: int, *, theta: int = 500, reason: str | None = None, tell: Any = None, **options: Any
@@ -119,7 +122,7 @@ def test_a_threshold_round_is_looked_at_when_its_own_slots_are_settled() -> None
     rounds = rounds_of(server.plan(rounds=[4, 8], settle_slots=3))
     epochs = [Epoch(server.campaign(NOW + 100 * number), 0) for number in range(3)]
     dues = [rounds.due(Timeline(epochs[: number + 1]), NOW) for number in range(3)]
-    # After a round that nobody answered, a third epoch of the rounds is as long as the last planned one.
+    # If nobody answers a round, a third epoch of rounds follows. It is as long as the last planned one.
     assert dues == [NOW + 4 + 3, NOW + 100 + 8 + 3, NOW + 200 + 8 + 3]
 
 
@@ -144,7 +147,7 @@ def test_the_end_of_the_threshold_rounds_is_that_of_the_last_one_and_its_pauses(
     assert rounds.learning_ends(Timeline([])) is None
     epochs = [rounds.first(NOW), Epoch(server.campaign(NOW + 100), 0), Epoch(server.campaign(NOW + 200), 0)]
     ends = [rounds.learning_ends(Timeline(epochs[: number + 1])) for number in range(3)]
-    # One round is left after the first, also where it is repeated because nobody answered it.
+    # After the first round one is left. The same holds for the third epoch, which repeats a round that nobody answered.
     assert ends == [NOW + 2 + 4 + 8 + 2 * (1 + 2 + 1), NOW + 100 + 8 + 1 + 2 + 1, NOW + 200 + 8 + 1 + 2 + 1]
     assert rounds.learning_ends(Timeline(server.two_epochs())) is None
     minutes = rounds_of(server.plan(slot_seconds=MINUTE, rounds=[4], settle_slots=1, lead_slots=2))
@@ -177,7 +180,7 @@ def test_a_report_epoch_of_minutes_is_due_in_seconds(decide: Decide) -> None:
     ("now", "look"), [(0, 9), (15, 9), (16, 9), (17, 17), (24, 17), (25, 25), (896, 889), (897, 897)]
 )
 def test_a_report_epoch_is_looked_at_once_every_few_slots(now: int, look: int) -> None:
-    """The server looks every 8 slots from slot 100 on, once they are settled, while the lead still fits."""
+    """The server considers a new θ every 8 slots from slot 100 on, if the lead for a new epoch still fits."""
     epochs = server.two_epochs()
     rounds = rounds_of(server.plan(epoch_slots=8, settle_slots=1, lead_slots=3))
     assert rounds.due(Timeline(epochs), NOW + 100 + now) == NOW + 100 + look
@@ -258,7 +261,8 @@ def test_theta_is_decided_while_a_quarter_of_the_devices_reports(
     epochs = server.two_epochs()
     following, given, _ = decide(epochs, NOW + 109, theta=900, now_there=there, at_most=most, tell=told.append)
     assert (following is not None) == bool(given) == (not told) == enough
-    # In the rounds there is nobody yet to compare with: the histogram alone says that somebody is there.
+    # During the rounds there is no earlier number of devices to compare with: the histogram alone shows that devices
+    # report.
     assert decide(epochs[:1], NOW + 9, rounds=[4], now_there=0, at_most=0)[0] is not None
 
 
@@ -360,7 +364,7 @@ def test_a_plan_without_a_reach_leaves_it_to_the_number_of_reports(decide: Decid
 def test_both_ends_of_a_block_move() -> None:
     before = ((0, 100, 400), (12, 200, 1000))
     after = ((0, 130, 370), (12, 280, 920))
-    # By 60 of 300 over a quarter of the cycle, by 160 of 800 over the rest.
+    # The width of 300 changes by 60 over a quarter of the cycle, the width of 800 by 160 over the rest.
     assert _moved(before, after, 48) == pytest.approx(0.2)
     assert _moved(before, ((0, 70, 430), (12, 120, 1080)), 48) == pytest.approx(0.2)
 
@@ -383,9 +387,9 @@ def test_rounds_that_are_no_whole_cycles_are_warned_of() -> None:
 def test_blocks_move_by_their_mean_over_the_cycle() -> None:
     before = ((0, 0, 400), (12, 0, 1000))
     assert _moved(before, before, 48) == 0
-    # A quarter of the cycle by half, then the rest by a tenth.
+    # θ moves by half over a quarter of the cycle, then by a tenth over the rest.
     assert _moved(before, ((0, 0, 600), (12, 0, 1100)), 48) == pytest.approx(0.25 * 0.5 + 0.75 * 0.1)
-    # A boundary that moves by two slots.
+    # Only the boundary between the blocks moves, by two slots.
     assert _moved(before, ((0, 0, 400), (14, 0, 1000)), 48) == pytest.approx(2 / 48 * 0.6)
     assert _moved(((0, 100, 400),), ((0, 130, 400),), 48) == pytest.approx(0.1)
 

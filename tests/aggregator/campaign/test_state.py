@@ -1,4 +1,4 @@
-"""The state of a server: what it says is wrong, and that every outlet says the same."""
+"""The state of a server says what is wrong, and every place that shows the state says the same."""
 
 import contextlib
 import json
@@ -129,7 +129,7 @@ def test_silence_that_is_by_design_or_the_servers_own_is_none() -> None:
     # The devices of a stream have spent their budget until the next window.
     assert replace(overdue, spent=int(NOW) + 60).silence(NOW) == 0
     assert replace(overdue, spent=int(NOW) - 60).silence(NOW) == 60
-    # The server itself took none in until a minute ago.
+    # The server itself accepted no report until a minute ago.
     assert replace(overdue, since=int(NOW) - 60).silence(NOW) == 60
 
 
@@ -156,7 +156,7 @@ def test_a_spent_budget_and_a_near_end_are_said_and_are_no_problem() -> None:
         (8, 7, None),
         (8, 9, None),
         (8, 11, 16),
-        # The last window is cut by the campaign's end.
+        # The campaign's end cuts the last window short.
         (8, 18, 20),
     ],
 )
@@ -236,7 +236,7 @@ def test_list_show_doctor_and_page_say_that_a_campaign_fails_and_why(home: Home)
     try:
         with pytest.raises(Invalid, match=failed.reason):
             site.read("power", lambda results: results.mark)
-        # Also where the plan itself cannot be read.
+        # The same holds where the plan itself cannot be read.
         home.write_plan("power", "bound = ")
         assert site.names() == ["power"]
         assert (listed(home)["state"], listed(home)["reason"]) == (FAILED, failed.reason)

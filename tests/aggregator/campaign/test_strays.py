@@ -1,4 +1,4 @@
-"""Devices that follow an epoch of another version of the campaign: they are counted, said, and brought back."""
+"""Devices that follow an epoch which this server's campaign does not have are counted, reported, and brought back."""
 
 import json
 import random
@@ -26,7 +26,7 @@ from undertone_shared.errors import Refused
 from undertone_shared.policy import parse_policy
 
 CYCLE = 4
-# Slots at the beginning, at the backup, at the extension that the backup does not have, and at the disk's end.
+# The server begins; the backup is made; the epoch is extended after the backup; and the disk fails.
 BACKUP, EXTENSION, END = 30, 33, 45
 
 
@@ -96,7 +96,7 @@ def test_devices_come_back_after_a_restore_from_a_backup_that_is_older_than_an_e
 
 
 class Counts:
-    """A store that knows what was refused in each slot of arrival, and how many reports it has for each slot."""
+    """A store with ``counted`` reports in each slot and, by slot of arrival, the ``refused`` reports."""
 
     def __init__(self, refused: dict[int, int], counted: int = 0) -> None:
         self.refused, self.counted, self.asked = refused, counted, 0
@@ -119,13 +119,13 @@ def test_devices_are_counted_and_not_what_they_kept() -> None:
     # At slot 100 each of fifty devices brings the 96 reports that it kept.
     refused = {100: 50 * 96} | dict.fromkeys(range(101, 110), 50)
     assert [strays(Counts(refused), now) for now in (100, 101, 102, 103, 110)] == [0, 0, 50, 50, 50]
-    # They have gone.
+    # The devices have gone: no report is refused any more.
     assert strays(Counts(refused), 112) == 0
 
 
 @pytest.mark.parametrize(("counted", "found"), [(0, 50), (449, 50), (450, 0)])
 def test_a_few_among_many_are_none(counted: int, found: int) -> None:
-    """A tenth of the devices that report now."""
+    """Devices on another epoch are not reported if they are at most a tenth of the devices that report now."""
     assert strays(Counts(dict.fromkeys(range(90, 110), 50), counted), 110) == found
 
 

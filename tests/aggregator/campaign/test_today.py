@@ -1,4 +1,4 @@
-"""Today so far against the same day of last week, as the server publishes it for Home Assistant."""
+"""Today so far, compared with the same day of last week, as the server publishes it for Home Assistant."""
 
 import json
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ DAY, HALF_HOUR = 48, 1800
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, CampaignPlan]:
-    """Nine days of a hundred households, after rounds of six hours."""
+    """Make nine days of reports of a hundred households, which follow three threshold rounds of six hours."""
     path = tmp_path_factory.mktemp("today") / "load.sqlite"
     options = SimulateOptions(devices=100, slots=9 * DAY, rounds=(0.25, 0.25, 0.25), epsilon=8, seed=2)
     simulated = simulate(options)

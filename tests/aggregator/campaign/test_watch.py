@@ -1,4 +1,4 @@
-"""Each alarm rings when its trouble begins, once, and never without it."""
+"""Each alarm comes once, when its trouble begins, and never without the trouble."""
 
 from dataclasses import replace
 
@@ -33,7 +33,7 @@ def test_a_quiet_campaign_rings_nothing() -> None:
     [
         ("silent", later(FINE, 6 * 1800)),
         ("disk", later(FINE, free=1 << 20)),
-        # Spark is down: reports come in, but no slot has any counts yet.
+        # Spark does not run: reports come in, but no slot has any counts yet.
         ("uncounted", later(FINE, 6 * 1800, waiting=900.0)),
         ("clock", replace(later(FINE), now=FINE.now + 3600)),
         ("refused", later(FINE, outcomes={"received": 1100, "counted": 1070, "other_campaign": 30})),

@@ -1,4 +1,4 @@
-"""Compact histograms are the histograms that went in, whatever their numbers, cells and epochs are."""
+"""Compacting keeps every histogram as it was, whatever the counts, cells and epochs are."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Moments of streams: exact sums, one vector that adds up, pairs of slots on one chain."""
+"""The moments of streams are exact sums in one vector a slot that can be added. Pairs of slots are on one chain."""
 
 import numpy as np
 from hypothesis import given, settings
@@ -18,7 +18,7 @@ KEY = Key("load", b"abcdefgh", STREAM, "all", 7)
 
 
 def sum_of_squares(layout: Layout, counts: Counts, coordinate: int) -> int:
-    """ΣX² of one coordinate: X = u - B with B = 2^31, so that it is Σu² - 2BΣu + nB²."""
+    """ΣX² of one coordinate. X = u - B with B = 2^31, so that ΣX² = Σu² - 2BΣu + nB²."""
     row = 1 + 3 * layout.dimension
     biased, high, low = (sum(map(int, counts[66 + 3 * coordinate + part :: row])) for part in range(3))
     return (high << 32) + low - (biased << 32) + (int(counts[0]) << 62)
@@ -52,7 +52,7 @@ def test_sums_are_exact_and_add_up(reports, cut):
 @settings(max_examples=80, deadline=None)
 @given(st.data())
 def test_pairs_are_the_slots_of_one_chain_in_any_order(data):
-    # Three chains of one device, reports lost at random, delivered in any order within the window.
+    # One device has three chains. Reports are lost at random and come in any order within the window.
     reports = []
     slot = 100
     for _ in range(3):
@@ -124,7 +124,7 @@ def test_a_layout_has_as_many_ages_as_reports_and_256_at_most():
 
 
 def test_what_a_report_adds_stands_where_the_module_says() -> None:
-    """The layout of stores: 1 + 64 cells, then by age the number, and per coordinate Σu and two halves of Σu²."""
+    """A vector has 65 cells, then for each age the number and, for each coordinate, Σu and two halves of Σu²."""
     layout = Layout(2, 3)
     assert layout.cells == 65 + 3 * 7
     x, y = 5, -7

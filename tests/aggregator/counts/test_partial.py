@@ -15,7 +15,7 @@ KEYS = st.builds(
     Key,
     st.sampled_from(["meters", "other"]),
     st.sampled_from([b"abcdefgh", b"\x00\xff\x01\x02\x03\x04\x05\x06"]),
-    st.integers(0, 1),  # streams keep moments instead
+    st.integers(0, 1),  # 0 and 1 only: streams keep moments instead
     st.sampled_from(["all", "north"]),
     st.integers(0, 0xFFFFFFFF),
 )
@@ -60,7 +60,7 @@ def test_a_streams_moments_add_up_and_its_first_cell_counts_the_reports() -> Non
 
 
 def test_partials_are_equal_only_key_for_key_and_count_for_count() -> None:
-    """Other tests compare by this: were it weaker, they would pass wrongly."""
+    """Other tests rely on this comparison: if it were weaker, they would pass wrongly."""
     key, other = (Key("meters", b"abcdefgh", 1, "all", slot) for slot in (5, 6))
     whole = of([(key, 1), (other, 2)])
     assert whole == of([(other, 2), (key, 1)])
@@ -125,7 +125,8 @@ def test_counts_take_the_least_width_that_holds_them(largest: int, width: int) -
 
 
 def test_a_histogram_is_sparse_only_where_that_is_shorter() -> None:
-    # Of bytes, an index and a count take five times as much as a count: one of five is as long as all.
+    # With counts of one byte, a sparse entry (index and count) takes five bytes. With five cells, both forms are
+    # equally long.
     for cells, form in ((4, 0), (5, 0), (6, 4)):
         counts = np.zeros(cells, dtype=np.int64)
         counts[1] = 7

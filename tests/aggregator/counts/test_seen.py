@@ -28,7 +28,7 @@ EVENTS = st.lists(st.tuples(st.integers(0, 3), st.integers(1000, 1250), st.integ
 
 
 class Model:
-    """The rules in the plainest words: everything is remembered, then forgotten by rule."""
+    """The rules in the simplest form: remember every report, and forget by rule when judging."""
 
     def __init__(self) -> None:
         self.counted: dict[int, dict[int, int]] = {}
@@ -78,7 +78,10 @@ def test_sorted_words_agree_with_the_young_dictionary() -> None:
 
 
 def test_a_million_devices_would_take_32_megabytes() -> None:
-    """Up to 4,096 of them, or a 64th, wait outside the words."""
+    """Each device takes 32 bytes in the arrays of words.
+
+    Up to 4,096 new devices, or a 64th, wait outside the arrays.
+    """
     seen = Seen()
     for number in range(20_000):
         seen.judge(device_key(f"meter-{number}")[1], 1000, 1)
@@ -120,7 +123,7 @@ def test_a_damaged_segment_is_refused() -> None:
 
 
 def test_a_snapshot_replaces_a_record_of_the_same_device() -> None:
-    # The record is of an older report: what the snapshot counts after it must stay counted.
+    # The record is of an older report. The reports that the snapshot holds after it must stay counted.
     whole = Seen()
     for slot in range(1000, 1010):
         whole.judge(7, slot, 1)
@@ -140,7 +143,7 @@ def test_new_devices_are_looked_up_once_they_are_more_than_a_64th() -> None:
     for number in range(128):
         seen.judge(1000 + number, 7, 1)
     seen.settle()
-    # Below, between and above those that are there.
+    # These keys lie below, between and above the known ones, and two are known.
     keys = np.array([3, 1000, 1127, 1128, 1 << 60], dtype=np.uint64)
     assert seen.look_up(keys)[0].tolist() == [-1, 0, 127, -1, -1]
     for number, found in ((1, [-1]), (2, [-1]), (3, [0])):
@@ -151,7 +154,7 @@ def test_new_devices_are_looked_up_once_they_are_more_than_a_64th() -> None:
 
 @pytest.mark.parametrize("gap", [1, 2, 31, 32, 33, 62, NEWER])
 def test_many_newer_reports_at_once_are_what_they_are_one_by_one(gap: int) -> None:
-    """Devices with all of a window, with some, and with one slot; their words are the same afterwards."""
+    """Some devices report for a whole window, some for a part, some for one slot. The stored words must be the same."""
     histories = [range(1000, 1096), [1000, 1003, 1064, 1095], [1095]]
     seen = Seen()
     for key, slots in enumerate(histories):
@@ -170,7 +173,7 @@ def test_many_newer_reports_at_once_are_what_they_are_one_by_one(gap: int) -> No
 
 @pytest.mark.parametrize("reports", [[1], [1, 2], [1, 2, 3], [1, 3, 7, 30], [33, 34, 35, 62, 63], [63]])
 def test_several_newer_reports_of_a_device_are_what_they_are_one_by_one(reports: list[int]) -> None:
-    """Other devices have one report or two; before these, each device has reported once or in every slot."""
+    """Each device sends one report, two or several, after one report before or a report in every slot."""
     seen = Seen()
     for key, slots in enumerate(([1095], range(1000, 1096), [1095], [1095])):
         for slot in slots:
@@ -190,7 +193,7 @@ def test_several_newer_reports_of_a_device_are_what_they_are_one_by_one(reports:
 
 @pytest.mark.parametrize("added", [3, 500])
 def test_new_devices_are_written_as_they_are_judged(added: int) -> None:
-    """A few wait outside the sorted words, many are merged into them; the state is the same."""
+    """A few new devices wait outside the sorted words and many are merged into them; the state is the same."""
     fast, slow = Seen(), Seen()
     for key in range(1, 1001):
         for seen in (fast, slow):

@@ -1,4 +1,4 @@
-"""What sequence numbers show of reports that were drawn and never came."""
+"""What sequence numbers show about reports that devices drew but that never came."""
 
 import random
 import time
@@ -27,7 +27,7 @@ ONE = device_key("d1")[1]
 
 
 def observed(reports: list[tuple[int, int]], first_slot: int = 100) -> list[int]:
-    """What each (slot, sequence) of one device shows."""
+    """Return what each (slot, sequence) of one device shows: missing reports, or `CLOSES` for one that came late."""
     sequences = Sequences()
     return [sequences.observe(ONE, first_slot, slot, sequence) for slot, sequence in reports]
 
@@ -37,7 +37,7 @@ def observed(reports: list[tuple[int, int]], first_slot: int = 100) -> list[int]
     [
         # The reports come in order. In some slots the device drew nothing.
         ([(100, 1), (101, 2), (105, 3)], [0, 0, 0]),
-        # A gap, which two late reports close.
+        # Two late reports close a gap.
         ([(100, 1), (103, 4), (101, 2), (102, 3)], [0, 2, CLOSES, CLOSES]),
         # The first reports are missing. The campaign is too young for more missing reports.
         ([(103, 4)], [3]),
@@ -45,20 +45,20 @@ def observed(reports: list[tuple[int, int]], first_slot: int = 100) -> list[int]
         # The ledger began again, and its first report is missing.
         ([(150, 51), (151, 1), (153, 3)], [50, 0, 1]),
         ([(150, 51), (155, 3)], [50, 2]),
-        # A device that lies about its sequence: at most the slots between the two reports count as missing.
+        # A device lies about its sequence. At most the slots between the two reports count as missing.
         ([(100, 1), (102, 4_000_000_000)], [0, 1]),
-        # A report of the old ledger that comes late.
+        # A report of the old ledger comes late.
         ([(150, 51), (152, 1), (151, 52)], [50, 0, 0]),
         # A late report with the same number as the newest report comes from another ledger.
         ([(150, 51), (153, 54), (151, 54)], [50, 2, 0]),
-        # One that comes late and closes nothing.
+        # This report comes late and closes no gap.
         ([(100, 1), (102, 2), (101, 1)], [0, 0, 0]),
-        # The same slot again, under another number.
+        # A second report for the same slot has another number.
         ([(100, 1), (100, 7)], [0, 0]),
         ([(100, 1), (103, 4), (103, 2)], [0, 2, 0]),
-        # The first of both numbers of a slot is what the next one is compared with.
+        # After two reports of one slot, the next report is compared with the first of both numbers.
         ([(100, 1), (100, 7), (103, 9)], [0, 0, 2]),
-        # The same number in a later slot is of a ledger that began again.
+        # The same number in a later slot comes from a ledger that began again.
         ([(150, 51), (155, 51)], [50, 4]),
     ],
 )
@@ -67,7 +67,7 @@ def test_what_a_devices_numbers_show(reports: list[tuple[int, int]], shown: list
 
 
 def test_no_device_closes_another_ones_gaps() -> None:
-    """A liar whose late reports claim smaller numbers hid 28 of 29 honest losses."""
+    """In an earlier version, a lying device with late reports and small numbers hid 28 of 29 honest devices' losses."""
     sequences, losses, total = Sequences(), MissingReports(), Counter[tuple[str, int]]()
     honest = [device_key(f"d{number}")[1] for number in range(29)]
     liar = device_key("liar")[1]
@@ -91,7 +91,7 @@ def test_no_device_closes_another_ones_gaps() -> None:
 
 
 def keys_of(sequences: Sequences) -> list[int]:
-    """The devices that it knows."""
+    """The devices that the sequences know."""
     return np.frombuffer(sequences.snapshot(), dtype="<u8").reshape(-1, 3)[:, 0].tolist()
 
 
@@ -129,17 +129,18 @@ def test_reports_that_arrive_after_all_close_the_oldest_gap_of_their_group() -> 
 
 def test_what_closes_no_gap_changes_nothing() -> None:
     losses = MissingReports({("all", 9): 2, ("all", 7): 0})
-    # Nothing is missing, and it is no late one either.
+    # Zero says that nothing is missing and that the report closes no gap.
     assert losses.note(0, "all", 3) == []
     assert losses.note(CLOSES, "north", 3) == []
-    # Those noticed later than the slot, the first of them first, and no more than were missing.
+    # A late report closes a gap that was noticed after its slot, the earliest first, and no more gaps than there are.
     assert [losses.note(CLOSES, "all", 3) for _ in range(3)] == [[(("all", 9), -1)], [(("all", 9), -1)], []]
-    # In the very next slot, and in the last of several.
+    # A late report closes the gap that was noticed in the very next slot. Where several were, it closes the one after
+    # its own slot.
     assert MissingReports({("all", 9): 1}).note(CLOSES, "all", 8) == [(("all", 9), -1)]
     assert MissingReports({("all", 9): 1, ("all", 3): 1}).note(CLOSES, "all", 7) == [(("all", 9), -1)]
-    # Of few that were noticed much later, too.
+    # It also closes the earlier of two gaps that were noticed much later.
     assert MissingReports({("all", 300): 1, ("all", 200): 1}).note(CLOSES, "all", 3) == [(("all", 200), -1)]
-    # What is noticed in an older slot leaves the newest one where it is.
+    # A gap noticed in an older slot leaves the newest gap where it is.
     older = MissingReports({("all", 9): 1})
     older.note(1, "all", 5)
     assert older.note(CLOSES, "all", 6) == [(("all", 9), -1)]
@@ -154,7 +155,7 @@ def test_a_late_report_costs_the_same_however_many_are_missing() -> None:
     losses = MissingReports({("all", slot): 1 for slot in range(200_000)})
     began = time.process_time()
     assert [losses.note(CLOSES, "all", 1000) for _ in range(2000)][-1] == [(("all", 3000), -1)]
-    # Also one that is later than all of them, and closes none.
+    # The same holds for a report that is later than all gaps and closes none.
     assert [losses.note(CLOSES, "all", 250_000) for _ in range(2000)][-1] == []
     assert time.process_time() - began < 10
 
@@ -163,7 +164,7 @@ def test_a_late_report_costs_the_same_however_many_are_missing() -> None:
     ("numbers", "expected"),
     [
         ([4, 5, 6, 7], True),
-        # Each number against the one before it, not the one before that.
+        # Each number is compared with the last one, not with the one before the last.
         ([4, 9, 5, 10], False),
         ([4, 5, 5, 6], False),
         ([5, 6, 7, 8], False),
@@ -185,7 +186,7 @@ def test_a_run_of_reports_is_expected_if_each_number_follows_the_one_before(numb
 
 
 class Dropping:
-    """A broker that drops: an intake that acknowledges, and does not pass on, what ``drop`` names."""
+    """Stands for a broker that drops messages. It acknowledges what ``drop`` names, and delivers it to nobody."""
 
     def __init__(self, inner: Intake, drop: set[tuple[str, bytes]]) -> None:
         self._inner = inner
@@ -228,7 +229,7 @@ def test_lost_equals_what_a_broker_dropped_of_acknowledged_reports(broker: Mosqu
     ]
     # A device's last report shows which reports before it are missing. Nothing shows what is missing after it.
     drop = {message for _, n, message in reports if n < slots - 1 and chance.random() < 0.01}
-    # Some come late, some twice.
+    # Some reports come late, and some come twice.
     order = sorted(range(len(reports)), key=lambda i: i + (chance.randrange(600) if chance.random() < 0.1 else 0))
     sent = [reports[i][2] for i in order] + [reports[i][2] for i in order[::50]]
     groups = {name: "north" if number % 3 else "south" for number, name in enumerate(names)}
@@ -250,14 +251,17 @@ def test_lost_equals_what_a_broker_dropped_of_acknowledged_reports(broker: Mosqu
     shown = {group: n for group, (n, _) in store.lost().items()}
     assert 20 < sum(mine.values()) <= intake.dropped
     assert shown == mine
-    # A worker that starts again goes on where the store left it.
+    # After its restart, the worker continues with what the store has.
     Ingest(plan, store, intake, clock=lambda: FIRST + 200.0)
     assert store.outcomes()["counted"] == len(reports) - len(drop)
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_many_at_once_are_what_they_are_one_by_one(seed: int) -> None:
-    """Several reports of a device in a batch, some numbers missing, some slots late: the same state, the same gaps."""
+    """A batch has several reports of a device; some numbers are missing, and some slots are late.
+
+    Judged at once or one by one, the batch gives the same state and the same gaps.
+    """
     chance = random.Random(seed)
     fast, slow = Sequences(), Sequences()
     last: dict[int, tuple[int, int]] = {}
@@ -302,7 +306,7 @@ def test_new_devices_are_counted_with_those_that_were_merged() -> None:
     ("slot", "number", "plain"), [(102, 1, True), (102, 2, False), (102, 3, False), (102, 4, True)]
 )
 def test_a_first_report_is_expected_if_it_shows_nothing_missing(slot: int, number: int, plain: bool) -> None:
-    """A number larger than the campaign's slots so far is from an earlier campaign, and shows nothing."""
+    """A number that is larger than the campaign's slots so far is of an earlier campaign. No report is missing then."""
     keys, slots, numbers = (
         np.array([value], dtype=kind) for value, kind in ((ONE, "u8"), (slot, "i8"), (number, "i8"))
     )

@@ -1,4 +1,4 @@
-"""A mechanism's own statements against its weights: each row, column and level is looked at."""
+"""The audit compares what a mechanism states with its weights, in each row, column and level."""
 
 from fractions import Fraction
 
@@ -10,7 +10,7 @@ from undertone_shared.mechanism import WindowMechanism
 
 
 class Altered(WindowMechanism):
-    """A mechanism one of whose weights is off by one: that of ``symbol`` at ``level``."""
+    """A mechanism with one wrong weight: that of ``symbol_off`` at ``level_off`` is larger by one."""
 
     level_off = 0
     symbol_off = 0
@@ -22,7 +22,7 @@ class Altered(WindowMechanism):
 
 
 class Claiming(WindowMechanism):
-    """A mechanism that states another variance at one level."""
+    """A mechanism that states a wrong variance at one level."""
 
     level_off = 0
 

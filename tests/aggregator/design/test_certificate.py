@@ -1,4 +1,4 @@
-"""What a certificate says of a mechanism, number for number, and what it refuses to certify."""
+"""What a certificate says about a mechanism, number for number, and which mechanisms it refuses."""
 
 import json
 from types import SimpleNamespace
@@ -100,7 +100,10 @@ def test_a_day_has_48_reports_and_a_square_wave_128_bins_unless_told() -> None:
 
 @pytest.mark.parametrize("name", ["stochastic-rounding", "piecewise", "piecewise-optimal", "hybrid", "optimal"])
 def test_the_worst_ratio_is_of_each_level_but_for_best_windows_and_tables(name: str) -> None:
-    """Those have the least worst variance: at some levels the other's is smaller, and only the worst two compare."""
+    """For best windows and tables, only the worst variances are compared.
+
+    These mechanisms have the least worst variance, but at some levels the formula's variance is smaller.
+    """
     made = certify_named(name, "1", None if name == "stochastic-rounding" else 8)
     assert made.levels is not None
     assert made.formula is not None

@@ -1,4 +1,7 @@
-"""What the world learns: the dominating pair against brute force in rationals, composition against an oracle."""
+"""How much published numbers reveal.
+
+The dominating pair equals a brute force in rationals, and composition equals that of another library.
+"""
 
 import itertools
 import math
@@ -30,10 +33,13 @@ ODDS = [Fraction(1), Fraction(9, 8), Fraction(3, 2), Fraction(2), Fraction(5, 2)
 
 
 def exact_delta(blanket: Blanket, reports: int, odds: Fraction) -> Fraction:
-    """δ at e^ε = ``odds`` for so many reports, in rationals, by summation over all (T, A, B): for few reports."""
+    """δ at e^ε = ``odds`` for ``reports`` reports, in rationals, by summing over all (T, A, B).
+
+    Use it with few reports.
+    """
     gamma, extra, t = blanket.gamma, blanket.ratio - 1, blanket.extreme
-    # The sum over A and B in integers, which is a hundred times faster: chances in units of 1/whole per blanket, the
-    # excess in units of 1/unit.
+    # A and B are summed in integers, which is a hundred times faster. A blanket's chances are in units of 1/whole, the
+    # excess is in units of 1/unit.
     whole, one = t.denominator, t.numerator
     unit = extra.denominator * odds.denominator
     gain, loss = int(extra * unit), int(odds * extra * unit)
@@ -111,7 +117,7 @@ def test_the_numbers_are_never_below_the_rationals(epsilon, reports):
 
 def test_composition_agrees_with_an_oracle():
     pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution", reason="no dp-accounting here")
-    # Randomised response at ε = 0.1, joined from its δ on a grid: 100 releases.
+    # One hundred releases by randomised response at ε = 0.1, whose loss distribution is made from δ on a grid.
     epsilon = 0.1
     step = 1e-4
     grid = np.arange(-1100, 1101) * step
@@ -124,7 +130,7 @@ def test_composition_agrees_with_an_oracle():
         assert ours.composed(releases).epsilon(1e-6) == pytest.approx(expected, rel=2e-3)
 
 
-# Table 5.2 of the study that this is built from: ε at δ = 1e-6 (a slot, a day, a week, a year of half-hours).
+# Table 5.2 of the study on which the module is built: ε at δ = 1e-6 (a slot, a day, a week, a year of half-hours).
 STUDY = [
     ("1", 1_000, (0.144, 1.15, 3.3, 37)),
     ("1", 10_000, (0.042, 0.333, 0.95, 8.6)),
@@ -138,7 +144,7 @@ STUDY = [
 @pytest.mark.parametrize(("epsilon", "reports", "values"), STUDY)
 def test_the_studys_table_within_two_per_cent(epsilon, reports, values):
     for releases, expected in zip((1, 48, 336, 17_520), values, strict=True):
-        # Printed with two digits or three: half a unit of the last is its own error.
+        # The table prints two or three digits, so each number is uncertain by half a unit of its last digit.
         rounding = 10.0 ** (math.floor(math.log10(expected)) - 1) / 2
         assert published(hybrid(epsilon), reports, releases).epsilon == pytest.approx(
             expected, abs=0.02 * expected + rounding
@@ -170,7 +176,7 @@ def test_bad_numbers_are_one_sentence(options, sentence):
 
 @pytest.mark.parametrize("reports", [1, 2, 5, 30])
 def test_where_two_blankets_are_all_there_is(reports):
-    """Randomised response: each blanket is one of the two, and none is left for a third symbol."""
+    """In randomised response, each blanket is one of two symbols, and there is no third symbol."""
     blanket = Blanket.of(WindowMechanism(2, 1, 1, 1, 1))
     assert blanket.extreme == Fraction(1, 2)
     losses = slot_losses(blanket, reports)
@@ -180,14 +186,15 @@ def test_where_two_blankets_are_all_there_is(reports):
 
 
 def test_both_ends_that_are_left_out_count_as_lost(monkeypatch):
-    """Narrow enough, the tails that no cell holds can be told from rounding, and must be covered."""
+    """With narrow spans, the tails outside all cells are larger than rounding errors, and must count as lost."""
     monkeypatch.setattr(module, "_WIDE", 0.5)
     ends = Counter()
     for blankets in range(1, 120):
         low, high = module._span(blankets, 0.3)
         _, lost = module._deltas(blankets, 1.5, 0.3, np.array([0.0]), 32)
         pmf = np.array([math.comb(blankets, k) * 0.3**k * 0.7 ** (blankets - k) for k in range(blankets + 1)])
-        # The ends' own probabilities, of A and of B, stand for their tails at a fall of 1e-4 a step.
+        # The ends' own probabilities, of A and of B, bound their tails if the probability falls by a factor of 1e-4 a
+        # step.
         ends_of_both = 2 * ((pmf[low] if low > 0 else 0.0) + (pmf[high] if high < blankets else 0.0))
         inside = pmf[low : high + 1].sum()
         assert lost >= 2.5 * ends_of_both * inside / module._FALL * (1 - 1e-9), blankets
@@ -196,14 +203,18 @@ def test_both_ends_that_are_left_out_count_as_lost(monkeypatch):
 
 
 def test_cells_are_as_fine_as_is_said():
-    """`FINE` and `COARSE` are cells a standard deviation: for many blankets nothing is gained by more than they say."""
+    """`FINE` and `COARSE` are numbers of cells in a standard deviation.
+
+    The error for many blankets is as small as they promise.
+    """
     blanket = Blanket.of(hybrid("1"))
     extra, t = float(blanket.ratio - 1), float(blanket.extreme)
     grid = np.arange(4) * 0.02
     exact, _ = module._deltas(5000, extra, t, grid, 400)
     coarse, _ = module._deltas(5000, extra, t, grid, module.COARSE)
     assert np.all(coarse >= exact * (1 - 1e-12))
-    # .1, .6, 1.6 and 2.6 % as cells are; twice as wide: .5, 3.8, 11.8 and 21.5 %.
+    # With `COARSE` cells the error is .1, .6, 1.6 and 2.6 %. With cells twice as wide it would be .5, 3.8, 11.8 and
+    # 21.5 %.
     assert np.all(coarse / exact - 1 < [0.003, 0.012, 0.03, 0.05])
 
 

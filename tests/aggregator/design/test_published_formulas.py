@@ -1,4 +1,4 @@
-"""Each step of the bound on published numbers, summed cell by cell from its definition; sizes small enough for that."""
+"""Each step of the bound on published numbers is summed cell by cell from its definition, in small sizes."""
 
 import math
 from collections.abc import Iterator
@@ -33,12 +33,12 @@ def of_three(n: int, a: int, b: int, t: float) -> float:
 
 
 def ranges(low: int, high: int, width: int) -> list[range]:
-    """Cells of so many counts; the last one ends with the span."""
+    """Cells of ``width`` counts each. The last one ends at the end of the span."""
     return [range(start, min(start + width, high + 1)) for start in range(low, high + 1, width)]
 
 
 def cells_of(n: int, extra: float, t: float, cells: int) -> Iterator[tuple[float, float, float, float, bool]]:
-    """(P, Q, least loss, largest loss, whether it is at an end that is left out) of each cell of A and B."""
+    """P, Q, the least loss, the largest loss, and the chance of ends that are left out, for each cell of A and B."""
     low, high = span(n, t)
     parts = ranges(low, high, max(int(math.sqrt(n * t * (1 - t)) / cells), 1))
     law = {(a, b): of_three(n, a, b, t) for a in range(low, high + 1) for b in range(low, high + 1)}
@@ -55,7 +55,7 @@ def cells_of(n: int, extra: float, t: float, cells: int) -> Iterator[tuple[float
 
 
 def deltas_of(n: int, extra: float, t: float, cells: int) -> tuple[list[float], float]:
-    """Σ over cells above ε of P - e^ε Q, and over those that ε divides of P (1 - e^{ε - largest loss})."""
+    """Sum P - e^ε Q over the cells above ε, and P (1 - e^{ε - largest loss}) over the cells that ε divides."""
     sums, lost = [0.0] * len(GRID), 0.0
     for p, q, least, largest, ends in cells_of(n, extra, t, cells):
         lost += (1 + extra) * ends / module._FALL
@@ -76,14 +76,14 @@ def deltas_of(n: int, extra: float, t: float, cells: int) -> tuple[list[float], 
         (1, 2.0, 0.3, 4),
         (2, 0.7, 0.5, 4),
         (9, 1.7, 0.3, 1),
-        # Spans that leave out one count alone, below and above, where they are narrow.
+        # Where spans are narrow, these leave out one count alone, below and above.
         (12, 1.7, 0.3, 1),
         (7, 0.9, 0.5, 1),
         (40, 6.4, 0.1, 1),
         (60, 0.9, 0.5, 2),
         (60, 0.3, 0.45, 32),
         (120, 1.3, 0.2, 2),
-        # Cells that several steps of ε divide.
+        # Some cells are divided by several steps of ε.
         (100, 5.0, 0.4, 1),
     ],
 )
@@ -91,14 +91,14 @@ def deltas_of(n: int, extra: float, t: float, cells: int) -> tuple[list[float], 
 def test_delta_is_summed_over_cells_of_a_and_b(
     n: int, extra: float, t: float, cells: int, wide: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Narrow spans are tried as well, whose ends leave out some of the cells."""
+    """The test also tries narrow spans, whose ends leave out some cells."""
     monkeypatch.setattr(module, "_WIDE", wide)
     assert module._span(n, t) == span(n, t)
     exact, lost = deltas_of(n, extra, t, cells)
     deltas, left_out = module._deltas(n, extra, t, GRID, cells)
     assert deltas == pytest.approx(exact, rel=1e-9, abs=1e-15)
     assert left_out == pytest.approx(lost, rel=1e-9, abs=1e-300)
-    # However many rows are held in memory at a time.
+    # The result is the same however many rows are held in memory at a time.
     monkeypatch.setattr(module, "_BLOCK", 1)
     again, still = module._deltas(n, extra, t, GRID, cells)
     assert again == pytest.approx(deltas, rel=1e-12, abs=1e-18)
@@ -111,7 +111,10 @@ def test_delta_is_summed_over_cells_of_a_and_b(
 def test_blankets_are_counted_in_buckets_with_their_lower_ends(
     reports: int, gamma: float, bucket: float, wide: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """T = 1 + Bin(n - 1, γ), within the span; what lies below it has at most 10^4 times its first probability."""
+    """The number of blankets is T = 1 + Bin(n - 1, γ), within the span.
+
+    The chance of fewer is at most 10^4 times that of the span's first number.
+    """
     monkeypatch.setattr(module, "_WIDE", wide)
     n = reports - 1
     low, high = span(n, gamma)
@@ -136,7 +139,7 @@ def test_blankets_are_counted_in_buckets_with_their_lower_ends(
 
 
 def joined(blanket: Blanket, reports: int, cells: int, monkeypatch: pytest.MonkeyPatch) -> tuple[float, int, Any]:
-    """(step, first, δ) that a slot's losses are joined of."""
+    """The arguments (step, first, δ) from which the distribution of a slot's losses is made."""
     with monkeypatch.context() as patched:
         patched.setattr(module, "Losses", SimpleNamespace(joined=lambda *of: of))
         made: Any = slot_losses.__wrapped__(blanket, reports, cells)
@@ -149,9 +152,10 @@ def joined(blanket: Blanket, reports: int, cells: int, monkeypatch: pytest.Monke
 def test_a_slots_losses_are_a_mixture_over_the_blankets_on_a_grid_of_losses(
     ratio: Fraction, reports: int, cells: int, wide: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So many steps a standard deviation, out to 1.2 times nine of them, or to ln p where no loss is larger.
+    """The grid has ``cells`` steps in a standard deviation.
 
-    With narrow spans as well, below which there is something to lose.
+    It reaches 1.2 times nine standard deviations, or ln p where no loss is larger. Narrow spans are tested too: they
+    leave out some probability, which counts as lost.
     """
     monkeypatch.setattr(module, "_WIDE", wide)
     blanket = Blanket(2 / (ratio + 1) + Fraction(1, 100) * (1 - 2 / (ratio + 1)), ratio)
@@ -217,7 +221,10 @@ def test_honest_reports_are_a_share_rounded_down_and_one_at_least() -> None:
 def test_it_is_computed_finely_unless_told_and_composed_over_the_releases(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """`FINE` is 32 cells a standard deviation, `COARSE` 10: a percent in a tenth of the time."""
+    """`FINE` is 32 cells in a standard deviation.
+
+    `COARSE` is 10, which errs by a percent and takes a tenth of the time.
+    """
     asked = []
 
     def losses(blanket: Blanket, reports: int, cells: int) -> Any:
@@ -250,7 +257,7 @@ def test_few_sizes_are_computed_and_none_above_what_there_is(monkeypatch: pytest
 
 @pytest.mark.parametrize("t", [0.5, 0.2, 0.01])
 def test_many_blankets_neither_overflow_nor_vanish(t: float) -> None:
-    """Factorials of ten thousands and of a million are far beyond any float. At ε = 0, δ is the mean |A - B|."""
+    """Factorials of ten thousand and of a million are far beyond any float. At ε = 0, δ is the mean of |A - B|."""
     n, extra = 10**6 if t < 0.1 else 2 * 10**4, 0.5
     deltas, left_out = module._deltas(n, extra, t, np.array([0.0]), 8)
     # A - B is nearly normal, so E max(A - B, 0) = sd/√(2π) with sd² = 2tn.

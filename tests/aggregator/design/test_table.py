@@ -1,4 +1,4 @@
-"""Designed tables: better than the hybrid, exactly what their integers say, and within what a campaign carries."""
+"""Designed tables are better than the hybrid, exactly what their integers say, and small enough for a campaign."""
 
 import binascii
 import json
@@ -65,7 +65,8 @@ def test_a_density_lowers_the_mean_variance_within_the_cap_on_the_worst(tables):
 @pytest.mark.slow_but("1-0.34")
 @pytest.mark.parametrize(("epsilon", "saved"), [("1", 0.34), ("2", 0.22), ("4", 0.06)])
 def test_one_false_report_moves_a_mean_little_further_than_it_must(tables, epsilon, saved):
-    # Against the Hybrid, whose largest value is its piecewise part's; for at most 5 % of the variance without a limit.
+    # The Hybrid's largest value is that of its piecewise part. The limit on a table's largest value raises its variance
+    # by at most 5 %.
     density = tuple(np.exp(-8 * np.arange(25) / 24))
     table = tables(epsilon, density=density)
     wide = tables(epsilon, density=density, largest=1 / np.tanh(float(epsilon) / 4))
@@ -76,7 +77,7 @@ def test_one_false_report_moves_a_mean_little_further_than_it_must(tables, epsil
         return float(largest), float(np.average(variances, weights=density))
 
     (largest, variance), (_, least) = facts(table), facts(wide)
-    # Shifted cells, which repair the rounding, lie up to 1.6 % further out.
+    # Shifting cells, which repairs the rounding, moves them at most 1.6 % further out.
     assert largest <= 1.1 / np.tanh(float(epsilon) / 2) * 1.016
     assert variance <= 1.05 * least
     hybrid = 1 / np.tanh(float(epsilon) / 4)
@@ -84,7 +85,8 @@ def test_one_false_report_moves_a_mean_little_further_than_it_must(tables, epsil
 
 
 def test_rounding_costs_little_of_the_mean_variance(tables):
-    # Meters as estimated at ε = 0.5: the first margins do not hold, and a wide one would lose all there is to gain.
+    # The density of meters at ε = 0.5. The first margins for rounding do not suffice, and a wide margin would lose the
+    # table's whole advantage.
     common = [621, 1394, 1583, 1253, 890, 657, 532, 447, 377, 313, 256, 218]
     density = np.array([*common, 187, 158, 134, 116, 101, 88, 77, 66, 58, 51, 45, 39, 340])
     table = tables("0.5", 786, density=tuple(density))
@@ -109,7 +111,7 @@ def test_drawn_from_a_population_it_is_unbiased(tables):
     decoded = np.array([float(Fraction(*table.decode(j, 613))) for j in range(table.symbols)])
     mean = counts @ decoded / n
     error = (counts @ (decoded - mean) ** 2) ** 0.5 / n
-    # False alarm 1e-6.
+    # 4.9 standard errors: the chance of a false alarm is 1e-6.
     assert abs(mean - x) < 4.9 * error
 
 
@@ -141,7 +143,10 @@ def test_a_small_epsilon_leaves_nothing_to_gain_over_stochastic_rounding():
 
 @pytest.mark.parametrize("density", [None, np.exp(-np.arange(9.0))])
 def test_the_programme_over_excesses_has_the_optimum_of_the_one_over_probabilities(density):
-    """This programme has one row for each pair (j, k), not two; its least variance is the same to nine digits."""
+    """The programme over excesses has one row for each pair (j, k), not two.
+
+    Its least variance is the same to nine digits.
+    """
     ratio, limit = 2.718, 10.0
     grid = table._grid(700, 8, 17, 2.6)
     y, x = grid.centred(grid.ys), grid.centred(grid.values)
@@ -186,7 +191,7 @@ def test_the_least_variance_does_not_depend_on_the_cells_that_the_search_starts_
     for largest in (2.4, 2.7):
         every = ideal_table("1", density, 33, largest=largest)
         found = ideal_table("1", density, 33, largest=largest, near=near)
-        # The solver takes a price above -1e-7 for none, so the last digits differ.
+        # The solver takes any price above -1e-7 for zero, so the last digits differ.
         assert found.variance == pytest.approx(every.variance, rel=1e-8)
 
 
@@ -196,7 +201,7 @@ def test_a_search_from_few_cells_says_that_there_is_no_table():
 
 
 def permuted(seed):
-    """`linprog` for the programme whose variables and constraints come in another order, as to another solver."""
+    """`linprog` with variables and constraints in a random order, like a solver that finds another optimum first."""
     rng = np.random.default_rng(seed)
 
     def solve(c, A_ub, b_ub, A_eq, b_eq, bounds, method):

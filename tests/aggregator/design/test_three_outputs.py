@@ -1,4 +1,4 @@
-"""A mechanism is one class and one entry in one table: shown with one that the product does not ship."""
+"""Whoever adds a mechanism writes one class and one entry in one table: shown with a mechanism of this test alone."""
 
 import json
 import os
@@ -44,8 +44,8 @@ def test_it_keeps_the_contract_of_every_mechanism(mechanism):
     assert certify_mechanism("three-outputs", mechanism, "2", THETA, None).ratio == Fraction(mechanism.a, mechanism.b)
 
 
-# Not the optimal table, which is tried below, nor the Square Wave, which has no unbiased decode: devices report by it
-# in threshold rounds alone.
+# Two mechanisms are missing here: the optimal table, which the next test tries, and the Square Wave. Devices report by
+# the Square Wave in threshold rounds alone, and it has no unbiased decode.
 @pytest.mark.slow_but("stochastic-rounding")
 @pytest.mark.parametrize(
     "name",
@@ -66,7 +66,10 @@ MEMBERS = [name for name in vars(Mechanism) if not name.startswith("_")]
 
 @pytest.mark.parametrize("member", MEMBERS)
 def test_what_is_missing_is_named(mechanism, member):
-    """A class that lacks a member, as the shown way once made one without ``occurs``, which killed the worker."""
+    """A class that lacks a member is refused by name.
+
+    The documented class once lacked ``occurs``, which stopped the worker.
+    """
     kept = {name: value for name, value in vars(ThreeOutputs).items() if name != member}
     lacking = type("Lacking", (), kept)
     mechanisms.TABLE[lacking] = traits
@@ -90,7 +93,8 @@ def test_the_guide_names_this_example():
 
 
 def test_its_reports_become_a_mean_with_its_own_error(mechanism):
-    # One symbol each of 200,000 readings at 700; its mean is within 6 standard errors (false alarm 2e-9).
+    # Each of 200,000 devices sends one symbol for the reading 700. Their mean is within 6 standard errors (false alarm:
+    # 2e-9).
     rows = [np.array(mechanism.weights(k)) / mechanism.row_total() for k in range(3)]
     law = 0.6 * rows[1] + 0.4 * rows[2]
     counts = np.random.default_rng(5).multinomial(200_000, law)
@@ -113,7 +117,7 @@ def test_a_campaign_carries_it_by_its_kind(mechanism):
     write_canonical(fields, pieces.append)
     campaign = Campaign(b"".join(pieces))
     assert json.loads(campaign.body)["rule"]["mechanism"]["kind"] == "three-outputs"
-    # Its reports, drawn as a device draws them, become an estimate.
+    # Draw reports as a device does, and estimate the mean from them.
     entropy, counts = Entropy(os.urandom), np.zeros(3, dtype=np.int64)
     for _ in range(40):
         entropy.refill()

@@ -127,7 +127,7 @@ def test_a_mechanism_begins_at_symbol_0_unless_it_is_told() -> None:
 
 @pytest.mark.parametrize("levels", [1, 2, 3, 8, 256, 1000, 1023, 1024, 1025, 5000])
 def test_levels_are_as_far_apart_as_the_span_allows(levels: int) -> None:
-    """ceil(1024/K) cells a level: all levels together cover 1,024 cells at the least, and K more at the most."""
+    """Levels are ceil(1024/K) cells apart: K levels cover at least 1,024 cells and fewer than 1,024 + K."""
     for made in (window.piecewise("2", levels), window.piecewise_optimal("2", levels)):
         assert 1024 <= made.stride * levels < 1024 + levels
         assert made.levels == levels
@@ -135,7 +135,10 @@ def test_levels_are_as_far_apart_as_the_span_allows(levels: int) -> None:
 
 @pytest.mark.parametrize("epsilon", ["0.05", "0.3", "0.609", "0.61", "1", "2.5", "4", "6.1", "8"])
 def test_the_window_is_the_nearest_to_the_papers_or_one_cell_more(epsilon: str) -> None:
-    """(e^{ε/2} times narrower than the levels' cells, which is 1/(1 + e^{ε/2}) of all; the larger one if it must be."""
+    """The paper's window is the share 1/(1 + e^{ε/2}) of all cells.
+
+    It is rounded up where rounding it to the nearest cell gives a larger variance than the paper's.
+    """
     for levels in (1, 7, 256):
         made = window.piecewise(epsilon, levels)
         exact = made.stride * levels / (made.a / made.b) ** 0.5
@@ -148,7 +151,7 @@ def test_the_window_is_the_nearest_to_the_papers_or_one_cell_more(epsilon: str) 
 @pytest.mark.parametrize("epsilon", ["0.05", "0.7", "2", "8"])
 @pytest.mark.parametrize("levels", [1, 9, 256])
 def test_no_other_window_has_a_smaller_worst_variance(epsilon: str, levels: int) -> None:
-    """The neighbours of the best window are tried, because the worst variance has one minimum over the windows."""
+    """The test tries only the neighbours of the best window. The worst variance has one minimum over all windows."""
     best = window.piecewise_optimal(epsilon, levels)
     at = {
         w: window.worst_variance(window.WindowMechanism(best.a, best.b, w, best.stride, levels))
@@ -162,7 +165,7 @@ def test_the_worst_variance_is_the_largest_of_all_levels() -> None:
         window.piecewise("1", 5),
         window.piecewise_optimal("4", 6),
         window.stochastic_rounding("1"),
-        # The largest is in the middle.
+        # The largest variance is in the middle.
         window.hybrid("0.3", 7),
         window.hybrid("0.3", 8),
     ):
@@ -206,7 +209,10 @@ def test_the_sizes_of_a_square_wave_have_ends() -> None:
 @pytest.mark.parametrize("bins", [2, 3, 5, 9])
 @pytest.mark.parametrize("wide", [1, 2, 4, 9])
 def test_a_tail_excess_is_as_uncertain_as_the_channels_own_weights_say(bins: int, wide: int) -> None:
-    """Lᵀ(Aᵀ diag(1/(Af)) A)⁻¹L - (Lᵀf)² at the uniform f, the largest over L = (i - t)+, from the weights."""
+    """Lᵀ(Aᵀ diag(1/(Af)) A)⁻¹L - (Lᵀf)² at the uniform f, computed from the weights.
+
+    The largest over L = (i - t)+ counts.
+    """
     made = window.WindowMechanism(7, 2, wide, 1, bins - 1)
     channel = np.array([made.weights(level) for level in range(bins)], dtype=float).T / made.total
     f = np.full(bins, 1 / bins)

@@ -44,7 +44,7 @@ def test_weekends_and_holidays_are_local_days():
 
 
 def test_weekends_that_are_not_saturday_and_sunday():
-    # Friday 2 January 2026, then Saturday and Sunday.
+    # The days are Friday 2 January 2026 and the Saturday and Sunday after it.
     days = slots(2026, 1, 2, 144)
 
     def off(*words):

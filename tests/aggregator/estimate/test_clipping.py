@@ -1,4 +1,4 @@
-"""The model of what a stream's clipping removes: against simulated chains, and what its errors say."""
+"""The model of what a stream's clipping removes is compared with simulated chains, and its errors are checked."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -46,8 +46,8 @@ def test_the_stationary_mean_is_that_of_a_simulated_chain(rate, slew, top):
         clipped = np.clip(np.clip(readings, 0.0, 1.0), clipped - slew, clipped + slew)
         means.append(clipped.mean())
     late = np.mean(means[SLOTS // 2 :])
-    # The standard deviation of these clipped readings is below .3, so that this is at least five standard errors even
-    # if a device's clipped readings were all alike; 1e-3 allows for the grid of levels.
+    # The standard deviation of these clipped readings is below .3. The limit is at least five standard errors, even if
+    # all clipped readings of a device were alike; 1e-3 is for the grid of levels.
     assert stationary_means(np.array([rate]), slew, top)[0] == pytest.approx(
         late, abs=5 * 0.3 / np.sqrt(DEVICES) + 1e-3
     )
@@ -64,7 +64,7 @@ def test_more_is_removed_from_larger_means_and_the_error_is_as_large():
 def test_without_a_slew_limit_only_readings_above_theta_are_cut():
     level = np.array([200.0])
     removed = ClippingBias(rule("direct"), 10_000).at(level)
-    # Of an exponential distribution of mean 200, 200 e^-10 = .009 is removed.
+    # A limit of 2,000 removes 200 e^-10 = .009 from an exponential distribution of mean 200.
     assert 0.0 <= removed.bias < 0.1
     assert removed.bias < ClippingBias(rule(), 10_000).at(level).bias / 100
 

@@ -1,4 +1,4 @@
-"""Estimates by column are the rows that they were made of, and the rows that they make are these."""
+"""Estimates by column and estimates by row turn into each other without a change."""
 
 import math
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Differences of two means: what both have in common cancels, in the number and in its error."""
+"""Differences of two means: the errors that both means share cancel in the number and in its standard error."""
 
 import math
 import shutil
@@ -21,7 +21,7 @@ from undertone_aggregator.estimate.query import Results
 from undertone_aggregator.estimate.removed import Removed
 from undertone_shared.errors import Invalid
 
-# An error that cancels: the root of what is left of variances of at most 9 after 64 roundings.
+# The error of a difference whose parts cancel: rounding leaves the root of 64 roundings of variances of at most 9.
 NOTHING = pytest.approx(0.0, abs=3.0 * math.sqrt(64 * 2.0**-52))
 CYCLE, HALF_HOUR = 48, 1800
 
@@ -36,7 +36,7 @@ def side(
     choice: int = 0,
     **errors: Any,
 ) -> Means:
-    """A side whose slots are alike; ``errors``: columns of `Removed`."""
+    """One side of a comparison, with equal values in all slots; ``errors``: columns of `Removed`."""
     slot = np.array(slots, dtype=np.int64)
     columns = {name: np.full(len(slot), errors.get(name, 0.0)) for name in Removed._fields}
     every = np.full(len(slot), n)
@@ -65,20 +65,20 @@ def test_the_noise_of_two_groups_adds_up() -> None:
 
 
 def test_a_groups_noise_is_a_part_of_that_of_all() -> None:
-    """Ten of forty devices with noise v each: Var(a - all) = v (1/10 - 1/40)."""
+    """A group of ten among forty devices, with noise v each: Var(group - all) = v (1/10 - 1/40)."""
     row = apart(side("a", [1], n=10, noise=math.sqrt(1 / 10)), side("all", [1], n=40, noise=math.sqrt(1 / 40)))
     assert row.standard_error == pytest.approx(math.sqrt(1 / 10 - 1 / 40))
     turned = apart(side("all", [1], n=40, noise=math.sqrt(1 / 40)), side("a", [1], n=10, noise=math.sqrt(1 / 10)))
     assert turned.standard_error == pytest.approx(row.standard_error)
-    # A group that is everybody differs from everybody by nothing, and that is certain.
+    # A group that contains everybody differs from everybody by exactly 0, without any error.
     whole = apart(side("a", [1], n=40, noise=0.2), side("all", [1], n=40, noise=0.2))
     assert (whole.estimate, whole.standard_error, whole.chance) == (0.0, NOTHING, None)
 
 
 def test_slots_on_both_sides_cancel() -> None:
-    """A day with its first half: only a half of each side's weight is left."""
+    """A day is compared with its own first half, so half of each side's weight is left."""
     row = apart(side("a", range(2), noise=1.0), side("a", range(1), noise=1.0))
-    # 1/2 - 1 of the first slot, 1/2 of the second.
+    # The weights of the noise are 1/2 - 1 in the first slot and 1/2 in the second.
     assert row.standard_error == pytest.approx(math.sqrt(1 / 4 + 1 / 4))
 
 
@@ -86,13 +86,16 @@ def test_what_the_choice_of_theta_errs_in_cancels() -> None:
     for part in ("fit", "explained", "shape"):
         both = [side("a", [slot], bias=9.0, **{part: 3.0}) for slot in (5, 5 + CYCLE)]
         assert apart(*both).bias_se == NOTHING, part
-        # Half as much on one side leaves a half.
+        # If one side's error is half as large, half of the error is left.
         less = side("a", [5 + CYCLE], bias=9.0, **{part: 1.5})
         assert apart(both[0], less).bias_se == pytest.approx(1.5), part
 
 
 def test_two_groups_at_the_same_time_are_between_the_explanations() -> None:
-    """Anywhere between: a standard deviation of 1/√12 of the distance; a step in time has all of it."""
+    """A difference of groups may lie anywhere between the two explanations, so its error is 1/√12 of their distance.
+
+    A difference of times has the whole distance as its error.
+    """
     large, small = side("a", [5], bias=9.0, explained=6.0), side("b", [5], bias=3.0, explained=-2.0)
     assert apart(large, small).bias_se == pytest.approx(8.0 / math.sqrt(12.0))
     assert apart(large, side("all", [5], bias=6.0)).bias_se == pytest.approx(6.0 / math.sqrt(12.0))
@@ -102,7 +105,7 @@ def test_two_groups_at_the_same_time_are_between_the_explanations() -> None:
 
 
 def test_a_later_choice_of_theta_knows_the_reports_of_an_earlier_one() -> None:
-    """Both err alike, whatever each says of its own error: by a quarter of the bias here."""
+    """Both choices err in proportion to their biases, whatever errors they state: by a quarter of the bias here."""
     early, late = side("a", [5], bias=9.0, fit=3.0), side("a", [5 + 7 * CYCLE], bias=9.0, fit=1.5, choice=1)
     assert apart(early, late).bias_se == NOTHING
     more = side("a", [5 + 7 * CYCLE], bias=18.0, fit=3.75, choice=1)
@@ -110,7 +113,10 @@ def test_a_later_choice_of_theta_knows_the_reports_of_an_earlier_one() -> None:
 
 
 def test_large_homes_stay_in_their_group() -> None:
-    """A tenth of the variance of their chance is the same in all slots; of all devices it is in the fit."""
+    """A tenth of the variance by chance is the same in all slots of a group.
+
+    For all devices, the fit's error contains it.
+    """
     many = range(100)
     group = apart(side("a", many, bias=9.0, chance=3.0), side("b", many, bias=9.0))
     assert group.bias_se == pytest.approx(math.sqrt(9 / 10 + 9 / 100))
@@ -127,7 +133,10 @@ def test_the_shape_of_two_times_of_day_does_not_cancel() -> None:
 
 
 def test_the_level_of_two_groups_or_two_weeks_does_not_cancel() -> None:
-    """A level of one report errs with its noise: by 3 beside 1 it is 4, and √(4² - 1²) of that comes with the level."""
+    """The level is made of one report, the slot's own.
+
+    Together, their errors of 3 and 1 are 4, and √(4² - 1²) of it comes from the level.
+    """
     errs: dict[str, Any] = {"bias": 9.0, "level": 3.0, "noise": 1.0}
     groups = apart(side("a", [5], **errs), side("b", [5], **errs))
     assert groups.standard_error == pytest.approx(4.0 * math.sqrt(2))
@@ -137,16 +146,23 @@ def test_the_level_of_two_groups_or_two_weeks_does_not_cancel() -> None:
 
 
 def test_levels_around_two_slots_are_of_the_same_reports_in_part() -> None:
-    """Twelve slots apart, all but twelve of the reports around each are around the other, and these cancel."""
+    """Each level is made of 49 reports.
+
+    At twelve slots' distance, the two levels share all but twelve of them, and the shared ones cancel.
+    """
     every = side("a", range(-50, 100), bias=9.0, level=7.0, noise=1.0)
     one, other = (every.at(np.flatnonzero(every.slot == slot))._replace(asked=[slot]) for slot in (5, 17))
     row = apart(one, other)
-    # 7 / √49 of each report around: 12 are of one level alone and 12 of the other, and each slot is in both.
+    # Each report has the weight 7 / √49 = 1 in a level. Twelve are in one level alone, twelve in the other, and both
+    # slots add their own noise.
     assert row.standard_error == pytest.approx(math.sqrt(24 + 2))
 
 
 def test_a_groups_level_is_a_part_of_that_of_all() -> None:
-    """Noise v/10 of ten of forty devices: (1 + 3) of the group's noise less as much of that of all."""
+    """The noise of ten of forty devices is part of the noise of all.
+
+    With the level, each side has (1 + 3) times its noise.
+    """
     part = side("a", [1], n=10, noise=math.sqrt(1 / 10), bias=9.0, level=3.0 * math.sqrt(1 / 10))
     whole = side("all", [1], n=40, noise=math.sqrt(1 / 40), bias=9.0, level=3.0 * math.sqrt(1 / 40))
     assert apart(part, whole).standard_error == pytest.approx(4.0 * math.sqrt(1 / 10 - 1 / 40))
@@ -167,11 +183,11 @@ def test_without_a_model_on_one_side_the_truncated_means_are_compared() -> None:
 
 def test_a_slot_counts_if_its_counterpart_has_a_number() -> None:
     one, other = side("a", MONDAY), side("a", TUESDAY)
-    # Tuesday misses an hour, which would make Monday look different.
+    # Tuesday has no numbers for its first hour, which would make Monday look different.
     gone = other.at(np.arange(2, CYCLE))
     row = apart(one, gone)
     assert (row.slots, row.against_slots) == (CYCLE - 2, CYCLE - 2)
-    # Of times of different lengths, each mean is over its own slots.
+    # If the two times have different lengths, each mean is over its own slots.
     row = apart(one, replace_asked(gone, range(CYCLE, 3 * CYCLE)))
     assert (row.slots, row.against_slots) == (CYCLE, CYCLE - 2)
     assert difference(one, other.at(np.arange(0)), HALF_HOUR, CYCLE) is None
@@ -184,7 +200,7 @@ def replace_asked(means: Means, slots: range) -> Means:
 def test_a_verdict_needs_an_interval_without_zero() -> None:
     row = apart(side("a", [1], 103.0, noise=1.0), side("b", [1], 100.0))
     assert (row.verdict, chance_of(row)) == ("more", "1 in 370")
-    # The chance of a normal variable three standard deviations away or more.
+    # A normal variable is three or more standard deviations away with this chance.
     assert row.chance == pytest.approx(0.0026998, rel=1e-4)
     for estimate, verdict in ((Z - 1e-9, "unclear"), (-Z + 1e-9, "unclear"), (-Z - 1e-9, "less")):
         moved = replace(row, estimate=estimate, low=estimate - Z, high=estimate + Z)
@@ -193,7 +209,7 @@ def test_a_verdict_needs_an_interval_without_zero() -> None:
     assert chance_of(far) == "less than 1 in 10,000"
 
 
-# --- what people write
+# --- the group and the times as people write them
 
 
 def test_what_a_mean_is_compared_with() -> None:
@@ -230,7 +246,7 @@ def test_days_before_are_days_of_the_clock() -> None:
         Against(before=600).span(first, last, HALF_HOUR, zone, slots)
 
 
-# --- of a store
+# --- differences that a store's reports give
 
 
 @pytest.fixture(scope="module")
@@ -253,7 +269,7 @@ def test_a_difference_is_that_of_two_selections(results: Results) -> None:
     assert row.estimate == pytest.approx(here.estimate - before.estimate)
     assert (row.first, row.against_first) == (first, first - CYCLE)
     assert row.bias_se is not None
-    # Two times of one campaign have the fit in common, so the error is smaller than that of strangers.
+    # Two times of one campaign share the fit's error, so the difference has a smaller error than two independent means.
     assert row.standard_error < math.hypot(here.standard_error or 0.0, before.standard_error or 0.0)
     assert row.truncated_se == pytest.approx(math.hypot(here.truncated_se or 0.0, before.truncated_se or 0.0))
     moment = [datetime.fromtimestamp(slot * HALF_HOUR, UTC).isoformat() for slot in (first - CYCLE, last - CYCLE + 1)]

@@ -1,4 +1,4 @@
-"""What truncation removes by time of day: from the pieces' own fits, and as the readings of later slots move."""
+"""What truncation removes at each time of day. Each part of the day has its own fit, which later readings adjust."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def exponential(mean):
 
 
 def active(share, mean=100.0):
-    """A share of the devices has exponential readings, the others have none."""
+    """A share of the devices has exponential readings, the others read 0."""
     density = share * exponential(mean)
     density[0] += 1.0 - share
     return density
@@ -37,7 +37,7 @@ def truncated(density, theta=THETA):
 
 
 def pieces(densities, errors=0.05):
-    """Pieces of equal length whose draws are the densities, times 1 ± ``errors`` above θ."""
+    """Pieces of the day, equally long. Two draws of each piece are its density times 1 ± ``errors`` above θ."""
     of_piece = []
     for density in densities:
         draws = [density.copy(), density.copy()]
@@ -61,7 +61,7 @@ def model(densities, errors=0.05, ranges=((0, 0, THETA),)):
 
 
 def test_each_piece_has_the_excess_of_its_own_fit():
-    """Half the devices use twice as much: the mean stays nearly the same, but the excess does not."""
+    """In the second piece, half the devices use twice as much. The mean stays nearly the same, but the excess grows."""
     day = [active(1.0, 60.0), active(0.5, 120.0)]
     assert truncated(day[0]) == pytest.approx(truncated(day[1]), rel=0.08)
     removed = model(day).removed(reported(day))
@@ -77,7 +77,10 @@ def test_each_piece_has_the_excess_of_its_own_fit():
     ids=["more devices are active", "readings are larger"],
 )
 def test_the_pieces_tell_which_explanation_a_larger_mean_has(before, now):
-    """The rounds showed over the day what a larger mean means, and the interval allows for the other explanation."""
+    """A mean grows as more devices are active or as readings grow.
+
+    The rounds showed which; the interval allows for both.
+    """
     made = model(before)
     removed = made.removed(reported(now))
     truth = np.array([excess(density) for density in now])[np.arange(4 * DAY) % DAY * 4 // DAY]
@@ -125,7 +128,10 @@ def test_the_factor_of_readings_that_moved(factor):
 
 
 def test_a_truncated_mean_that_no_factor_explains_leaves_the_factor_as_it_was():
-    """Readings are 0 or 1000: their truncated mean says how many are 1000, and nothing of a factor."""
+    """Readings are 0 or 1000.
+
+    Their truncated mean tells how many are 1000, and nothing about a factor of all readings.
+    """
     density = np.zeros(BOUND + 1)
     density[0], density[1000] = 0.7, 0.3
     news = reported([density])
@@ -177,7 +183,7 @@ def uniform():
 
 
 def test_nothing_is_removed_at_the_bound_however_the_means_vary():
-    """No reading is above the bound: larger readings than those of the rounds end there, too."""
+    """No reading is above the bound, so a θ at the bound removes nothing even if readings grow."""
     news = reported([uniform()])
     news.mean[:] = truncated(uniform(), BOUND) * np.linspace(0.8, 1.2, len(news.mean))
     removed = model([uniform()], ranges=((0, 0, BOUND),)).removed(news)
@@ -186,7 +192,7 @@ def test_nothing_is_removed_at_the_bound_however_the_means_vary():
 
 
 def test_the_excess_between_the_last_two_limits():
-    """It falls linearly to 0 at the bound where many readings are at the bound, as times in a state are."""
+    """Where many readings are at the bound, as with times in a state, the excess falls linearly to 0 at the bound."""
     density = 0.7 * uniform()
     density[BOUND] += 0.3
     made = ExcessModel(pieces([density]), ((0, 0, BOUND - 200),), DAY)

@@ -1,4 +1,4 @@
-"""The filter: better than raw where it can be, raw where it cannot, honest about its error."""
+"""The filter has smaller errors than raw values where it can, equals them elsewhere, and its stated errors hold."""
 
 from dataclasses import replace
 
@@ -37,7 +37,8 @@ def independent(rng, truth, deviation):
 
 
 def test_it_gains_and_its_intervals_hold():
-    # Twelve fits of ten days; 5760 errors, correlated over hours: the share held is known to about 1 %.
+    # Twelve fits of ten days have 5,760 errors, which are correlated over hours: the share within the intervals is
+    # known to about 1 %.
     rng = np.random.default_rng(1)
     slots = np.arange(MONDAY, MONDAY + 10 * DAY)
     held, causal, gains = [], [], []
@@ -67,7 +68,7 @@ def test_white_signals_are_left_as_they_are():
 
 
 def test_what_each_slot_has_by_chance_is_in_the_interval():
-    """A population that never changes, whose reporting devices' mean jumps by a third of the noise in every slot."""
+    """Readings stay the same, but other devices report in each slot, so the mean jumps by a third of the noise."""
     rng = np.random.default_rng(9)
     slots = np.arange(MONDAY, MONDAY + 10 * DAY)
     held = []
@@ -80,7 +81,10 @@ def test_what_each_slot_has_by_chance_is_in_the_interval():
 
 
 def test_one_point_of_many_is_not_all_of_the_variance():
-    """Points of equal weight, one of which allows for ten times the error: the stated error is near the others'."""
+    """Of nine points with equal weights, one states ten times the error.
+
+    The mixture's error is near that of the others.
+    """
     rng = np.random.default_rng(11)
     slots = np.arange(MONDAY, MONDAY + 2 * DAY)
     values, noise = independent(rng, household(rng, slots), 30.0)
@@ -94,7 +98,10 @@ def test_one_point_of_many_is_not_all_of_the_variance():
 
 @pytest.mark.slow
 def test_what_hardly_moves_has_no_interval_of_twice_its_error():
-    """A constant in large noise: twelve draws of 14 days; the ratio of stated to true error is known to about .1."""
+    """The signal is a constant in large noise.
+
+    Twelve draws of 14 days give the ratio of stated to true error to about .1.
+    """
     rng = np.random.default_rng(12)
     slots = np.arange(MONDAY, MONDAY + 14 * DAY)
     stated, true = [], []
@@ -196,9 +203,9 @@ def test_an_update_by_one_slot_is_the_causal_filter():
     fitted = fit(slots, values, noise, days)
     whole = filtered(slots, values, noise, days, fitted)
     run = running(fitted, noise)
-    # Both condition one Gaussian with the Cholesky factor of a covariance, of one value or of a block of b values. Each
-    # is off by b ε κ of the values (Higham, Accuracy and Stability of Numerical Algorithms, 2002, 10.1); the condition
-    # κ of the covariance is at most its trace over the least variance of the noise.
+    # Both ways condition one Gaussian, by the Cholesky factor of the covariance of one value or of a block of b values.
+    # Each result is off by at most b ε κ of the values (Higham, Accuracy and Stability of Numerical Algorithms, 2002,
+    # 10.1). The covariance's condition κ is at most its trace over the least variance of the noise.
     least = float(noise.variance.min()) / fitted.scale**2
     prior = fitted.model.components(fitted.points).variance.sum(axis=1).max()
     off = 2 * BLOCK * np.finfo(float).eps * BLOCK * (prior + least) / least
@@ -215,7 +222,10 @@ def test_an_update_by_one_slot_is_the_causal_filter():
 @pytest.mark.slow_but("0.4")
 @pytest.mark.parametrize("factor", [2.0, 0.4])
 def test_after_a_step_the_raw_values_are_shown_until_the_filter_has_settled(factor):
-    """The signal changes at once; every value from then on is within four standard errors of what is shown."""
+    """The signal jumps at once.
+
+    From the jump on, the true value is always within four standard errors of the shown one.
+    """
     rng = np.random.default_rng(9)
     slots = np.arange(MONDAY, MONDAY + 10 * DAY)
     signal = household(rng, slots)
@@ -237,7 +247,7 @@ def test_after_a_step_the_raw_values_are_shown_until_the_filter_has_settled(fact
     done = filtered(slots, values, noise, days)
     near = slice(begins - 4, begins + 4)
     assert (np.abs(done.mean - signal)[near] < 4 * done.standard_error[near]).all()
-    # Elsewhere the series is filtered.
+    # Away from the jump, the values are filtered ones.
     assert (done.mean != values).mean() > 0.8
 
 
@@ -253,7 +263,7 @@ def test_a_filter_has_settled_after_so_many_calm_values(odds, flags, left):
     shown, needed = unsettled(np.array(odds), 3)
     assert shown.tolist() == flags
     assert needed == left
-    # The same in two parts.
+    # The result is the same if the values come in two parts.
     first, between = unsettled(np.array(odds[:2]), 3)
     second, after = unsettled(np.array(odds[2:]), 3, between)
     assert [*first, *second] == flags

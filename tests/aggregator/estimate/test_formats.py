@@ -1,4 +1,4 @@
-"""The contract of every output format, and what is special about single ones."""
+"""The contract that every output format keeps, and what some formats do in addition."""
 
 import csv
 import io
@@ -22,7 +22,7 @@ from undertone_aggregator.estimate.formats import FORMATS, Format
 from undertone_aggregator.estimate.query import Results
 from undertone_aggregator.estimate.selection import Selection
 
-# What the product ships, and the format of the guide. Each one passes all tests of `form`.
+# The product's formats and the guide's example. Each one passes all tests that use `form`.
 TRIED = [*FORMATS, "markdown"]
 
 
@@ -80,7 +80,7 @@ def test_the_commands_write_what_the_format_writes(form: str, store: Path, tmp_p
     assert done.exit_code == 0, done.output
     groups = results.each_group(groups=None, filtered=True, settled=True, absent=True)
     assert series.read_bytes() == b"".join(format_.pieces(results, groups, Estimate))
-    # `query` prints text; a binary file needs a place.
+    # `query` writes text to the terminal; a binary format needs the name of a file.
     done = CliRunner().invoke(app, ["query", str(store), "--format", form, "--newest", "2"])
     assert (done.exit_code == 0) is not format_.binary
     done = CliRunner().invoke(app, ["query", str(store), "--format", form, "--output", str(tmp_path / "answer")])

@@ -1,4 +1,4 @@
-"""Reports that came late, are lost or missing, by slot."""
+"""How many reports of each slot came late, are lost, or are missing."""
 
 import shutil
 from collections import Counter
@@ -33,7 +33,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def store(made: Path, tmp_path: Path) -> Path:
-    """A store in which 40 reports of the second newest slot came late, and the newest one showed three lost ones."""
+    """A store where 40 reports of the second newest slot came late and three reports of the newest slot are lost."""
     path = Path(shutil.copy(made, tmp_path / "load.sqlite"))
     with open_store(path) as opened:
         newest = opened.newest_slot()
@@ -61,7 +61,7 @@ def test_late_and_lost_reports_have_their_slot(store: Path) -> None:
         ]
         shown = {each.slot: each.reports + each.cohort for each in public.estimates(newest - 2, newest)}
         assert {each.slot: each.reports for each in rows} == shown
-        # An operator's numbers contain late reports.
+        # Numbers for the operator contain late reports; published numbers do not.
         assert [each.reports for each in mine] == [each.reports + (each.late or 0) for each in rows]
         whole = public.losses()
         first = public.timeline.epochs[0].campaign.first_slot

@@ -1,4 +1,7 @@
-"""Evidence of fake reports, and the standard errors of tables. False-alarm rates below 1e-6 each unless said."""
+"""Evidence of fake reports, and the standard errors of tables.
+
+Each test has a chance below 1e-6 of a false alarm unless it says otherwise.
+"""
 
 import numpy as np
 import pytest
@@ -21,7 +24,7 @@ POPULATION = Population(DENSITY / DENSITY.sum(), tuple(range(0, 41 * 20, 20)))
 
 
 def wide_table(epsilon):
-    """A table of large reach: a fake that pushes the mean sends the end symbols more often than any honest device."""
+    """A table of large reach: fakes that push the mean send the end symbols more often than an honest device could."""
     density = tuple(POPULATION.levels(np.linspace(0.0, THETA, 25), THETA))
     return optimal_table(epsilon, THETA, density=density, largest=1 / np.tanh(float(epsilon) / 4))
 
@@ -70,7 +73,7 @@ def test_the_standard_error_of_a_table_holds(mechanisms, epsilon, readings):
     assert abs(errors.mean()) < 5 * errors.std() / np.sqrt(len(errors))
     # 600 errors have a standard deviation known to 2.9 %.
     assert predicted / errors.std() == pytest.approx(1, abs=0.02 + 5 * 0.029)
-    # The exact standard error, which only a simulation knows.
+    # The exact standard error, which needs the true readings, so only a simulation can compute it.
     x = np.minimum(readings, THETA)
     exact = Population(np.bincount(x) / len(x), tuple(range(x.max() + 2))).mean_variance(table, THETA)
     assert predicted == pytest.approx(np.sqrt(exact / len(readings)) * THETA / 2, rel=0.03)
@@ -98,7 +101,7 @@ def test_honest_devices_raise_no_alarm_whatever_they_measure(mechanisms, name, e
 
 @pytest.mark.parametrize("name", MAKERS)
 def test_the_evidence_is_an_e_value(mechanisms, name):
-    """Markov's bound at 10 and at 100, with few devices, where it is least slack."""
+    """Tests Markov's bound at 10 and at 100 with few devices, where the probability comes closest to the bound."""
     mechanism = mechanisms(name, "1")
     misfits = Goodness(mechanism, THETA, POPULATION).misfits(histograms(mechanism, np.full(50, 40), 2000))
     assert np.mean(misfits >= 1) < 0.1 + 5 * 0.0067
@@ -123,9 +126,10 @@ def test_fakes_that_push_the_mean_are_seen(mechanisms, name, epsilon, share):
 
 @pytest.mark.parametrize(("epsilon", "share", "seen"), [("1", 0.1, True), ("2", 0.05, False), ("4", 0.05, True)])
 def test_fakes_of_the_shipped_tables_are_seen_or_look_honest(mechanisms, epsilon, share, seen):
-    """A short reach makes the largest lie weaker, and more like what honest devices send: at ε = 2 exactly so.
+    """A shipped table's largest symbol is smaller, so that a fake moves the mean less.
 
-    Then nobody can tell; but it moves the mean by at most as much as an honest device's largest symbol.
+    At ε = 2, fakes look exactly as honest reports would, so nothing can detect them; but each moves the mean by no more
+    than an honest device's largest symbol.
     """
     table = mechanisms("table", epsilon)
     readings = np.random.default_rng(5).exponential(160, 400_000).astype(int)
@@ -158,7 +162,7 @@ def test_the_manipulation_bound_is_reached_and_never_exceeded():
 
 
 def test_the_farther_of_the_two_largest_lies_counts():
-    # Half of the reports fake: as far as the farther end is, times share/(1 - share) = 1.
+    # Half of the reports are fake. The mean moves by the distance to the farther end, times share/(1 - share) = 1.
     assert [manipulation(estimate, -100, 900, 0.5) for estimate in (-100, 0, 400, 800, 900)] == [
         1000,
         900,

@@ -1,4 +1,4 @@
-"""What somebody who holds a device's reports can know: c / (1 + c), rounded up, never below the exact number."""
+"""How sure somebody who holds a device's reports can be of a guess: c / (1 + c), rounded up."""
 
 import math
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""What is published, however it is combined, is over no report or over at least min_reports: by enumeration."""
+"""Published numbers, however they are combined, cover no reports or at least min_reports: checked by enumeration."""
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator
@@ -23,16 +23,17 @@ from undertone_shared import report
 
 CAMPAIGN = "meters"
 EPOCH = bytes(8)
-# A published number, as how often it holds each report.
+# A published number is a tuple: how often the number contains each report.
 Number = tuple[int, ...]
 Rule = Callable[[dict[str, int], int], frozenset[str]]
 
 
 @cache
 def isolates(numbers: frozenset[Number], sizes: tuple[int, ...], least: int) -> bool:
-    """Whether some combination of the numbers, with any rational weights, is over 1 to least - 1 reports.
+    """Whether some combination of the numbers, with any rational weights, covers between 1 and least - 1 reports.
 
-    ``sizes``: reports in each column. There is one on the columns U if, and only if, leaving U out lowers the rank.
+    ``sizes``: the number of reports in each column. A combination over the columns U exists if, and only if, leaving
+    out U lowers the rank.
     """
     table = np.array(sorted(numbers), dtype=float).reshape(len(numbers), len(sizes))
     present = [column for column, size in enumerate(sizes) if size]
@@ -48,18 +49,18 @@ def isolates(numbers: frozenset[Number], sizes: tuple[int, ...], least: int) -> 
 
 
 def naive(sizes: dict[str, int], least: int) -> frozenset[str]:
-    """Judge each number by itself, as the server once did."""
+    """Judge each number by itself, as an earlier version of the server did."""
     everybody = {EVERYBODY} if sum(sizes.values()) >= least else set()
     return frozenset(everybody | {group for group, n in sizes.items() if n >= least and group != EVERYBODY})
 
 
 def numbers_of(groups: list[str], sizes: tuple[int, ...], shown: Iterable[str]) -> frozenset[Number]:
-    """Return each shown group's number: which groups' reports it adds up, as a tuple of 0 and 1."""
+    """Return the number that each shown group has: a tuple with 1 for each group whose reports it adds up, else 0."""
     return frozenset(tuple(int(group in (EVERYBODY, own)) for own in groups) for group in shown if sum(sizes))
 
 
 def groupings(most: int) -> Iterator[tuple[list[str], tuple[int, ...]]]:
-    """Groups, some reports without one, and how many reports each has."""
+    """Names of groups, some reports of which belong to no group, and the number of reports of each."""
     for names in ([EVERYBODY], ["a"], [EVERYBODY, "a"], ["a", "b"], [EVERYBODY, "a", "b"], ["a", "b", "c", "other"]):
         for sizes in itertools.product(range(most + 1), repeat=len(names)):
             yield names, sizes
@@ -68,7 +69,7 @@ def groupings(most: int) -> Iterator[tuple[list[str], tuple[int, ...]]]:
 @pytest.mark.slow_but("2")
 @pytest.mark.parametrize("least", [1, 2, 3, 4])
 def test_no_combination_of_a_slots_numbers_is_over_a_few_reports(least: int) -> None:
-    """Every grouping with up to 5 reports is tried; a larger min_reports publishes no more, and may come later."""
+    """The test tries every grouping with up to 5 reports. A larger min_reports never publishes more."""
     for names, sizes in groupings(5):
         of = dict(zip(names, sizes, strict=True))
         published = released(of, least)
@@ -81,7 +82,7 @@ def test_no_combination_of_a_slots_numbers_is_over_a_few_reports(least: int) -> 
 
 def test_nothing_large_enough_is_withheld_without_need() -> None:
     assert released({"a": 300, "b": 200, "c": 10}, 10) == {EVERYBODY, "a", "b", "c"}
-    # The one household of c is what all others leave.
+    # Everybody less a and b would reveal the one household of c.
     assert released({"a": 300, "b": 200, "c": 1}, 10) == {EVERYBODY, "a"}
     assert released({"a": 300, EVERYBODY: 12}, 10) == {EVERYBODY, "a"}
     assert released({"a": 9}, 10) == frozenset()
@@ -94,7 +95,7 @@ def test_the_check_finds_what_one_number_at_a_time_let_out() -> None:
     assert isolates(numbers_of(["a", "b"], (28, 1), shown), (28, 1), 10)
 
 
-# --- histories: devices, slots, who reports on time, late or never, in which groups
+# --- histories: which groups devices are in, and whether each report comes in time, late or never
 
 DEVICES = 4
 NEVER, IN_TIME, LATE = range(3)
@@ -102,7 +103,10 @@ GROUPS = (EVERYBODY, "a", "b")
 
 
 def send(store: MemoryStore, rows: Iterable[tuple[int, int, str, int]]) -> None:
-    """Commit reports (device, slot, group, kind): each device has a symbol of its own."""
+    """Commit reports (device, slot, group, kind).
+
+    Each device sends its own symbol, so that counts tell devices apart.
+    """
     partial = Partial()
     for device, slot, group, kind in rows:
         partial.add(Key(CAMPAIGN, EPOCH, kind, group, slot), device, DEVICES)
@@ -110,7 +114,7 @@ def send(store: MemoryStore, rows: Iterable[tuple[int, int, str, int]]) -> None:
 
 
 def poll(store: MemoryStore, least: int, slots: int, read: Callable[[MemoryStore, int], "OfGroup"]) -> set[Number]:
-    """Every number that is published now: of each group and slot."""
+    """Every number that is published at this moment, for each group and slot."""
     of = read(store, least)
     numbers = set()
     for group in GROUPS:
@@ -131,7 +135,7 @@ def now(store: MemoryStore, least: int) -> OfGroup:
 
 
 def before(store: MemoryStore, least: int) -> OfGroup:
-    """As it once was: settled slots as the store has them when it is asked, each number by itself."""
+    """Publish as an earlier version did: settled slots with all reports so far, each number judged by itself."""
     settled, partial = publication_of(store, least).settled, store.partial()
 
     def of(group: str) -> Partial:
@@ -145,7 +149,10 @@ def before(store: MemoryStore, least: int) -> OfGroup:
 
 
 def histories(slots: int) -> Iterator[tuple[tuple[str, ...], tuple[int, ...]]]:
-    """(group of each device, when the report of each device and slot comes), symmetric ones once."""
+    """(group of each device, when the report of each device and slot comes).
+
+    Of symmetric histories, only one is returned.
+    """
     of_a_device = list(itertools.product(GROUPS, itertools.product((NEVER, IN_TIME, LATE), repeat=slots)))
     for fleet in itertools.combinations_with_replacement(of_a_device, DEVICES):
         yield tuple(group for group, _ in fleet), tuple(when for _, times in fleet for when in times)
@@ -158,7 +165,7 @@ def played(
     read: Callable[[MemoryStore, int], OfGroup],
     poll: Callable[[MemoryStore, int, int, Callable[[MemoryStore, int], OfGroup]], set[Number]] = poll,
 ) -> frozenset[Number]:
-    """Everything that is published in a history: polled while reports come, one late one after the other."""
+    """Everything that is published during a history. Someone polls while reports come, and after each late report."""
     slots = len(times) // DEVICES
     store = MemoryStore()
     rows = [(device, slot, groups[device], report.REPORT) for device in range(DEVICES) for slot in range(slots)]
@@ -175,7 +182,7 @@ def played(
     return frozenset(seen)
 
 
-# Any mean over up to two slots of up to four reports each is a whole number of reports after this multiplication.
+# The mean of up to two slots with up to four reports each, times this, has whole numbers as weights.
 WHOLE = 24
 
 
@@ -208,14 +215,17 @@ def compared(groups: tuple[str, ...], times: tuple[int, ...], least: int) -> fro
 @pytest.mark.slow
 @pytest.mark.parametrize("least", [2, 3])
 def test_no_difference_of_means_lets_a_report_out(least: int) -> None:
-    """Differences beside all other numbers, of histories of one slot, and of some of two: every 290th of 82,000."""
+    """Differences are combined with all other numbers.
+
+    Of two slots, every 290th of 82,000 histories is tried; of one, all.
+    """
     for groups, times in itertools.chain(histories(1), itertools.islice(histories(2), 0, None, 290)):
         numbers = played(groups, times, least, now) | compared(groups, times, least)
         assert not isolates(numbers, (1,) * len(times), least), (groups, times)
 
 
 def test_a_difference_from_a_mean_of_a_few_reports_would_let_one_out() -> None:
-    """Had the one device of b a number, a - b beside a would be it."""
+    """If the one device of b had a number of its own, the difference a - b would reveal it together with a."""
 
     def everything(store: MemoryStore, _: int) -> OfGroup:
         return before(store, 1)
@@ -235,7 +245,10 @@ def test_no_history_of_one_slot_lets_a_report_out(least: int) -> None:
 
 @pytest.mark.slow
 def test_no_history_of_two_slots_lets_a_report_out() -> None:
-    """Every fifth of 82,000, spread evenly: a device's late report of one slot beside its report of the next."""
+    """Every 29th history is tried.
+
+    In some, a device's report of one slot comes late, beside its report of the next slot.
+    """
     for groups, times in itertools.islice(histories(2), 0, None, 29):
         assert not isolates(played(groups, times, 2, now), (1,) * 2 * DEVICES, 2), (groups, times)
 
@@ -248,15 +261,15 @@ def test_what_was_published_once_is_found_by_the_same_histories() -> None:
     assert not isolates(played(*one_late, 2, now), (1,) * DEVICES, 2)
 
 
-# --- pooled slots, of which quantiles are made
+# --- pooled slots, from which quantiles are computed
 
 SLOTS = 4
 
 
 def pools(counts: tuple[tuple[int, int], ...], publications: Iterable[Publication]) -> frozenset[Number]:
-    """All numbers that are ever published: those of each slot, and pooled ones for any selection and length of runs.
+    """All numbers that are ever published, of each slot and of pooled slots, for each selection and length of runs.
 
-    ``counts``: (reports for the threshold, others) of each slot. A number has a column for both of each slot.
+    ``counts``: (reports for the threshold, others) of each slot. A number has a column for each of the two.
     """
     partial = Partial()
     for slot, pair in enumerate(counts):
@@ -322,13 +335,14 @@ def test_a_restored_store_publishes_no_slot_that_another_server_may_have_publish
         send(store, [(device, slot, EVERYBODY, report.REPORT) for device in range(2)])
     settle(store, 1, 2)
     assert withhold(store, 5, 2) == (2, 5)
-    # Reports that devices had kept come to the restored server. The lost server had counted three reports of slot 3.
+    # Devices send the reports that they had kept to the restored server. The lost server had counted three reports of
+    # slot 3.
     send(store, [(2, 3, EVERYBODY, report.REPORT), (0, 6, EVERYBODY, report.REPORT), (1, 6, EVERYBODY, report.REPORT)])
     settle(store, 6, 2)
     publication = publication_of(store, 2)
     assert {key.slot for key in now(store, 2)(EVERYBODY)} == {0, 1, 6}
     assert store.partial().reports == 4 * 2 + 3, "the operator still sees all"
-    # A second restore adds to the first; one in which everything has settled changes nothing.
+    # A second restore withholds further slots. A restore in which everything has settled withholds nothing more.
     assert withhold(store, 6, 2) is None
     assert withhold(store, 8, 2) == (7, 8)
     assert publication_of(store, 2).withheld == (*publication.withheld, (7, 8)) == ((2, 5), (7, 8))
@@ -341,7 +355,7 @@ def test_a_restored_store_publishes_no_slot_that_another_server_may_have_publish
 @pytest.mark.slow_but("2")
 @pytest.mark.parametrize("least", [2, 3])
 def test_no_number_is_over_a_few_reports_of_another_epoch(least: int) -> None:
-    """A sum of what two mechanisms drew can be taken apart, so the reports of each epoch are numbers of their own."""
+    """A sum of reports by two mechanisms can be taken apart, so each epoch's reports must make numbers of their own."""
     of_a_device = list(itertools.product(GROUPS, (bytes(8), b"previous")))
     for fleet in itertools.combinations_with_replacement(of_a_device, 5):
         for kinds in ((report.REPORT,) * 5, (report.COHORT,) * 5, (report.COHORT,) * 2 + (report.REPORT,) * 3):
@@ -357,7 +371,7 @@ def test_no_number_is_over_a_few_reports_of_another_epoch(least: int) -> None:
 
 
 def test_pools_over_slots_are_of_one_epoch_each() -> None:
-    """A device that still reports for the last epoch's threshold is in no bundle with the other devices."""
+    """A device that still reports for the last epoch's threshold is in no bundle with devices of the new epoch."""
     partial = Partial()
     for slot, old in enumerate((True, False, False, False)):
         partial.add(Key(CAMPAIGN, b"previous" if old else EPOCH, report.COHORT, EVERYBODY, slot), 0, 1)

@@ -1,4 +1,4 @@
-"""What is published, case by case: bundles of slots, what settles when, and the groups of which counts are told."""
+"""What is published, case by case: bundles of slots, when slots settle, and the groups whose counts are shown."""
 
 from collections.abc import Iterable
 
@@ -23,11 +23,14 @@ from undertone_shared import report
 CAMPAIGN = "meters"
 EPOCH = bytes(8)
 
-# --- pooled slots, of which quantiles are made
+# --- pooled slots, from which quantiles are computed
 
 
 def slots_of(counts: Iterable[int], others: int) -> Partial:
-    """Slots from 0 on, each with so many reports for the threshold and so many others."""
+    """Make slots from 0 on.
+
+    Slot i has ``counts[i]`` reports for the threshold, and each has ``others`` other reports.
+    """
     partial = Partial()
     for slot, n in enumerate(counts):
         for kind, number in ((report.COHORT, n), (report.REPORT, others)):
@@ -42,17 +45,17 @@ def pooled_slots(published: Shown, every: int, first: int, last: int, kind: int)
 
 
 def test_a_bundle_is_the_shortest_run_within_a_cycle_with_enough_reports_for_the_threshold() -> None:
-    """Two and more make a bundle: [0, 1], [3], [8, 10]; of the one in 7 nothing more comes in its cycle."""
+    """Two reports make a bundle: [0, 1], [3] and [8, 10]. Slot 7 has one report, and no other comes in its cycle."""
     published = shown(Publication(11, 2, ((0, 2),)), slots_of((1, 1, 0, 2, 0, 0, 0, 1, 1, 0, 1, 0), 3))
     assert pooled_slots(published, 12, 0, 11, report.COHORT) == [0, 1, 3, 8, 10]
     assert pooled_slots(published, 12, 0, 11, report.REPORT) == list(range(12))
-    # A selection that cuts a bundle has none of it.
+    # If a selection cuts a bundle, it contains no part of the bundle.
     assert pooled_slots(published, 12, 1, 11, report.COHORT) == [3, 8, 10]
     assert pooled_slots(published, 12, 0, 9, report.COHORT) == [0, 1, 3]
     assert pooled_slots(published, 12, 0, 1, report.COHORT) == [0, 1]
     assert pooled_slots(published, 12, 3, 3, report.COHORT) == [3]
     assert pooled_slots(published, 12, 4, 6, report.REPORT) == [4, 5, 6]
-    # Runs of one slot have room for a bundle of one alone; runs of three divide 8 from 10, runs of two as well.
+    # Runs of one slot hold only a bundle of one slot. Runs of two or three put slots 8 and 10 into different runs.
     assert pooled_slots(published, 1, 0, 11, report.COHORT) == [3]
     assert pooled_slots(published, 2, 0, 11, report.COHORT) == [0, 1, 3]
     assert pooled_slots(published, 3, 0, 11, report.COHORT) == [0, 1, 3]
@@ -65,14 +68,17 @@ def test_a_bundle_begins_with_a_report_for_the_threshold() -> None:
 
 
 def test_slots_of_a_threshold_round_are_bundled_with_no_other() -> None:
-    """One report for the threshold in each, and no other: a slot of its own, which is too small."""
+    """In a threshold round, all reports are for the threshold.
+
+    Each slot is a bundle alone or, if too small, is withheld.
+    """
     published = shown(Publication(3, 2, ((0, 2),)), slots_of((1, 1, 2, 0), 0))
     assert pooled_slots(published, 4, 0, 3, report.COHORT) == [2]
 
 
 def test_a_bundle_over_a_change_of_min_reports_obeys_the_larger_one() -> None:
     few = slots_of((1, 1, 1, 1), 5)
-    # Slot 0 settled under 4, the others under 2: they make the bundles [0, 1] and [2, 3].
+    # Slot 0 settled when min_reports was 4, the others when it was 2. The bundles are [0, 1] and [2, 3].
     published = shown(Publication(3, 2, ((0, 4), (1, 2))), few)
     assert pooled_slots(published, 4, 0, 3, report.COHORT) == [2, 3]
     assert pooled_slots(shown(Publication(3, 2, ((0, 2),)), few), 4, 0, 3, report.COHORT) == [0, 1, 2, 3]
@@ -84,10 +90,10 @@ def test_groups_of_a_threshold_round_are_released_as_those_of_any_slot() -> None
     for group, n in (("a", 5), ("b", 3), ("c", 2)):
         partial.add_counts(Key(CAMPAIGN, EPOCH, report.COHORT, group, 7), np.array([n]))
     published = shown(Publication(7, 3, ((0, 3),)), partial)
-    # Without b, c is among five.
+    # b is withheld, so that a and everybody leave b and c together, which are five reports.
     assert published.groups == ["a", EVERYBODY]
     assert [published.of(group).reports for group in ("a", EVERYBODY, "b")] == [5, 10, 0]
-    # A threshold round has no measured mean in which anybody could hide.
+    # A threshold round publishes no measured mean, so there is no crowd to state.
     assert published.smallest == 0
 
 
@@ -108,7 +114,7 @@ def test_a_slot_obeys_the_larger_min_reports_of_then_and_now() -> None:
 
 
 def test_what_is_noted_when_slots_settle() -> None:
-    """The first slot under each min_reports; a slot that has settled changes nothing."""
+    """The store notes the first slot under each min_reports. A slot that has settled already changes nothing."""
     store = MemoryStore()
     for slot, least, since in [
         (5, 2, ((0, 2),)),
@@ -136,7 +142,7 @@ LEAST = 10
 
 
 def fleet_of(**sizes: int) -> MemoryStore:
-    """A store whose inventory has so many active devices of each group."""
+    """A store whose inventory has ``sizes`` active devices in each group."""
     store = MemoryStore()
     enrol(store, **sizes)
     return store
@@ -151,7 +157,7 @@ def enrol(store: MemoryStore, **sizes: int) -> None:
 def test_counts_are_told_of_groups_that_are_large_enough() -> None:
     """If a group has one household, "1 reporting, 0 silent" reveals that the household is there."""
     store = fleet_of(east=12, solo=1, west=11)
-    # West is withheld: everybody's count less those of east and west would be solo's.
+    # West is withheld: everybody's count less those of east and west would be the count of solo.
     assert tell_groups(store, LEAST) == {EVERYBODY, "east"}
     assert told_groups(store, publication_of(store, LEAST)) == {EVERYBODY, "east"}
     losses = {"east": (3, 70), "solo": (2, 60), "west": (1, 80)}
@@ -161,7 +167,7 @@ def test_counts_are_told_of_groups_that_are_large_enough() -> None:
 
 
 def test_groups_that_are_told_in_turn_leave_no_other() -> None:
-    """Counts add up over time: showing east's today and west's tomorrow would reveal solo's by subtraction."""
+    """Counts add up over time: showing east today and west tomorrow would reveal solo by subtraction."""
     store = fleet_of(east=12, solo=1, west=11)
     assert tell_groups(store, LEAST) == {EVERYBODY, "east"}
     enrol(store, east=11, solo=1, west=12)
@@ -174,7 +180,7 @@ def test_groups_that_are_told_in_turn_leave_no_other() -> None:
 
 @pytest.mark.parametrize("counted", ["lost", "conflicting", "reporting"])
 def test_a_group_of_which_no_device_is_known_is_counted_as_there(counted: str) -> None:
-    """A group's counts stay after its one device was revoked, and if the inventory never had the device."""
+    """A group with one unknown household has counts, because its device was revoked or was never in the inventory."""
     store = fleet_of(east=12, west=11)
     batch = Batch()
     if counted == "lost":
@@ -186,7 +192,7 @@ def test_a_group_of_which_no_device_is_known_is_counted_as_there(counted: str) -
     store.commit("0of1", batch)
     settle(store, 0, LEAST)
     assert tell_groups(store, LEAST) == {EVERYBODY, "east"}
-    # The unknown device hides nobody: nine devices of west and this one count as nine.
+    # The unknown device hides nobody: west has nine devices, and with this device the two still count as nine.
     enrol(store, east=12, west=9)
     assert tell_groups(store, LEAST) == {EVERYBODY}
 
@@ -205,7 +211,10 @@ def test_without_an_inventory_the_newest_settled_slot_says_how_large_groups_are(
 
 
 def test_groups_of_which_nobody_is_known_do_not_make_up_a_household() -> None:
-    """The campaign asks for two households and knows one; any number of unknown groups is no second household."""
+    """The campaign asks for two households and one is known.
+
+    Unknown groups, however many, do not count as a second one.
+    """
     for others in range(1, 6):
         store = fleet_of(a=1)
         batch = Batch()

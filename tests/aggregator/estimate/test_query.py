@@ -48,7 +48,10 @@ def draw(mechanism: Any, readings: np.ndarray, theta: int, chance: np.random.Gen
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A campaign of one threshold round and three days of four slots in the report phase, exponential readings."""
+    """A campaign with one threshold round and three days of four slots in the report phase.
+
+    Readings are exponential.
+    """
     path = tmp_path_factory.mktemp("query") / "s.sqlite"
     chance = np.random.default_rng(8)
     shape = campaign()
@@ -110,7 +113,7 @@ def test_results_say_everything(store: Path) -> None:
             assert abs(estimate.truncated_mean - 100) < 5 * np.hypot(estimate.truncated_se, 100 / 800**0.5)
         few, stale = results.warnings(estimates)
         assert few == "few reports"
-        # The readings' mean is 100, that of the distribution behind theta nearly 200.
+        # The readings' mean is 100, that of the distribution from which θ was chosen is nearly 200.
         assert stale.startswith("theta is stale: readings are about 0.")
         assert len(results.estimates(FIRST + 100, FIRST + 101, None)) == 6
         columns = results.arrays(FIRST + 100)
@@ -137,7 +140,7 @@ def test_ranges_and_quantiles(store: Path) -> None:
         assert all(day.truncated_se < 3 for day in days)
         median, tail = results.quantiles((0.5, 0.95), every=8, last=FIRST + 10)
         assert (median.cohort, median.reports) == (8000, 0)
-        # 8000 reports at ε = 4: the median of an exponential of mean 100 is 69, its 95 % quantile 300.
+        # 8,000 reports at ε = 4. An exponential distribution of mean 100 has the median 69 and the 95 % quantile 300.
         assert 60 < median.value < 78
         assert 240 < tail.value < 370
         assert median.low <= median.value <= median.high
@@ -181,7 +184,7 @@ def test_the_command_in_all_its_forms(store: Path, tmp_path: Path) -> None:
     assert answer["outcomes"]["duplicate"] == 3
     days = json.loads(command(store, "--json", "--every", 4, "--group", "all").stdout)["ranges"]
     assert [day["slots"] for day in days] == [4, 4, 4]
-    # 12 slots by runs of 8: one of them is cut off by an end of the campaign, and says so.
+    # Runs of 8 divide 12 slots into 8 and 4: an end of the campaign cuts one run, and its row says so.
     cells = [line.split("│") for line in command(store, "--every", 8, "--group", "all").stdout.splitlines()]
     assert sorted(row[3].strip() for row in cells if len(row) > 3 and row[2].strip() == "all") == ["4", "8"]
     parquet = tmp_path / "x.parquet"
@@ -252,7 +255,7 @@ def test_slots_are_chosen_by_local_time(store: Path) -> None:
     text = begin.replace(tzinfo=None).isoformat()
     answer = json.loads(command(store, "--json", "--from", text, "--to", text[:-2] + f"{begin.second + 4:02}").stdout)
     assert [slot["slot"] - FIRST for slot in answer["slots"]] == [103, 104, 105, 106]
-    # The newest slot ends at FIRST + 112; two more slots are waited for.
+    # The newest slot ends at FIRST + 112. The server waits for two more slots before a slot settles.
     settled = json.loads(command(store, "--json", "--since", "9m", "--settled").stdout)
     assert settled["settled"] == FIRST + 108
     assert settled["slots"][-1]["slot"] == FIRST + 108
@@ -283,7 +286,7 @@ def test_a_slot_that_nobody_reported_is_a_row_without_a_number(store: Path) -> N
             assert columns["start"] == row.slot * results.campaign.slot_seconds
             assert all(columns[name] is None for name in ("estimate", "model", "standard_error", "low", "high"))
             assert alike([type(row).of_row(columns)], [row])
-        # What is said of estimates is the same with these rows.
+        # The warnings about the estimates are the same with and without the rows for lost reports.
         assert results.warnings(rows) == results.warnings(without)
         assert results.world(rows) == results.world(without)
         assert results.world(rows.take(rows.kind == ABSENT)) is None
@@ -393,7 +396,7 @@ def test_frames_carry_unit_and_guarantee(store: Path) -> None:
 
 
 def test_threshold_rounds_are_fitted_once(store: Path, tmp_path: Path) -> None:
-    """A second reader finds in the store what the first one had to fit."""
+    """A second reader finds the models in the store that the first reader had to fit."""
     copy = tmp_path / "s.sqlite"
     copy.write_bytes(store.read_bytes())
     with open_results(store) as results:
@@ -431,7 +434,10 @@ def test_a_pipe_that_closes_early_is_no_error(store: Path, form: str) -> None:
 
 
 def test_the_newest_slots_are_those_of_their_span(store: Path) -> None:
-    """Only these slots, and what their estimates need, are read; selecting them by number gives equal estimates."""
+    """The query reads only these slots and what their estimates need.
+
+    It gives the same numbers as a query by slot number.
+    """
     with open_results(store) as results:
         first, last = results.newest_slots(3, None, None)
         assert (first, last) == (last - 2, results.ends - 1)

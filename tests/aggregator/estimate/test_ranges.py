@@ -15,13 +15,13 @@ from undertone_aggregator.estimate.estimates import (
 )
 from undertone_aggregator.estimate.ranges import Places, drowned, over
 
-# Truncated readings of mean 190 with an error of 3; truncation has removed 10 with an error of 4.
+# The truncated readings have the mean 190 with an error of 3. Truncation has removed 10 with an error of 4.
 ONE = Estimate(96, 96 * 1800, Series("all"), MEASURED, 600, 30, *Load.of(190.0, 3.0)[:4], 700)
 ONE = replace(ONE, **Load.of(190.0, 3.0, 10.0, 4.0)._asdict())
 
 
 def runs(rows: Sequence[Estimate], every: int) -> list[RangeEstimate]:
-    """Means over runs of slots whose biases have one error that all of them share."""
+    """Means over runs of slots whose biases share one error."""
     estimates = Estimates.of(rows)
 
     def shared(places: Places) -> float:

@@ -1,4 +1,7 @@
-"""Estimates against closed forms and simulated fleets. Statistical tests: false-alarm rate below 1e-6 each."""
+"""Estimates are compared with closed forms and simulated fleets.
+
+Each statistical test has a chance of a false alarm below 1e-6.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -33,7 +36,7 @@ THRESHOLD = Epoch(campaign(FIRST - 50, FIRST - 1), 0)
 
 
 def histograms(mechanism: Mechanism, theta: int, readings: Readings, runs: int, seed: int) -> list[Readings]:
-    """Histograms of as many independent runs of a fleet, by the very draws of a device."""
+    """Histograms of as many independent runs of a fleet, drawn with the code of devices."""
     chance = np.random.default_rng(seed)
     words = GivenWords(chance.integers(0, 2**32, (runs * len(readings), 24), dtype=np.uint32))
     drawn = symbols(mechanism, np.tile(np.minimum(readings, theta), runs), theta, words).reshape(runs, -1)
@@ -98,7 +101,7 @@ def test_an_estimate_names_everything() -> None:
 
 
 def test_reports_of_the_old_epoch_are_decoded_by_their_own_rule() -> None:
-    """The same readings under θ = 400 and θ = 500: each histogram keeps its meaning."""
+    """Devices report the same readings under θ = 400 and under θ = 500. Each histogram is decoded by its own θ."""
     assert OLD.report is not None
     assert NEW.report is not None
     old = histograms(OLD.report.mechanism, 400, np.full(100_000, 300), 1, 4)[0]
@@ -110,7 +113,7 @@ def test_reports_of_the_old_epoch_are_decoded_by_their_own_rule() -> None:
     assert abs(estimate.estimate - 300) < 5 * estimate.standard_error
     parts = [made.decoder(OLD).mean(old), made.decoder(NEW).mean(new)]
     assert estimate.standard_error**2 == pytest.approx((parts[0][1] + 9 * parts[1][1]) / 16)
-    # A lie may be a report of either rule, so the wider rule's ends hold.
+    # A fake may report under either rule, so the bound on manipulation uses the wider rule's ends.
     wide = made.decoder(NEW)
     assert wide.highest > made.decoder(OLD).highest
     assert wide.lowest < made.decoder(OLD).lowest
@@ -124,7 +127,7 @@ def test_reports_of_the_old_epoch_are_decoded_by_their_own_rule() -> None:
 
 
 def blocks(thetas: tuple[int, int]) -> Threshold:
-    """A choice for slots 0 and 1 of the cycle, and another for 2 and 3; readings of the second are twice as large."""
+    """A choice of θ for slots 0 and 1 of the cycle and another for slots 2 and 3, whose readings are twice as large."""
     edges = tuple(range(0, 1002, 2))
     mass = [np.exp(-np.arange(500) / scale) for scale in (40, 80)]
     densities = [each / each.sum() for each in mass]
@@ -161,7 +164,7 @@ def test_each_block_of_the_day_has_its_own_decode_noise_and_bias() -> None:
     assert night.truncated_se is not None
     assert day.truncated_se is not None
     assert day.truncated_se / night.truncated_se == pytest.approx(2.5, rel=0.1)
-    # Each block has its own law of readings.
+    # Each block has its own distribution of readings, and so its own bias.
     biases = [choice.bias for _, _, choice in chosen.blocks]
     assert model_of(epoch).at_phases("excess")[[0, 2]] == pytest.approx(biases, rel=0.15)
 
@@ -210,7 +213,7 @@ def test_a_cells_mean_is_the_fitted_distributions_or_its_middle() -> None:
     edges = (0, 4, 8, 20)
     # Readings are integers: a cell from 0 to 3 has its middle at 1.5.
     assert _cell_means(edges, None).tolist() == [1.5, 5.5, 13.5]
-    # Fine bins [0, 2), [2, 4), [4, 8): means .5, 2.5 and 5.5; nothing is known above 8.
+    # The fine bins [0, 2), [2, 4) and [4, 8) have the means .5, 2.5 and 5.5. Nothing is known above 8.
     density, fine = np.array([0.75, 0.25, 0.0]), (0, 2, 4, 8)
     chosen = Threshold(9, 9, 9, 0.0, 0.0, 0.0, density, fine, "none")
     with np.errstate(all="raise"):

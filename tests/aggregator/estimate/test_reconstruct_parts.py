@@ -1,4 +1,7 @@
-"""The parts of a reconstruction, each against its formula: decode, level, interval, cell means, what is left out."""
+"""The parts of a reconstruction equal their formulas (decoding, levels, intervals, means of cells).
+
+The tests also show which reports are left out.
+"""
 
 import math
 from dataclasses import replace
@@ -103,7 +106,7 @@ def test_what_belongs_to_no_epoch_or_counts_nobody_is_no_estimate() -> None:
 
 @pytest.mark.parametrize(("of_old", "theta"), [(49, 400), (50, 400), (51, 500), (100, 500)])
 def test_what_is_removed_is_computed_under_the_epoch_of_most_reports(of_old: int, theta: int) -> None:
-    """Devices that were away make all reports of some slots under the epoch that they know."""
+    """Devices that come back late know only the old epoch, and in some slots they make most reports."""
     old, new = epoch(500), epoch(400, first=FIRST + 2)
     made = Reconstruction(Timeline([old, new]))
     slots = range(FIRST + 2, FIRST + 6)
@@ -123,7 +126,7 @@ def test_what_is_removed_is_computed_under_the_epoch_of_most_reports(of_old: int
 
 
 def test_an_epoch_that_has_ended_is_described_by_the_choice_that_ended_it() -> None:
-    """That choice was fitted to the epoch's own reports, too; the range is still the epoch's own."""
+    """The choice that ended the epoch was fitted to the epoch's own reports, too. The range stays that of the epoch."""
     old, new = epoch(500), epoch(400, first=FIRST + 8)
     heavier = replace(CHOSEN, density=np.array([0.5, 0.3, 0.2]))
     after = Epoch(new.campaign, 0, threshold_to_json(heavier))
@@ -160,7 +163,8 @@ def test_a_model_is_of_the_epoch_with_most_reports_and_has_no_bias() -> None:
     assert np.isnan([one.estimate, one.truncated_mean]).all(), "nobody takes it for the mean of the readings"
     # Nearly all readings lie in the highest cell, from 100 to 1000, whose middle is 550; the offset shifts it.
     assert 400 < one.model < 500
-    # The same of a report epoch, whose threshold is known.
+    # A report epoch whose slots have only reports for the threshold gives a model, too: θ is known from the choice
+    # before.
     reporting = Epoch(campaign(cohort_stride=9, theta=500), 0, threshold_to_json(CHOSEN))
     cohort = counts(reporting, 500, report.COHORT)
     (model,) = estimates_of(Reconstruction(Timeline([reporting])), {key(reporting, FIRST + 5, report.COHORT): cohort})
@@ -169,7 +173,10 @@ def test_a_model_is_of_the_epoch_with_most_reports_and_has_no_bias() -> None:
 
 @pytest.mark.parametrize("of_old", [4, 5, 6])
 def test_a_model_of_several_epochs_is_of_most_reports_and_of_the_newest_of_as_many(of_old: int) -> None:
-    """The order in which the store returns the epochs does not matter."""
+    """Of several epochs, the one with most reports counts, and of equal ones the newest.
+
+    The store's order does not matter.
+    """
     old, new = epoch(), epoch(first=FIRST + 100)
     made, slot = Reconstruction(Timeline([old, new])), FIRST + 101
     tables = {key(old, slot, report.COHORT): np.array([of_old] + [0] * (counts(old, 1, report.COHORT).size - 1))}
@@ -181,7 +188,7 @@ def test_a_model_of_several_epochs_is_of_most_reports_and_of_the_newest_of_as_ma
 
 
 def test_where_devices_take_turns_the_mean_is_of_all_of_them() -> None:
-    """One device in ``stride`` reports in a slot; the number of devices is ``stride`` times that of reports."""
+    """One of ``stride`` devices reports in a slot, so there are ``stride`` times as many devices as reports."""
     measured = Estimates.of([estimate(FIRST + slot) for slot in range(4)])
     for stride in (1, 3):
         issued = campaign_of(cohort=Cohort(square_wave(4, (0, 10, 100, 1001))), schedule=Schedule(SEED, stride, 1))
@@ -205,7 +212,7 @@ def test_readings_above_the_last_cell_count_in_it() -> None:
 
 
 class Known:
-    """A model that knows by what factor readings have moved."""
+    """A model whose ``moved`` returns a known factor by which readings have moved."""
 
     factors = (1.0, 1.0, 1.0)
 
@@ -245,7 +252,7 @@ def test_theta_is_stale_beyond_the_factor(
 
 
 class KnownRange(Known, TwoSided):
-    """A model of two ends that knows by what share of their width readings have moved."""
+    """A model of truncation at two ends whose ``moved`` returns a known share of the range's width."""
 
     def __init__(self, *factors: float) -> None:
         self.factors = factors  # type: ignore[assignment]

@@ -1,4 +1,4 @@
-"""What is published by column is what the rules publish slot by slot, to the last bit, with stored sums or without."""
+"""Publishing by column gives the same bits as the rules applied slot by slot, with or without stored sums."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ EPOCHS = (b"previous", b"this one")
 
 
 def counts_of(seed: int, kind: int) -> Partial:
-    """Slots of two epochs and of two kinds of report; some groups are empty or have histograms of nothing."""
+    """Slots of two epochs with two kinds of reports. Some groups have no histogram, some have a histogram of zeros."""
     rng = np.random.default_rng(seed)
     partial = Partial()
     for slot in rng.permutation(12).tolist():
@@ -58,14 +58,17 @@ SLOTS = 2 * DAY + WEEK + 30
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Threshold rounds, two epochs, losses, late reports; the last group alone is too small for a remainder."""
+    """A store with threshold rounds, two epochs, losses and late reports.
+
+    Only the last group is smaller than min_reports.
+    """
     path = tmp_path_factory.mktemp("columns") / "large.store"
     write_large_store(path, SLOTS, 3, devices=40)
     return path
 
 
 def without_sums(path: Path, where: Path) -> Path:
-    """A copy of a store as an earlier version leaves it: with no stored sum."""
+    """A copy of a store as an earlier version leaves it: without stored sums."""
     with SqliteStore(str(path)) as store:
         store.backup(where)
     with SqliteStore(str(where)) as store, store.transaction():

@@ -12,7 +12,7 @@ DAY = 48
 
 
 def error_of_mean(removed, at, cycle):
-    """The slots alone are reported, and their level has no error."""
+    """The error of a mean over ``at`` where only these slots have reports, and their level has no error."""
     order = np.sort(np.asarray(at))
     return error_of_reported_mean(removed, at, order, np.ones(len(order)), cycle)
 
@@ -25,7 +25,7 @@ def test_the_parts_of_one_slots_error_add_up():
     one = slots(1, 3.0, 4.0, 12.0)
     assert one.standard_error == pytest.approx([13.0])
     assert error_of_mean(one, np.array([5]), DAY) == pytest.approx(13.0)
-    # A cycle of one slot has no shape: that error is the same in all slots.
+    # With a cycle of one slot, all slots are at the same time of day, so the shape's error is the same in all of them.
     assert error_of_mean(slots(2, 3.0, 4.0, 12.0), np.array([5, 6]), 1) == pytest.approx(math.sqrt(9 + 16 + 144 / 2))
 
 
@@ -37,7 +37,7 @@ def test_a_shared_error_stays_and_a_slots_own_error_averages_out():
 
 def test_an_error_of_the_days_shape_averages_out_over_whole_days_alone():
     assert error_of_mean(slots(DAY, shape=3.0), np.arange(7, 7 + DAY), DAY) == pytest.approx(0.0, abs=1e-9)
-    # The same hours of a week's days err alike: a week tells no more of them than a day.
+    # A time of day errs alike on all days, so the same hours of seven days have the same error as those of one day.
     evening = np.arange(36, 46)
     week = (evening + DAY * np.arange(7)[:, None]).ravel()
     one = error_of_mean(slots(10, shape=3.0), evening, DAY)
@@ -60,7 +60,7 @@ def test_the_covariance_of_the_shape_is_that_of_errors_that_add_up_to_nothing():
 
 
 def test_the_levels_error_is_the_noise_of_the_same_reports():
-    """Each level is too high by ``gain`` times the noise around it, and this adds to the noise of the mean itself."""
+    """Each level is too high by ``gain`` times the noise around its slot, and the mean has the same noise itself."""
     reported = np.arange(3 * DAY + 1)
     noise = np.linspace(1.0, 4.0, len(reported))
     chosen = np.arange(DAY, 2 * DAY)
@@ -71,7 +71,7 @@ def test_the_levels_error_is_the_noise_of_the_same_reports():
     whole = of_mean + gain * near.sum(axis=1) / DAY
     added = noise @ (whole**2 - of_mean**2)
     assert error_of_reported_mean(levels, chosen, reported, noise, DAY) == pytest.approx(math.sqrt(added))
-    # More than a level's error would add that came from other reports.
+    # This is more than the level's error would add if the level came from other reports.
     assert added > 1.5 * noise @ (whole - of_mean) ** 2
     alone = errors_of_slots(slots(len(reported))._replace(level=np.full(len(reported), 2.0)), reported, noise, DAY)
     middle = len(reported) // 2

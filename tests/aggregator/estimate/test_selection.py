@@ -40,7 +40,7 @@ def test_hours_by_the_clock_of_a_zone() -> None:
     evening = Hours.parse("--between", "18:00-23:00")
     assert str(evening) == "18:00-23:00"
     zone = Days(ZoneInfo("Europe/Amsterdam"))
-    # The clock there goes from 02:00 to 03:00 on 2026-03-29.
+    # In this zone, the clock goes from 02:00 to 03:00 on 2026-03-29.
     for day, shift in ((28, 1), (29, 2)):
         for hour, inside in ((17, False), (18, True), (22, True), (23, False)):
             slot = int(datetime(2026, 3, day, hour - shift, 30, tzinfo=UTC).timestamp()) // HALF_HOUR
@@ -52,7 +52,7 @@ def test_hours_by_the_clock_of_a_zone() -> None:
 
 
 def test_days_by_the_campaigns_calendar() -> None:
-    # 1970-01-01 was a Thursday, and is a holiday here; the clock of this zone is 13 hours ahead.
+    # 1970-01-01 was a Thursday, and this calendar has it as a holiday. Further below, a zone is 13 hours ahead.
     calendar = Days(holidays=[date(1970, 1, 1)])
 
     def chosen(words: str, days: Days = calendar) -> list[int]:
@@ -63,7 +63,7 @@ def test_days_by_the_campaigns_calendar() -> None:
     assert chosen("days-off") == [0, 2, 3]
     assert chosen("thu,sat") == [0, 2]
     assert chosen("workdays", Days(holidays=None)) == [0, 1, 4, 5, 6]
-    # 10:00 in Greenwich is 23:00 there, and an hour later the next day has begun.
+    # 10:00 UTC is 23:00 in Auckland, and an hour later the next day begins there.
     east = Days(ZoneInfo("Pacific/Auckland"))
     assert OnDays("fri").hold(datetime(1970, 1, 2).date(), east)
     assert chosen_slots(20, 26, HALF_HOUR, None, OnDays("fri"), east) == [24, 25, 26]
@@ -99,7 +99,8 @@ def test_the_mean_of_evenings_is_the_mean_of_their_slots(results: Results) -> No
     assert mean.truncated_se == pytest.approx(math.sqrt(sum(e * e for e in errors)) / len(rows))
     assert mean.high - mean.low == pytest.approx(2 * 1.959963984540054 * mean.standard_error)
     assert mean.bias == pytest.approx(sum(row.bias or 0.0 for row in rows) / len(rows))
-    # The biases err together in part: more than if each slot erred alone, less than if all erred as one.
+    # The biases' errors are partly shared: the mean's error is larger than with independent errors and smaller than
+    # with one common error.
     errors = [row.bias_se or 0.0 for row in rows]
     assert mean.bias_se is not None
     assert math.sqrt(sum(e * e for e in errors)) / len(rows) < mean.bias_se < sum(errors) / len(rows)
@@ -115,7 +116,7 @@ def test_a_selection_without_a_slot_is_refused(results: Results) -> None:
 
 
 def test_a_mean_of_the_last_evening_needs_no_more_than_the_store(results: Results) -> None:
-    """The readings' level comes from the cycle before the selection, as for the slots by themselves."""
+    """The level of the readings comes from the cycle before the selection, as it does for single slots."""
     last = results.estimates()[-1].slot
     (mean,) = results.selection(last, last)
     (row,) = results.estimates(last, last)
@@ -135,7 +136,7 @@ def test_a_total_is_of_all_registered_devices(made: Path, tmp_path: Path, device
     slots = mean.slots + mean.absent
     assert mean.devices == devices
     assert mean.total == pytest.approx(devices * slots * mean.estimate)
-    # One of cohort_stride reports is for the threshold: its device takes part, too.
+    # One of cohort_stride reports is for the threshold. The device that sends it takes part, too.
     stride = epoch.campaign.schedule.cohort_stride
     part = min(mean.reports / mean.slots * stride / (stride - 1), devices)
     assert epoch.threshold is not None
@@ -155,13 +156,13 @@ def test_the_parts_of_a_totals_error() -> None:
     fleet = RegisteredFleet(100, 1.0, 400.0)
     alone = selection(one, [5], fleet)
     assert (alone.total, alone.total_se) == (5000.0, pytest.approx(200.0))
-    # Of a slot that nobody reported, a single other one says no more than any reading does of the others.
+    # Nobody reported in slot 6. A single other slot says as little about slot 6 as any reading says about the others.
     assert selection(one, [5, 6], fleet).total_se == pytest.approx(200 * math.sqrt(4 + (20 / 2) ** 2))
     two = selection(replace(one, slots=2, spread=6.0), [5, 6, 7], fleet)
     assert (two.absent, two.total) == (1, 15_000.0)
     # 50 of 100 devices take part in each slot.
     assert two.total_se == pytest.approx(300 * math.sqrt(4 + 0.5 * 400 / 50 + (6 / 3) ** 2))
-    # Where devices take turns of two slots, all of them do.
+    # With turns of two slots, all devices take part within two slots.
     assert selection(replace(one, slots=2, spread=6.0), [5, 6], fleet._replace(share=0.5)).total_se == pytest.approx(
         400
     )

@@ -1,4 +1,4 @@
-"""Estimates in, filtered estimates out: whole series, and slot by slot as a server does."""
+"""The filter of series turns estimates into filtered estimates, for whole series and slot by slot as in a server."""
 
 from dataclasses import replace
 
@@ -49,7 +49,7 @@ def test_what_truncation_removes_is_the_raw_estimate_s():
     with_bias = [replace(e, **Load.of(e.estimate, e.standard_error, 10.0, 4.0)._asdict()) for e in raw]
     for without, after in zip(HOW.smoothed(Estimates.of(raw)), HOW.smoothed(Estimates.of(with_bias)), strict=True):
         assert (after.bias, after.bias_se) == (10.0, 4.0)
-        # What a slot has by chance is a little more where readings are larger.
+        # The mean of a slot's readings varies a little more by chance where readings are larger.
         assert after.estimate == pytest.approx(without.estimate + 10.0, abs=0.1)
         assert after.truncated_mean == pytest.approx(after.estimate - 10.0)
         assert after.standard_error == pytest.approx(np.hypot(without.standard_error, 4.0), rel=0.01)
@@ -68,7 +68,7 @@ def test_few_reports_that_agree_by_chance_do_not_count_for_more():
     lucky = Estimate(*(FIRST + 40, 0, Series(), MEASURED, 10, 0, 900.0, 0.1, 0.0, 0.0, 700))
     variance = HOW.noise(Estimates.of([*raw, lucky])).variance
     assert variance[-1] > 0.7 * 25.0**2
-    # With many reports a slot's own variance stands.
+    # With many reports, a slot's own variance is kept.
     many = Estimates.of([*estimates(slots, reports=10_000), lucky])
     assert HOW.noise(many).variance[0] == pytest.approx(25.0**2, rel=0.01)
 
@@ -99,7 +99,7 @@ def test_a_server_that_comes_back_goes_on_where_it_was():
 
 
 def test_what_a_fleet_has_by_chance_is_of_its_size():
-    """At most as much as readings in [0, θ] of that mean can spread, and never a number for readings beyond."""
+    """The chance part is at most the spread of readings in [0, θ] with that mean, and 0 for means outside the range."""
     half = own_chance(500.0, 1000.0, 100.0)
     assert 0 < half <= 500.0 / 10
     assert own_chance(500.0, 1000.0, 400.0) == pytest.approx(half / 2)

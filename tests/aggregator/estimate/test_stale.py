@@ -10,12 +10,15 @@ from undertone_aggregator.estimate.reconstruct import Reconstruction
 from undertone_aggregator.threshold import Threshold
 
 CHOSEN = Threshold(500, 450, 600, 3.0, 1.0, 9.0, np.array([0.5, 0.4, 0.1]), (0, 100, 500, 1001), "robust", [])
-# The mean of min(x, 500) under it, cells at their middles.
+# The mean of min(x, 500) under that distribution, with each cell at its middle.
 LEVEL = 0.5 * 49.5 + 0.4 * 299.5 + 0.1 * 500
 
 
 def warnings(mean, error=2.0, slots=12, before=None):
-    """Return the warnings of slots with this truncated mean, after as many with the mean ``before`` if there is one."""
+    """The warnings for slots with this truncated mean.
+
+    If ``before`` is given, as many slots with that mean come first.
+    """
     second = two_epochs()[1].campaign
     timeline = Timeline([Epoch(campaign(), 0), Epoch(second, 0, threshold_to_json(CHOSEN))])
     first = second.first_slot
@@ -44,7 +47,7 @@ def test_what_noise_could_do_is_no_news():
 
 
 def test_an_hour_is_no_level():
-    """Less than half of a cycle says nothing about the readings of a day."""
+    """Slots for less than half of a cycle say nothing about the readings of a day."""
     assert two_epochs()[1].campaign.cycle == 4
     assert warnings(LEVEL * 1.6, slots=1) == []
 

@@ -11,7 +11,7 @@ TOLERANCE = 1e-6
 
 
 def dense(signal, noise, values):
-    """(mean, variance, log likelihood) of the signal by the textbook, from covariance matrices [n, n]."""
+    """(mean, variance, log likelihood) of the signal by the textbook's formulas, from covariance matrices [n, n]."""
     both = signal + noise
     mean = signal @ np.linalg.solve(both, values)
     variance = np.diag(signal - signal @ np.linalg.solve(both, signal))
@@ -20,7 +20,7 @@ def dense(signal, noise, values):
 
 
 def chains(variance, carried, lag):
-    """Covariance of the noise e_i = carried_i e_(i - lag) + what is new, with these variances."""
+    """The covariance of noise with these variances, where e_i = carried_i e_(i - lag) + an independent part."""
     n = len(variance)
     back = np.eye(n)
     new = variance.copy()
@@ -41,7 +41,7 @@ def agrees(components, observed, signals, noise):
         assert np.abs(means[:, m] - mean).max() < TOLERANCE
         assert np.abs(variances[:, m] - variance).max() < TOLERANCE
         assert abs(trace.terms[:, m].sum() - log) < TOLERANCE
-        # Causal: the posterior of the first slots alone.
+        # The causal result uses only the slots so far, so it is the posterior of the first slots alone.
         for stop in (1, 7, len(mean)):
             first, spread, _ = dense(signal[:stop, :stop], noise[:stop, :stop], observed.values[:stop])
             assert abs(trace.mean[stop - 1, m] - first[-1]) < TOLERANCE
@@ -84,7 +84,7 @@ def test_correlated_noise_of_chains_that_begin_anew(lag):
 
 
 def test_a_missing_slot_of_a_chain():
-    """The noise after a gap hangs on the last one before it."""
+    """After a gap, the noise depends on the last slot of its chain before the gap."""
     rng = np.random.default_rng(3)
     components, loading, values, variance = random_problem(rng, 12)
     carried = np.full(12, 0.5) * np.sqrt(variance / np.roll(variance, 1))
@@ -96,7 +96,7 @@ def test_a_missing_slot_of_a_chain():
 
 @pytest.mark.parametrize(("cycle", "long", "cycles"), [(1, False, 70), (7, True, 10), (8, False, 70)])
 def test_the_season_is_the_quasi_periodic_kernel(cycle, long, cycles):
-    """The components of `Seasonal` have the covariance that its docstring states, days off included."""
+    """The components of `Seasonal` have the covariance that its docstring states, also for days off."""
     rng = np.random.default_rng(4)
     slots = np.sort(rng.choice(80, 50, replace=False))
     off = (slots // cycle) % 7 >= 5
@@ -142,5 +142,5 @@ def test_the_seasons_variances_are_bessel_functions_folded_onto_what_slots_resol
     harmonics = [0] + [order for order in range(1, min(12, cycle // 2) + 1) for _ in range(1 + (2 * order != cycle))]
     folded = [[row[[o for o in range(100) if (o - j) % cycle == 0 or (o + j) % cycle == 0]].sum() for j in harmonics]
               for row in shares]  # fmt: skip
-    # Each is a sum of up to 100 shares of the season's whole variance, in another order.
+    # Each variance is a sum of up to 100 shares of the season's variance, added in another order.
     assert np.allclose(variance, 0.25 * np.array(folded), rtol=0.0, atol=0.25 * 100 * np.finfo(float).eps)

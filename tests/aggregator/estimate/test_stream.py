@@ -1,4 +1,4 @@
-"""Streams from shipped devices' integers through admission to estimates: errors as stated, whatever is lost."""
+"""Streams from devices' integers through admission to estimates: the stated errors hold, whatever reports are lost."""
 
 import math
 from dataclasses import replace
@@ -57,7 +57,7 @@ def config(mechanism="gaussian", **changes):
 
 
 class Fleet:
-    """Devices with the shipped integers; noise from numpy's generator, which decides nothing in production."""
+    """Devices with the integers of real devices. Noise comes from numpy's generator; real devices never use numpy."""
 
     def __init__(self, mechanism="gaussian", devices=200, seed=1, **changes):
         self.config = config(mechanism, **changes)
@@ -130,7 +130,8 @@ def ingest(fleet, reports, now=START + 60 * SLOT):
 @pytest.mark.slow_but("direct")
 @pytest.mark.parametrize("mechanism", ["gaussian", "one-bit", "direct"])
 def test_errors_are_as_stated_with_losses_reboots_and_reordering(mechanism):
-    # 10 % lost, 5 % rebooted, reordered within a day: squared errors over their stated variances average to 1.
+    # 10 % of reports are lost, 5 % of devices reboot, and reports are reordered within a day. Squared errors divided by
+    # their stated variances have the mean 1.
     ratios = []
     for seed in range(6):
         fleet = Fleet(mechanism, 60, seed)
@@ -143,7 +144,7 @@ def test_errors_are_as_stated_with_losses_reboots_and_reordering(mechanism):
         off = series.mean - means
         ratios.append(off @ np.linalg.solve(series.covariance(), off) / 40)
         assert np.abs(off).max() < 6 * series.standard_error.max()
-    # A chi-square of 240 over its degrees of freedom: 0.5 to 1.6 but for probability 1e-7.
+    # A chi-square variable of 240 degrees of freedom, divided by 240, is outside 0.5 to 1.6 with a probability of 1e-7.
     assert 0.5 < np.mean(ratios) < 1.6
 
 
@@ -163,9 +164,10 @@ def test_sums_over_slots_know_their_covariance():
             ]
             ratios.append(((estimate.truncated_mean - means.mean()) / estimate.truncated_se) ** 2)
             squared[mechanism] = estimate.truncated_se
-        # A chi-square of 40 over 40: 0.25 to 2.4 but for probability 1e-6.
+        # A chi-square variable of 40 degrees of freedom, divided by 40, is outside 0.25 to 2.4 with a probability of
+        # 1e-6.
         assert 0.25 < np.mean(ratios) < 2.4
-    # The sheet: for sums over more than about 7 slots correlated noise is the worse one.
+    # For sums over more than about 7 slots, correlated noise has the larger error.
     assert squared["gaussian"] > squared["direct"]
 
 
@@ -184,11 +186,11 @@ def test_intervals_are_z_errors_to_either_side_of_slots_and_of_runs():
         assert (estimate.low, estimate.high) == (estimate.estimate - half, estimate.estimate + half)
     every = 8
     runs = streams.ranges(tables_of(partial), EVERYBODY, every)
-    # The first and the last run begin and end in the middle of one.
+    # The reports begin in the middle of the first run and end in the middle of the last one.
     assert runs[0].first <= FIRST
     assert runs[-1].last >= FIRST + 19
     assert sum(run.slots for run in runs) == 20
-    # Slots here and there: the covariance of these alone.
+    # For single slots here and there, the covariance is that of these slots alone.
     some = [slot for slot in curve.slots.tolist() if slot % 5 in (0, 1, 3)]
     (mean,) = streams.means(tables_of(partial), EVERYBODY, [*some, FIRST + 1000])
     chosen = np.isin(curve.slots, some)
@@ -209,7 +211,8 @@ def test_intervals_are_z_errors_to_either_side_of_slots_and_of_runs():
 
 
 def test_noise_is_carried_from_the_slot_before_on_the_same_chain():
-    # Two chains; slot 13 is missing, and 15 has its chain's 11 four slots before it.
+    # There are two chains. Slot 13 is missing. In the chain of slot 15, the report before is that of slot 11, four
+    # slots earlier.
     slots = np.array([10, 11, 12, 14, 15])
     band = np.zeros((5, LAGS + 1))
     band[:, 0] = [4.0, 5.0, 8.0, 10.0, 16.0]
@@ -225,7 +228,7 @@ def test_order_restart_and_duplicates_change_nothing():
     shuffled = list(reports)
     fleet.rng.shuffle(shuffled)
     assert ingest(fleet, shuffled + reports[:30]).partial == whole
-    # Two runs of the server with the chains brought back from their records.
+    # The server runs twice, and the second run reads the chains back from the records of the first.
     first, second = Batch(), Batch()
     rules = admission(fleet)
     for topic, payload in shuffled[:50]:

@@ -1,4 +1,4 @@
-"""A stream's means and covariances against their formulas, summed report by report over made-up releases."""
+"""A stream's means and covariances equal their formulas, summed report by report over made-up releases."""
 
 import math
 import random
@@ -29,7 +29,7 @@ REPORTS = 6
 
 
 def epoch(first: int, last: int, *, low: int, theta: int, levels: int, lag: int, offset: int, shift: int) -> Epoch:
-    """A stream's epoch; its noise keeps 1 - 2^-shift of what it was a report before."""
+    """A stream's epoch. With each report, the noise keeps 1 - 2^-shift of its previous value."""
     reuse, later = (1 << shift) - 1, 400
     rule = StreamRule(
         {
@@ -69,7 +69,7 @@ def epoch(first: int, last: int, *, low: int, theta: int, levels: int, lag: int,
 
 @dataclass(frozen=True)
 class Report:
-    """What a device released in a slot, as report number ``index`` of its chain; ``chain`` names the chain."""
+    """What a device released in a slot. ``chain`` names the chain, ``index`` is the report's number in the chain."""
 
     epoch: Epoch
     group: str
@@ -85,7 +85,7 @@ class Report:
 
 
 def partial_of(reports: list[Report]) -> Partial:
-    """What admission makes of these reports: each one's moments, and the pairs of slots of one chain."""
+    """What admission stores of these reports: the moments of each, and the pairs of slots on one chain."""
     partial, slots = Partial(), dict[object, list[int]]()
     for report in reports:
         layout = layout_of(report.rule)
@@ -110,9 +110,10 @@ def mean_of(here: list[Report], coordinate: int) -> float:
 
 
 def covariance_of(here: list[Report], there: list[Report], gap: int) -> float:
-    """The covariance of the noise of a slot and of one ``gap`` slots before.
+    """The covariance of the noise of a slot and of the slot ``gap`` before it.
 
-    Of one slot Σ width² v(age) / n²; of two Σ width² v r^(gap/lag) / (n m) over the chains that are in both.
+    For one slot (gap 0), it is Σ width² v(age) / n². For two slots, it is Σ width² v r^(gap/lag) / (n m) over the
+    chains that report in both.
     """
     total = 0.0
     for report in here:
@@ -127,7 +128,7 @@ def covariance_of(here: list[Report], there: list[Report], gap: int) -> float:
 
 
 def fleet(of: Epoch, group: str, devices: int, seed: int) -> list[Report]:
-    """Devices of one group that report now and then over 80 slots, on as many chains as the rule interleaves."""
+    """Devices of one group that report in some of 80 slots, on as many chains as the rule interleaves."""
     chance, campaign, reports = random.Random(seed), of.campaign, list[Report]()
     lag = campaign.rule.lag
     for device in range(devices):
@@ -147,7 +148,8 @@ NORTH = fleet(OLD, "north", 4, 1)
 EVERY = NORTH + fleet(OLD, EVERYBODY, 2, 2) + fleet(NEW, "south", 3, 3) + fleet(NEW, "north", 2, 4)
 PARTIAL = partial_of(EVERY)
 STREAMS = StreamReconstruction(Timeline([OLD, NEW]))
-# What clipping removes, by the level of the readings, less the newest offset, over seven cycles before and after.
+# What clipping removes. It depends on the level of the readings over seven cycles before and after, less the newest
+# offset.
 REMOVED = ClippingBias(NEW.campaign.rule, NEW.campaign.bound)
 CYCLE = NEW.campaign.cycle
 
@@ -223,7 +225,7 @@ def test_noise_is_carried_over_64_slots_at_most() -> None:
     band[2, 64], band[3, 2], band[4, 64] = 1.0, 3.0, 2.0
     curve = Curve(slots, np.ones(5, dtype=np.int64), np.zeros(5), band)
     assert curve.carried(2).tolist() == [0, 0, 1 / 2, 3 / 5, 2 / 8]
-    # Slot 1 is 65 before 66, and in no other chain of these.
+    # Slot 66 is 65 after slot 1, one more than the stored distances, and no other slot is on a chain with them.
     assert curve.carried(5).tolist() == [0, 0, 0, 0, 0]
 
 
@@ -254,7 +256,10 @@ def test_every_group_and_coordinate_that_is_wanted_has_a_row_a_slot(groups: list
 
 
 def test_what_clipping_removes_is_that_of_the_level_over_seven_cycles_before_and_after() -> None:
-    """The mean of the slots that are there; readings grow from cycle to cycle here, and some slots are missing."""
+    """The level is the mean of the slots that have reports.
+
+    Readings grow from cycle to cycle, and some slots are missing.
+    """
     slots = np.array([slot for slot in range(FIRST, FIRST + 20 * CYCLE) if slot % 7])
     mean = NEW.campaign.offset + 200.0 + 40.0 * ((slots - FIRST) // CYCLE) + slots % 5
     curve = Curve(slots, np.ones(len(slots), dtype=np.int64), mean, np.zeros((len(slots), LAGS + 1)))
@@ -297,7 +302,7 @@ def test_a_mean_over_chosen_slots_is_named_by_the_first_and_the_last_of_them() -
 
 
 def side(group: str, slots: list[int]) -> Side:
-    """What a query reads for these slots of a group, and no more."""
+    """What a query reads of these slots of a group."""
     reports = {}
     for origin, (at, counts) in tables_of(PARTIAL, group).items():
         asked = np.isin(at, slots)
@@ -310,7 +315,7 @@ def side(group: str, slots: list[int]) -> Side:
 def test_the_difference_of_two_times_has_the_covariance_of_all_their_slots(
     first: tuple[int, int], second: tuple[int, int]
 ) -> None:
-    """The noise of the difference u'x has the variance u'Cu, u = 1/n in the one time and -1/m in the other."""
+    """The noise of the difference u'x has the variance u'Cu, where u = 1/n in the one time and -1/m in the other."""
     curves = [STREAMS.curve(tables_of(PARTIAL, "north"), k) for k in (1, 2)]
     slots = curves[0].slots
     times = [slots[slice(*time)].tolist() for time in (first, second)]
@@ -338,7 +343,7 @@ def test_the_noise_of_two_groups_adds_up() -> None:
 def test_slots_without_reports_differ_from_nothing() -> None:
     slots = STREAMS.curve(tables_of(PARTIAL, "south")).slots.tolist()
     later = [slot + 1000 for slot in slots]
-    # Without a number in any slot of one side, and without reports that belong to it at all.
+    # First, one side asks for slots without numbers; then, one side has no reports at all.
     pair = [side("south", slots)._replace(slots=times) for times in (slots, later)]
     assert STREAMS.differences(*pair) == []
     assert STREAMS.differences(side("south", slots), side("north", later)) == []

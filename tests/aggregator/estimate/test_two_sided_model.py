@@ -1,4 +1,4 @@
-"""What truncation at both ends removes where readings have moved since the rounds, and the level around a slot."""
+"""What truncation at both ends removes when readings have moved since the rounds, and the level around a slot."""
 
 import math
 
@@ -57,7 +57,7 @@ def test_a_shift_is_a_share_of_the_range_and_certain_only_where_the_level_is():
 
 
 def test_a_level_of_the_whole_cycle_leaves_more_doubt_about_a_slot():
-    """An error of 1/16 of the range: below it a few slots are level enough, above it a whole cycle is not."""
+    """If the error is below 1/16 of the range, the level comes from a few slots; above it, from a whole cycle."""
     model = TwoSided(threshold(rooms(600), 620), 580, 620, BOUND, DAY)
     by_slots, by_cycle = (model.removed(day(600.0, error)) for error in (1.0, 40.0))
     assert by_cycle.shared[20] > 1.5 * by_slots.shared[20]
@@ -73,7 +73,7 @@ def swinging(density_of, low, theta, moves, days=4):
 
 
 def test_the_days_swing_is_not_counted_twice():
-    """The rounds' readings are those of a whole day, and so farther apart than the readings of a slot."""
+    """The rounds' readings are those of a whole day, so they vary more than the readings of one slot."""
     low, theta, moves = 560, 640, 25.0 * np.sin(2 * np.pi * np.arange(DAY) / DAY)
 
     def slot(move):
@@ -82,7 +82,7 @@ def test_the_days_swing_is_not_counted_twice():
     of_day = sum(slot(move) / slot(move).sum() for move in moves)
     reported, true = swinging(slot, low, theta, moves)
     bias = TwoSided(threshold(of_day, theta), low, theta, BOUND, DAY).removed(reported).bias
-    # What is removed is less than the noise of a slot's mean, and the model adds no more.
+    # Truncation removes less than the noise of a slot's mean, and so does the model.
     assert np.abs(true).max() < reported.error.min()
     assert np.abs(bias).max() < reported.error.min()
 
@@ -92,12 +92,12 @@ def test_a_trend_over_weeks_makes_no_slots_readings_alike():
     reported, true = swinging(lambda move: rooms(600 + move), low, theta, moves, 1)
     bias = TwoSided(threshold(rooms(600), theta), low, theta, BOUND, DAY).removed(reported).bias
     assert true.min() < -3.0
-    # At both ends, the level is the mean over half a day, so it is off by a quarter of a day's trend.
+    # At both ends of the series, the level is the mean over half a day, so it is off by a quarter of a day's trend.
     assert np.abs(bias - true).max() <= np.abs(np.gradient(true)).max() * DAY / 4
 
 
 def test_a_share_of_the_devices_may_have_moved_and_the_others_stayed():
-    """A third of the homes feeds in at noon, on sunnier days than those of the rounds."""
+    """At noon a third of the homes feeds power into the grid, and the days are sunnier than those of the rounds."""
     low, theta, moves = 540, 660, -150.0 * np.maximum(np.sin(2 * np.pi * np.arange(DAY) / DAY), 0.0)
 
     def slot(move):
@@ -134,7 +134,10 @@ def test_a_level_is_the_cycles_mean_moved_by_half_a_cycle_around_the_slot(cycle)
 
 @pytest.mark.parametrize(("sharp", "part"), [(5.0, 16), (1.9, 8), (1.5, 4), (1e-6, 2)])
 def test_a_near_level_is_the_mean_over_as_few_slots_as_its_error_allows(sharp, part):
-    """Over 3, 5, 9 or 17 slots of a cycle of 16, whose errors are 4/√n, one of them unknown and counted as 0."""
+    """The level is over 3, 5, 9 or 17 slots of a cycle of 16, with errors of 4/√n.
+
+    One slot's error is unknown and counts as 0.
+    """
     slots = np.arange(100, 140)
     reported = some(slots, np.random.default_rng(5), 4.0)
     reported.error[20] = 0.0

@@ -1,4 +1,4 @@
-"""What is published, and what it tells the world."""
+"""Which numbers are published, and how much they reveal to everybody."""
 
 import pytest
 

@@ -177,7 +177,7 @@ def test_a_report_out_of_turn_is_refused() -> None:
 
 @pytest.mark.parametrize(("coin", "never"), [(0, range(2, 9)), (65536, range(2)), (1, ()), (65535, ())])
 def test_a_part_that_the_coin_never_chooses_has_no_symbols(coin: int, never: Iterable[int]) -> None:
-    """Up to epsilon = 0.609 the Hybrid's coin is 0: a piecewise symbol, far from the others, is no honest device's."""
+    """Up to ε = 0.609 the Hybrid never uses its piecewise part, so honest devices never send piecewise symbols."""
     mechanism = Hybrid(coin, WindowMechanism(3, 2, 1, 1, 1), WindowMechanism(3, 2, 3, 1, 4, None, 2))
     epoch = copy.copy(server.campaign(cohort_stride=0, theta=500))
     epoch.rule = ScalarRule(epoch.cohort, ReportRule(0, 500, mechanism))
@@ -291,7 +291,7 @@ def test_workers_subscribe_to_every_shard_once() -> None:
 
 @pytest.mark.parametrize("level", [*map(str, range(70)), "00", "01", "007", "100", "-1", "x", "", "é", "٣"])
 def test_what_reaches_no_worker_would_not_have_been_counted(level: str) -> None:
-    """Several workers hear of no shard but the 64: a lone worker, who does, refuses the others."""
+    """Several workers subscribe to the 64 shards only. A lone worker hears all topics and must refuse the others."""
     topic = f"{PREFIX}/meters/{level}/{OTHER}/report"
     filters = [pattern for worker in range(3) for pattern in topic_filters(PREFIX, "meters", worker, 3)]
     reached = sum(topic_matches_sub(pattern, topic) for pattern in filters)
@@ -327,7 +327,7 @@ def test_the_topic_rule_is_the_one_of_levels_read_one_by_one(levels: list[str]) 
 
 
 def payload(chance: random.Random) -> bytes:
-    """Bytes near an honest report: each field mostly plausible, the whole now and then cut, grown or noise."""
+    """Bytes near an honest report: each field is mostly plausible, and some reports are cut, longer or random."""
     slot = chance.choice([chance.randrange(FIRST - 3, FIRST + 130), chance.getrandbits(32)])
     made = (
         bytes([chance.choice([2, 2, 2, 0, 255]), chance.choice([0, 0, 1, 1, 2, 3])])

@@ -1,4 +1,4 @@
-"""The fast path beside the rules: whatever arrives, and in whatever order, both count and refuse the same."""
+"""The fast path counts and refuses the same reports as the rules applied one by one, whatever arrives in any order."""
 
 import random
 from typing import Any
@@ -32,7 +32,7 @@ def admission(epochs: list[Epoch], **options: Any) -> Admission:
 
 
 def records(batch: Batch) -> dict[bytes, list[bytes]]:
-    """The deduplication's records of each device, in their order."""
+    """The deduplication's records of each device, in the order of writing."""
     rows: dict[bytes, list[bytes]] = {}
     for at in range(0, len(batch.seen), RECORD_BYTES):
         row = bytes(batch.seen[at : at + RECORD_BYTES])
@@ -41,13 +41,16 @@ def records(batch: Batch) -> dict[bytes, list[bytes]]:
 
 
 def numbers(batch: Batch) -> dict[bytes, bytes]:
-    """What a store keeps of each device's sequence numbers: the last of its records."""
+    """What a store keeps of each device's sequence numbers: the newest record."""
     rows = (bytes(batch.sequences[at : at + NUMBERS_BYTES]) for at in range(0, len(batch.sequences), NUMBERS_BYTES))
     return {row[:8]: row for row in rows}
 
 
 def audits(batch: Batch) -> dict[tuple[str, bytes], str]:
-    """What a store keeps of the rows: a report's first outcome, unless it was counted."""
+    """The outcome of each report that a store's audit keeps.
+
+    It is the first one, or `COUNTED` if the report was counted.
+    """
     kept: dict[tuple[str, bytes], str] = {}
     for device, code, outcome in batch.audit:
         if outcome == COUNTED or (device, code) not in kept:
@@ -56,7 +59,10 @@ def audits(batch: Batch) -> dict[tuple[str, bytes], str]:
 
 
 def compare(epochs: list[Epoch], deliveries: list[Delivery], size: int, now: int, **options: Any) -> tuple[int, int]:
-    """Judge in batches by both; (counted, counted by the lane)."""
+    """Judge batches by the fast path and reports one by one.
+
+    Return (reports counted, reports that the fast path counted).
+    """
     fast, slow = admission(epochs, **options), admission(epochs, **options)
     judged = 0
     counted = 0
@@ -91,7 +97,7 @@ def compare(epochs: list[Epoch], deliveries: list[Delivery], size: int, now: int
             slow.judge(topic, payload, retained, now, plain)
         assert quick.outcomes == plain.outcomes
         assert quick.partial == plain.partial
-        # A late report closes a gap of its group: whose, if any is open, depends on the order among devices.
+        # A late report closes a gap of its group. If several are open, the order among devices decides which one.
         assert abs(sum(quick.lost.values()) - sum(plain.lost.values())) <= closes
         assert records(quick) == records(plain)
         assert sorted(quick.chains[i : i + 20] for i in range(0, len(quick.chains), 20)) == sorted(
@@ -136,7 +142,7 @@ def test_both_say_the_same_of_a_million(kind: str) -> None:
 
 
 def test_an_honest_fleet_takes_the_lane_however_small() -> None:
-    """Every report, each device's first one too, be they fifty or three thousand devices."""
+    """The fast path takes every report of fifty or of three thousand devices, also the first report of each device."""
     for devices in (50, 3000):
         deliveries = [
             Delivery(*delivery(OLD.campaign, f"d{number}", FIRST + slot, 1, slot + 1), False, None)
@@ -157,7 +163,7 @@ def test_several_reports_of_one_device_in_a_batch_take_the_lane_in_their_order()
     ]
     counted, quick = compare([OLD], deliveries[:LEAST], LEAST, FIRST + 50)
     assert (counted, quick) == (LEAST, LEAST)
-    # Slots 0, 1, 2 and 5; from 4 on, which is older than 5, all go one by one.
+    # Reports of slots 0, 1, 2 and 5 take the fast path. Slot 4 is older than 5, so slots 4 and 6 are judged one by one.
     counted, quick = compare([OLD], deliveries, len(deliveries), FIRST + 50)
     assert counted == 6 * LEAST
     assert quick == 4 * LEAST
@@ -181,7 +187,10 @@ def test_reports_that_have_nothing_in_common_are_counted_apart() -> None:
 
 
 def test_a_device_takes_the_lane_as_often_as_its_window_allows() -> None:
-    """Reports up to `NEWER` slots after a device's newest take the fast path; later ones are judged one by one."""
+    """Reports up to `NEWER` slots after a device's newest report take the fast path.
+
+    Later ones are judged one by one.
+    """
     size = NEWER + LEAST
     known = [Delivery(*delivery(OLD.campaign, f"d{number}", FIRST, 1, 1), False, None) for number in range(size)]
     many = [Delivery(*delivery(OLD.campaign, "d0", FIRST + 1 + k, 1, 2 + k), False, None) for k in range(size)]
@@ -230,7 +239,10 @@ def test_an_error_of_the_program_is_not_swallowed(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("payload", [b"", b"7 bytes", bytes(23), bytes(25), bytes(1000)])
 def test_a_batch_of_one_poison_report(payload: bytes) -> None:
-    """A batch with fewer bytes than one report once made the fast path fail, and the broker sent it again for ever."""
+    """A batch with fewer bytes than one report once made the fast path fail.
+
+    The broker then sent the report for ever.
+    """
     topic = report_topic(PREFIX, "meters", "d1")
     compare([OLD], [Delivery(topic, payload, False, None)] * LEAST, LEAST, FIRST + 50)
     compare([OLD], [Delivery(topic, payload, False, None)], 1, FIRST + 50)
@@ -288,7 +300,7 @@ def test_records_are_those_of_one_by_one() -> None:
 
 
 def test_every_honest_report_is_admitted_at_once_and_no_other() -> None:
-    """Each slot of an epoch is tried: members of the cohort report in its cells, the others in the rule's."""
+    """Each slot of an epoch is tried: devices of the cohort report in its cells, the others in the rule's cells."""
     issued = campaign(FIRST + 100, FIRST + 160, cohort_stride=9, theta=500)
     gate = admission([OLD, Epoch(issued, 0)])
     now, slots = FIRST + 200, (FIRST + 100, FIRST + 130, FIRST + 160)

@@ -27,7 +27,7 @@ OLD, NEW = two_epochs()
 
 
 class Failing(MemoryStore):
-    """A store whose disk is full for a while."""
+    """A store whose disk is full for some commits."""
 
     failures = 0
 
@@ -106,7 +106,7 @@ def test_a_store_that_fails_keeps_no_other_waiting(store: Failing, monkeypatch: 
 
 
 class Hanging(MemoryStore):
-    """A store whose first commit ends only when ``released`` is set, as while another program locks a database."""
+    """A store whose first commit ends when ``released`` is set. It stands for a database that another program locks."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -208,7 +208,7 @@ def test_the_password_is_not_in_what_is_printed() -> None:
 
 
 def test_a_device_that_is_added_to_a_group_counts_there_at_once(store: Failing) -> None:
-    """The server need not start again; reports that were counted before stay in their group."""
+    """The server need not start again. Reports that were counted before the change stay in their group."""
     keep_groups(store, {"d0": "north"})
     ingest = Ingest(replace(PLAN, groups={"d0": "north"}), store, ListIntake([]), clock=lambda: FIRST + 200.5)
     assert ingest.commit(reports(3))

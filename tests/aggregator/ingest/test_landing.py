@@ -1,4 +1,4 @@
-"""Landed reports: durable before anything is acknowledged, whole files alone, and counted again by SQL."""
+"""Landed reports are on the disk before they are acknowledged, in whole files, and SQL counts the same ones."""
 
 import random
 import shutil
@@ -68,7 +68,10 @@ def rows(folder: Path) -> int:
 @pytest.mark.parametrize("kind", EPOCHS)
 @pytest.mark.parametrize("seed", range(2))
 def test_counted_again_by_sql_it_is_what_the_server_counted(kind: str, seed: int, tmp_path: Path) -> None:
-    """Late, repeated, contradicting, damaged: two formulations of which report counts agree on every histogram."""
+    """Reports are late, repeated, contradicting or damaged.
+
+    The server and a recount by SQL agree on every histogram.
+    """
     chance = random.Random(seed)
     devices, steps = chance.choice([(30, 3), (200, 65), (1000, 120)])
     deliveries = stream_of(EPOCHS[kind], chance, devices, 5000, 0.1, steps)
@@ -213,7 +216,7 @@ def test_what_a_dead_worker_left_is_gathered_by_the_next(tmp_path: Path) -> None
     assert list((tmp_path / LANDED).rglob("*.parquet")) == []
     heir, _ = make(store, landing(tmp_path, SPARK), [])
     assert [pq.read_table(file).num_rows for file in (tmp_path / LANDED).rglob("*.parquet")] == [10]
-    # The first process was not dead: the reports that it takes are landed after those that it landed before.
+    # The first process still lives. The reports that it takes now are landed after its earlier ones.
     assert zombie.step() == 10
     zombie._gather(Landing.gather)
     heir._gather(Landing.gather)
@@ -235,7 +238,7 @@ def test_the_first_worker_gathers_what_another_number_of_workers_left(tmp_path: 
 def test_what_was_gathered_before_its_worker_died_is_not_gathered_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Killed between writing the gathered file and removing what was gathered: each row stands in one file."""
+    """The worker dies after writing the gathered file, before removing the gathered ones. Each row is kept once."""
     dead = Landing(landing(tmp_path, SPARK), "0of1")
     dead.land(one_row())
     dead.land(one_row())
@@ -245,8 +248,8 @@ def test_what_was_gathered_before_its_worker_died_is_not_gathered_again(
     Landing(landing(tmp_path, SPARK), "0of1")
     files = gathered_files(tmp_path / LANDED)
     assert [pq.read_table(file).num_rows for file in files] == [2]
-    # Files that were not gathered are gathered later: rows of a later batch, and rows that another number of workers
-    # adopts.
+    # Files that were not gathered are gathered later: rows of a later batch, and rows taken over after a change of the
+    # number of workers.
     later = Landing(landing(tmp_path, SPARK), "0of1")
     later.land(one_row())
     Landing(landing(tmp_path, SPARK), "0of2")

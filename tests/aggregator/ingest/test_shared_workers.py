@@ -1,4 +1,4 @@
-"""A worker joins a campaign that a server has begun, and never makes one."""
+"""A worker joins a campaign that a server has begun, and never makes a campaign."""
 
 import threading
 from pathlib import Path
@@ -14,7 +14,7 @@ from undertone_aggregator.store.store import NoStore, campaigns_in, open_store
 
 @pytest.fixture
 def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A database of several campaigns, as PostgreSQL's are, without a server for it."""
+    """A database of several campaigns. SQLite stands for PostgreSQL, so no database server is needed."""
     monkeypatch.setattr(SqliteStore, "_several", True)
     path = tmp_path / "several.sqlite"
     for name in ("load", "water"):
@@ -23,7 +23,7 @@ def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def join(url: Path, campaign: str) -> list[str]:
-    """What a worker says until it waits for the first time."""
+    """Let a worker join, and return what the worker says until it waits for the first time."""
     stop, said = threading.Event(), []
 
     def say(sentence: str) -> None:

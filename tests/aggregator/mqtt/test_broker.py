@@ -15,7 +15,7 @@ from undertone_simulator.mosquitto import Mosquitto, find_mosquitto
 
 
 class User:
-    """A connected client that remembers what it hears."""
+    """A connected client that remembers the messages it gets."""
 
     def __init__(self, broker: Mosquitto, name: str, password: str) -> None:
         self.heard: list[tuple[str, bytes]] = []
@@ -78,11 +78,11 @@ def test_who_may_do_what(broker: Mosquitto) -> None:
         server.publish("t/c/config", retain=True)
         server.publish("t/c/aggregate/all", retain=True)
         everybody = (server, worker, reader, d1)
-        # Whatever was forged was published before, so that it would have arrived by then.
+        # Forged messages were published before these, so they would have arrived by now.
         wait_for(lambda: all(("t/c/config", b"x") in client.heard for client in everybody))
         wait_for(lambda: all(("t/c/aggregate/all", b"x") in client.heard for client in everybody))
         assert sorted(topic for topic, _ in server.heard) == ["t/c/aggregate/all", "t/c/config"]
-        # A worker's session is one client's; everybody hears what is public, and nobody else hears reports.
+        # Only the worker gets the reports of its shards. Everybody gets the public messages.
         assert {topic for topic, _ in worker.heard} == {"t/c/5/d1/report", "t/c/config", "t/c/aggregate/all"}
         assert {topic for topic, _ in reader.heard} == {"t/c/aggregate/all", "t/c/config"}
         assert {topic for topic, _ in d1.heard} == {"t/c/aggregate/all", "t/c/config"}

@@ -1,4 +1,4 @@
-"""What a device's own credentials allow at the broker, tried at a real mosquitto with the generated configuration."""
+"""What a device's credentials allow at the broker, tried at a real mosquitto with the generated configuration."""
 
 import socket
 import threading
@@ -32,7 +32,7 @@ Make = Callable[..., Mosquitto]
 
 @pytest.fixture
 def make(tmp_path: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
-    """A running broker with two devices, its files as provisioning writes them."""
+    """Starts a broker with two devices and with the files that provisioning writes."""
     monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
     passwords, access = tmp_path / "passwords", tmp_path / "access"
     credentials.write_passwords(passwords, {**credentials.server_users("a"), **PASSWORDS})
@@ -55,7 +55,7 @@ def server(broker: Mosquitto, **options: bool) -> Address:
 
 
 class Device:
-    """A client with a device's password, and whatever client id and will it likes."""
+    """A client with a device's password, and with any client identifier and will."""
 
     def __init__(self, broker: Mosquitto, name: str, client_id: str = "", will: str | None = None) -> None:
         self.heard: list[str] = []
@@ -91,14 +91,14 @@ class Device:
 
 
 def begin(address: Address, plan: IngestPlan = PLAN) -> None:
-    """The worker's session begins, and the worker goes away."""
+    """Begin the worker's session, and let the worker go away."""
     intake = open_intake([address], plan, lambda _: None)
     wait_for(lambda: bool(intake.take(0.05)) or intake.ready)
     intake.close()
 
 
 def drain(address: Address, expected: int, plan: IngestPlan = PLAN, linger: float = 0.5) -> list[Delivery]:
-    """What the session holds: at least so many, and what comes within ``linger`` seconds after them."""
+    """Return what the session holds: at least ``expected`` deliveries, and those of ``linger`` seconds after them."""
     intake = open_intake([address], plan, lambda _: None)
     taken: list[Delivery] = []
     deadline = time.monotonic() + 60
@@ -133,7 +133,10 @@ def test_a_device_cannot_wipe_the_queue_under_the_sessions_name(make: Make) -> N
 
 
 def test_the_theft_works_at_a_broker_without_that_rule_if_the_name_is_known(make: Make) -> None:
-    """The control: what the two defences stop. Against the second, the thief does not know the name."""
+    """Shows what the two defences stop.
+
+    Without the first rule, the theft works unless the session's name has a secret.
+    """
     broker = make(own_client_ids=True)
     for plan, kept in ((PLAN, 0), (IngestPlan(PREFIX, "meters", 1, cells_of, sessions=Sessions(secret="8c1f")), 10)):
         begin(server(broker), plan)
@@ -188,7 +191,8 @@ def test_what_the_queue_cannot_hold_is_told(make: Make) -> None:
     try:
         arrived = len(drain(server(broker), 100))
         assert 100 <= arrived < 1000
-        # It tells every few seconds, perhaps in the middle of the flood: the rest with the next time.
+        # The broker tells the number every few seconds, perhaps in the middle of the flood. Its next message has the
+        # rest.
         wait_for(lambda: outlet.dropped is not None and arrived + outlet.dropped >= 1000)
         assert arrived + (outlet.dropped or 0) == 1000
     finally:
@@ -211,10 +215,10 @@ def test_a_device_sends_nothing_large_and_hears_nothing_of_others(make: Make) ->
     with Device(broker, "d1") as liar, Device(broker, "d2") as other:
         liar.subscribe("#", f"{PREFIX}/+/+/+/report", f"{PREFIX}/+/aggregate/#", DROPPED_TOPIC, "$SYS/#")
         other.publish(own("d2"))
-        # The broker has passed it on before it acknowledged it, and so before it answers this.
+        # The broker passed the report on before acknowledging it, and so before it answers this subscription.
         liar.subscribe(config_topic(PREFIX, "meters"))
         assert liar.heard == []
-        # Mosquitto answers, and passes on nothing.
+        # Mosquitto acknowledges a message that is too large, and passes nothing on.
         liar.publish(own("d1"), b"x" * 20_000)
     assert [len(delivery.payload) for delivery in drain(server(broker), 1)] == [24]
 

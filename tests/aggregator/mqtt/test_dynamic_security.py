@@ -1,6 +1,6 @@
-"""Why the broker's users stand in files: mosquitto's dynamic security plugin, measured beside them.
+"""Why the broker's users are in files and not in mosquitto's dynamic security plugin: both are measured.
 
-When one of these tests fails, a reason is gone: weigh the plugin again (aggregator/README.md).
+If one of these tests fails, one reason against the plugin is gone: consider the plugin again (aggregator/README.md).
 """
 
 import base64
@@ -42,7 +42,7 @@ def rule(kind: str, topic: str) -> dict[str, object]:
 
 
 def user(name: str, role: str) -> dict[str, object]:
-    """With its name as its password."""
+    """A user of the plugin, with the name as the password."""
     digest = hashlib.pbkdf2_hmac("sha512", name.encode(), b"salt" * 3, ITERATIONS, 64)
     secret = {"password": base64.b64encode(digest).decode(), "salt": base64.b64encode(b"salt" * 3).decode()}
     return {"username": name, "roles": [{"rolename": role}], "iterations": ITERATIONS, **secret}
@@ -53,7 +53,7 @@ def role(name: str, *acls: dict[str, object]) -> dict[str, object]:
 
 
 class Plugged:
-    """A mosquitto with the plugin, and its administrator."""
+    """A mosquitto that runs the plugin, and the plugin's administrator."""
 
     def __init__(self, binary: str, folder: Path, port: int) -> None:
         self.file = folder / "users.json"
@@ -95,7 +95,7 @@ class Plugged:
         self.answered.set()
 
     def seconds(self, *commands: dict[str, object]) -> float:
-        """How long the broker takes for these."""
+        """Return how long the broker takes for these commands."""
         self.answered.clear()
         begun = time.monotonic()
         self.admin.publish(CONTROL, json.dumps({"commands": commands}), qos=1)

@@ -1,4 +1,4 @@
-"""The broker's deliveries through our own subscriber: sessions, redelivery, TLS, brokers that misbehave or vanish."""
+"""The inbox subscribes at a broker: sessions, repeated deliveries, TLS, brokers that misbehave or vanish."""
 
 import gc
 import itertools
@@ -57,7 +57,7 @@ def make(address: Address, said: list[str] | None = None, **options: Any) -> Inb
 
 
 def opened(address: Address, said: list[str] | None = None, **options: Any) -> Inbox:
-    """A new session's inbox, once the broker keeps messages for it."""
+    """Open the inbox of a new session; return it once the broker keeps messages for it."""
     made = make(address, said, **options)
 
     def ready() -> bool:
@@ -138,7 +138,7 @@ def test_an_acknowledgement_of_an_old_connection_is_kept_back(
     deadline = time.monotonic() + 60
     while len(again) < 3 and time.monotonic() < deadline:
         again += inbox.take(0.1)
-    # The old ones were never acknowledged; the packet numbers may be another's by now.
+    # The old deliveries can no longer be acknowledged: their packet numbers may belong to other messages by now.
     inbox.acknowledge(old)
     assert [delivery.payload for delivery in again] == numbers(0, 3)
     assert "was lost" in said[0]
@@ -167,7 +167,10 @@ def test_a_broker_of_another_authority_is_not_talked_to(
 
 
 class Scripted(Inbox):
-    """Reads so many deliveries each time, instead of from a socket; ``waited``: how long it would have waited."""
+    """An inbox that reads deliveries from a script, not from a socket.
+
+    ``waited``: how long each read would have waited.
+    """
 
     def __init__(self, script: list[int], **options: Any) -> None:
         super().__init__(Address("127.0.0.1", 1, "u", "p"), "i", [TOPIC], options.pop("limit", 10), **options)
@@ -210,7 +213,7 @@ def test_what_a_lost_connection_delivered_is_not_taken_from_it() -> None:
 def test_a_port_that_expects_tls_is_told_at_once(
     mosquitto_binary: str, tmp_path: Path, free_port: Callable[[], int]
 ) -> None:
-    """Earlier, 40 s passed without a line before anybody learnt that ca_file was missing."""
+    """An earlier version waited for 40 s before it said that ca_file was missing."""
     with PrivateBroker(mosquitto_binary, tmp_path, free_port(), "localhost") as broker:
         address = Address("localhost", broker.port, "u", "p")
         said: dict[str, list[str]] = {"inbox": [], "outlet": []}
@@ -255,17 +258,17 @@ def test_a_connection_ends_without_a_reset_while_the_broker_still_sends() -> Non
             closing = threading.Thread(target=inbox.close)
             closing.start()
             assert made.recv(1000) == packets.GOODBYE
-            # With a reset this would raise ConnectionResetError.
+            # After a reset, this call would raise ConnectionResetError.
             assert made.recv(1000) == b""
         closing.join(60)
         assert not closing.is_alive()
 
 
-# A broker that misbehaves
+# --- a broker that misbehaves
 
 
 class Wicked(threading.Thread):
-    """Accepts connections and answers each CONNECT with the same bytes; then it is silent."""
+    """A broker that accepts connections, answers each CONNECT with the same bytes, and then is silent."""
 
     def __init__(self, answer: bytes) -> None:
         super().__init__(daemon=True)

@@ -1,4 +1,4 @@
-"""The server's packets against the device's codec, byte streams cut anywhere, and bytes that are nothing."""
+"""The server's packets and the device's codec agree; byte streams are cut anywhere; invalid bytes are refused."""
 
 import itertools
 import random
@@ -33,7 +33,7 @@ def body_of(data: bytes) -> tuple[int, bytes]:
     return first, data[start:stop]
 
 
-# What a device encodes
+# --- what a device encodes
 
 
 @pytest.mark.slow
@@ -72,7 +72,7 @@ def test_a_devices_subscription(number: int, topic: str) -> None:
     assert parse_subscribe(body) == (number, [(topic, 0)])
 
 
-# What a device reads
+# --- what a device reads
 
 
 def test_a_device_reads_what_the_server_sends() -> None:
@@ -104,7 +104,7 @@ def test_a_field_that_is_too_long_is_refused() -> None:
         packets.publish("t" * 65536, b"", retained=False)
 
 
-# What is refused
+# --- what is refused
 
 
 def connect_with(**changed: int) -> bytes:
@@ -200,7 +200,7 @@ def test_any_bytes_cut_anywhere_split_alike(data: bytes, cuts: list[int]) -> Non
     assert collect(pieces) == collect([data])
 
 
-# The subscriber's side
+# --- the subscriber's side
 
 
 def subscriber(**options: bool) -> Subscriber:
@@ -283,7 +283,10 @@ def test_a_publication_that_is_too_large_is_cut_and_the_next_one_is_whole() -> N
 
 @pytest.mark.parametrize("seed", range(4))
 def test_fuzzed_bytes_end_a_connection_or_are_read(seed: int) -> None:
-    """10^6 bytes a seed: whole packets, damaged ones, noise; nothing but a ProtocolError, and nothing that grows."""
+    """10^6 bytes for each seed: whole packets, damaged ones and random bytes.
+
+    The only error is ProtocolError, and the memory does not grow.
+    """
     chance = random.Random(seed)
     whole = [CONNACK, packets.suback(1, [1]), packets.PONG, incoming(9, "p/c/1/d/report", bytes(24))]
     made, left, ended = subscriber(), 1_000_000, 0

@@ -1,4 +1,4 @@
-"""The contract of a report source, tried on one that the product does not ship: a folder of files."""
+"""The contract of a report source, tested with a source that the product does not have: a folder of files."""
 
 import io
 import threading
@@ -34,7 +34,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
 
 @pytest.fixture
 def running(settings: Config) -> Iterator[list[float]]:
-    """A server of the campaign meters in a thread, and its clock, which the test moves."""
+    """A server of the campaign meters in a thread, with a clock that the test moves."""
     now, stop, log = [float(FIRST)], threading.Event(), io.StringIO()
     thread = threading.Thread(target=serve, args=(settings, stop, Journal(log)), kwargs={"clock": lambda: now[0]})
     thread.start()
@@ -56,7 +56,10 @@ def send(folder: Path, campaign: Campaign, slot: int) -> None:
 
 
 def test_a_source_is_a_class_and_a_line(settings: Config, running: list[float], tmp_path: Path) -> None:
-    """A whole server: a campaign goes out, reports come in, are stored and acknowledged; a repeated one is known."""
+    """A whole server runs with such a source.
+
+    A campaign goes out; reports come in, are stored and acknowledged; repeated reports are recognised.
+    """
     spool = tmp_path / "spool"
     # An epoch is in the store before it is broadcast.
     wait_for((spool / config_topic(PREFIX, "meters").replace("/", "+")).exists)

@@ -1,4 +1,4 @@
-"""Alerts: which message is due when, and their delivery by Apprise to a web hook and a mail server of the test."""
+"""Alerts: which message is due when, and how Apprise delivers messages to a web hook and a mail server of the test."""
 
 import itertools
 import json
@@ -30,7 +30,7 @@ SILENT, ENDS, CONFLICT = ("power", "silent"), ("power", "ends"), ("power", "conf
 
 
 def due(alerts: Alerts, ticks: float, lasting: dict[Problem, int], events: dict[Problem, int] | None = None) -> str:
-    """The message that is due; it counts as delivered."""
+    """Return the message that is due, and count it as delivered."""
     alerts.note(lasting, events or {}, ticks, ticks)
     message = alerts.message(ticks)
     if message is None:
@@ -130,8 +130,9 @@ def test_it_finds_the_problems_of_the_server_and_of_its_campaigns() -> None:
 
 
 class Hook:
-    """A web hook on loopback. ``received``: the bodies; ``answer``: its status; ``open``: it answers while this is
-    set.
+    """A web hook on the loopback address.
+
+    ``received``: the bodies; ``answer``: its status. It answers while ``open`` is set.
     """
 
     def __init__(self) -> None:
@@ -202,7 +203,7 @@ def write_urls(folder: Path, *urls: str) -> None:
 @pytest.mark.slow
 @pytest.mark.waits
 def test_a_server_tells_a_web_hook_of_a_campaign_that_fails_and_of_its_end(folder: Path, hook: Hook) -> None:
-    """The hook hangs at first: campaigns go on meanwhile."""
+    """The hook does not answer at first, and campaigns go on meanwhile."""
     hook.open.clear()
     running = Running(folder)
     try:
@@ -268,7 +269,7 @@ def test_doctor_sends_a_test_message_to_a_hook_and_by_mail(folder: Path, hook: H
         mail = f"mailto://127.0.0.1:{mailbox.port}?mode=insecure&from=undertone@example.org&to=operator@example.org"
         write_urls(folder, hook.url, mail)
         done = undertone("doctor", str(folder), "--alert-test", "--json")
-        # The server's loop is stopped only then: a connection that is open or closing would leave its socket open.
+        # The server is stopped after that. If a connection were still opening or closing, its socket would stay open.
         wait_for(lambda: mails and len(ended) == len(begun), what="the end of the mail's connection")
     finally:
         mailbox.stop()

@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes a server that runs, takes our alerts, and evaluates every panel of the dashboard."""
+"""A real Prometheus reads a running server's metrics, loads our alerts, and evaluates every panel of the dashboard."""
 
 import json
 import shutil

@@ -53,13 +53,16 @@ def test_the_password_leaves_this_machine_only_in_tls(tmp_path: Path, broker: st
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Nobody sees the file empty in between, as which it would be read again."""
+    """Replace a file in one step. The server would read an empty file if it saw one."""
     path.with_suffix(".new").write_bytes(data)
     path.with_suffix(".new").replace(path)
 
 
 def test_who_watches_the_passwords_survives_what_is_none(tmp_path: Path) -> None:
-    """A file that is half written, or of another tool: nothing is read again until it is whole."""
+    """While the file is half written or of another format, the server keeps the old passwords.
+
+    It reads the file once it is whole.
+    """
     path, log, stop, read = tmp_path / "passwords", io.StringIO(), threading.Event(), threading.Event()
     path.write_text("", encoding="utf-8")
     source = BrokerSource(external_addresses(config(tmp_path, "")), [path], read.set, outlives=True)
@@ -94,7 +97,7 @@ def test_the_endpoints_passwords_are_read_again_while_a_campaign_hangs(tmp_path:
 
 
 def test_a_server_that_fails_coordinates_no_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else nobody would, for as long as it is thought to be busy."""
+    """A server that fails gives up the coordination, so that another server can take over."""
 
     class Leading(Unopposed):
         closed = False
@@ -122,7 +125,10 @@ def test_a_server_that_fails_coordinates_no_longer(tmp_path: Path, monkeypatch: 
 
 
 def test_a_signing_key_that_is_lost_is_an_alarm(tmp_path: Path) -> None:
-    """Devices refuse what is not signed any more; where no key ever was, a line at the start is enough."""
+    """Devices refuse messages without a signature, so a lost key is an alarm.
+
+    Where there never was a key, one line at the start is enough.
+    """
     journal = Journal(io.StringIO())
     running = Running(server.config(tmp_path), cast(Any, None), journal, RunOptions())
     with open_store(tmp_path / "s.sqlite") as store:
@@ -137,7 +143,7 @@ def test_a_signing_key_that_is_lost_is_an_alarm(tmp_path: Path) -> None:
 
 
 def test_before_a_campaign_has_begun_nothing_of_its_plan_is_applied() -> None:
-    """Its server may wait for room, or for the broker, when the file is changed."""
+    """When the file is changed, the server may still wait for room on the disk, or for the broker."""
     assert changes({}, server.plan(), None) == []
 
 

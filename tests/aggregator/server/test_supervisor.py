@@ -1,4 +1,4 @@
-"""Many campaigns in one process over a real broker: their life, their health, their metrics."""
+"""Many campaigns in one process over a real broker: how they start and end, their health and their metrics."""
 
 import errno
 import io
@@ -59,7 +59,7 @@ def start(folder: Path) -> Iterator[Callable[[], Running]]:
     def begin() -> Running:
         running = Running(folder)
         started.append(running)
-        # Ready as a whole: its campaigns, its connection to the broker and its disk.
+        # The whole server is ready: its campaigns, its connection to the broker and its disk.
         wait_for(lambda: running.healthy() and running.ready("power", "water"), what="a server that is ready")
         return running
 
@@ -100,7 +100,7 @@ def test_a_file_that_is_no_campaign_fails_alone(folder: Path, start: Callable[[]
         (campaigns / "no name.toml").write_text("", encoding="utf-8")
         (campaigns / "gone.toml").symlink_to(campaigns / "nowhere")
         (campaigns / "folder.toml").mkdir()
-        # An editor's lock is no file of ours at all.
+        # A lock file of an editor is not a plan.
         (campaigns / ".#power.toml").symlink_to("user@host.1234:5")
 
     running = start()
@@ -146,7 +146,7 @@ def test_a_second_server_of_a_folder_is_refused_as_a_whole(folder: Path, start: 
 def mosquitto(
     folder: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch, free_port: Callable[[], int]
 ) -> Iterator[Mosquitto]:
-    """The folder's devices connect to a broker."""
+    """Makes the folder's devices connect to a mosquitto."""
     monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
     with Mosquitto(folder / "mosquitto", free_port(), prefix="undertone-test/many") as made:
         lines = f'mode = "external"\nport = {made.port}\npassword_file = "mosquitto/aggregator.password"\n'
@@ -174,7 +174,7 @@ def test_a_broker_that_is_gone_makes_the_server_not_ready(
     assert broker is not None
     os.kill(broker, signal.SIGSTOP)
     try:
-        # Its sessions are told by their keepalive that nobody answers.
+        # The server notices by its keepalive that the broker no longer answers.
         wait_for(lambda: running.get("/readyz")[0] == 503, what="a server that sees its broker gone")
         wait_for(lambda: "broker" in str(json.loads(running.get("/readyz")[1])["problems"]), what="the problem's name")
         wait_for(lambda: "broker" in str(read_state(folder / "state.json").problems(time.time())))  # type: ignore[union-attr]
@@ -212,7 +212,7 @@ def test_a_campaign_is_deleted_while_nothing_was_reported(folder: Path, start: C
     wait_for(lambda: "epoch" in running.events("water"))
     done = undertone("campaign", "delete", str(folder), "water")
     assert done.returncode == 0, done.stderr
-    # The command waits for the state's file, which is written before a probe is answered with it.
+    # The command waits for the file of the state, which the server writes before its health page shows the change.
     wait_for(lambda: running.states().keys() == {"power"})
     assert not list((folder / "stores").glob("water*"))
     endpoint = running.server.source.endpoint  # type: ignore[union-attr]
@@ -277,7 +277,7 @@ def test_a_session_that_became_another_campaigns_is_given_up(tmp_path: Path) -> 
 
 
 def test_metrics_have_every_family_and_both_campaigns(folder: Path, start: Callable[[], Running]) -> None:
-    # In slots of ten minutes, no alarm rings because nobody reports.
+    # Slots last ten minutes, so that there is no alarm because nobody reports.
     for name in ("power", "water"):
         Home(folder).write_plan(
             name, PLAN.format(name=name, epsilon=1).replace("slot_seconds = 1", "slot_seconds = 600")
@@ -292,7 +292,7 @@ def test_metrics_have_every_family_and_both_campaigns(folder: Path, start: Calla
         assert f'undertone_deliveries_received_total{{campaign="{name}"}} 0.0' in text
         assert f'undertone_reports_lost{{campaign="{name}",group="all"}} 0.0' in text
         assert f'undertone_commits_total{{campaign="{name}"}} ' in text
-        # From 0 on: of a series that begins at 1 nothing has increased.
+        # Each counter begins at 0: a series that begins at 1 would show no increase.
         for outcome in OUTCOMES:
             assert f'undertone_deliveries_total{{campaign="{name}",outcome="{outcome}"}} 0.0' in text
         assert f'undertone_alarms_all_total{{campaign="{name}"}} 0.0' in text
@@ -357,7 +357,7 @@ def test_a_campaigns_life_by_the_commands(folder: Path, start: Callable[[], Runn
     plan.write_text(PLAN.format(name="power", epsilon=2), encoding="utf-8")
     shown = undertone("campaign", "diff", str(folder), "power", str(plan))
     assert (shown.returncode, shown.stdout.splitlines()[0]) == (1, 'campaign.epsilon "1" -> "2"')
-    # A file that was changed by hand changes nothing.
+    # A file that was changed by hand has no effect.
     Home(folder).write_plan("water", PLAN.format(name="water", epsilon=2))
     wait_for(lambda: "plan" in running.events("water"))
     wait_for(running.healthy)

@@ -20,7 +20,7 @@ from undertone_aggregator.settings.sample import sample_tables
 from undertone_shared.errors import Invalid
 
 HERE = Path("/somewhere")
-# [stream] is refused where reports are collected.
+# The table [stream] is refused in plans that collect reports.
 SAMPLE = sample_tables(*(name for name in SECTIONS if name != "stream"))
 EXTERNAL = '[broker]\nmode = "external"\npassword_file = "p"\n'
 DIRECT = '[broker]\nmode = "direct"\npasswords = "p"\n'
@@ -236,10 +236,10 @@ def test_a_window_gives_the_stride(window, slot_seconds, cycle, stride) -> None:
         return
     made = server.plan(slot_seconds=slot_seconds, cycle=cycle, **changes)
     assert made.stride == stride
-    # At least the window lies between the end of one turn and the start of the next.
+    # From the end of a turn to the start of the next is at least the window.
     assert window is None or (made.stride - 1) * slot_seconds >= made.window
     assert math.gcd(made.stride, cycle) == math.gcd(made.cohort_stride, cycle * made.stride) == 1
-    # A counter's value begins at a reading of the slot before.
+    # A counter's value begins with a reading of the slot before.
     counter = dataclasses.replace(made, measure="counter")
     assert window is None or (counter.stride - 2) * slot_seconds >= made.window
 

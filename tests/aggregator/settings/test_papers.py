@@ -1,4 +1,4 @@
-"""`as_papers`: one option of a plan sets the papers' way, and refuses what contradicts it."""
+"""`as_papers`: one option makes a plan follow the papers, and options that contradict it are refused."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What executors do, without Spark: any division into batches and buckets counts what the server counts."""
+"""What executors do, without Spark. For any division into batches and buckets, they count as the server does."""
 
 import random
 from pathlib import Path
@@ -23,7 +23,7 @@ from undertone_shared.errors import Invalid
 
 
 class State:
-    """A group's state, as Spark hands it over."""
+    """The state of a group, with the methods of Spark's own."""
 
     def __init__(self) -> None:
         self.exists = False
@@ -34,7 +34,7 @@ class State:
 
 
 def land(kind: str, chance: random.Random, folder: Path) -> tuple[MemoryStore, pd.DataFrame]:
-    """(a server's store, the landed rows) of hostile deliveries."""
+    """Land a mix of valid and invalid deliveries; return (a server's store, the landed rows)."""
     store = MemoryStore()
     store.set_meta({"campaign": "meters"})
     for epoch in EPOCHS[kind]:
@@ -66,7 +66,7 @@ def test_divided_anyhow_it_counts_what_the_server_counts(kind: str, seed: int, t
         part, first = rows.iloc[first : first + size], first + size
         given: list[tuple[Any, ...]] = []
         for bucket, frame in part.groupby(part.key % buckets):
-            # Spark keeps no order within a bucket.
+            # Spark keeps no order within a bucket, so the rows are shuffled.
             shuffled = frame.sample(frac=1, random_state=chance.randrange(1 << 30))
             frames = iter([shuffled.iloc[: size // 2], shuffled.iloc[size // 2 :]])
             for out in counting((bucket,), frames, states.setdefault(bucket, State())):
@@ -80,7 +80,7 @@ def test_divided_anyhow_it_counts_what_the_server_counts(kind: str, seed: int, t
     assert store.refusals() == server.refusals()
     assert sum(store.refusals().values()) == sum(store.outcomes()[reason] for reason in REASONS) > 0
     assert store.partial().reports > 500
-    # Which gap of its group a late report closes depends on the order among devices.
+    # If several gaps of a group are open, the order among devices decides which one a late report closes.
     lost, there = sum(store.losses().values()), sum(server.losses().values())
     assert abs(lost - there) <= server.outcomes()["counted"] // 20
     assert lost > 0

@@ -1,4 +1,4 @@
-"""What a job refuses and says before and beside Spark."""
+"""What a counting job refuses, and which files it reads, tested without Spark."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ def job(folder: Path, partitions: int | None = None) -> CountingJob:
 
 
 def offsets(folder: Path, number: int, offset: int) -> None:
-    """A batch as Spark plans it in a checkpoint."""
+    """Write the files that Spark keeps in a checkpoint for a planned batch."""
     (folder / "checkpoint" / "offsets").mkdir(parents=True, exist_ok=True)
     conf = json.dumps({"conf": {"spark.sql.shuffle.partitions": "4"}})
     (folder / "checkpoint" / "offsets" / str(number)).write_text(

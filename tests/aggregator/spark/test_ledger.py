@@ -1,4 +1,4 @@
-"""The ledger: a batch is counted once, and a checkpoint and a store that do not fit each other are refused."""
+"""The ledger counts each batch once, and refuses a checkpoint and a store that do not fit each other."""
 
 import json
 import os
@@ -26,7 +26,7 @@ def batch(n: int = 1) -> Batch:
 
 
 def checkpoint(folder: Path, committed: int, name: str = "c1") -> Path:
-    """A checkpoint as Spark keeps it."""
+    """Make the folder of a checkpoint as Spark keeps it."""
     (folder / "commits").mkdir(parents=True, exist_ok=True)
     (folder / "metadata").write_text(json.dumps({"id": name}), encoding="utf-8")
     for number in range(committed):
@@ -76,10 +76,10 @@ def test_another_query_is_refused(store: MemoryStore, tmp_path: Path, change: di
 
 def test_what_fits_is_taken_up(store: MemoryStore, tmp_path: Path) -> None:
     check(store, "undertone", tmp_path / "new", 64)
-    # It began, and was killed before its first batch was in the store.
+    # The job began, and was killed before its first batch was in the store.
     check(store, "undertone", checkpoint(tmp_path, 0), 64)
     apply(store, FIRST, batch())
-    # Killed between the two commits, then after both.
+    # The job was killed between the two commits, and then after both.
     check(store, "undertone", tmp_path, 64)
     check(store, "undertone", checkpoint(tmp_path, 1), 64)
 
@@ -104,7 +104,7 @@ def test_an_older_copy_of_either_is_refused(store: MemoryStore, tmp_path: Path, 
 
 
 def test_what_waits_is_what_no_batch_of_the_store_holds(store: MemoryStore, tmp_path: Path) -> None:
-    """A slot settles only when all its files are counted."""
+    """A slot settles only when all files that may hold its reports are counted."""
     plan = LandingPlan(str(tmp_path), 10.0, 7, SPARK)
     names = [f"0of1-{place:020d}-{place:020d}.parquet" for place in (1, 2)]
     (tmp_path / LANDED).mkdir()
@@ -122,6 +122,6 @@ def test_what_waits_is_what_no_batch_of_the_store_holds(store: MemoryStore, tmp_
     apply(store, replace(FIRST, batch=1), batch())
     assert backlog(store, tmp_path) == Backlog(0, None)
     assert Lag(plan).counted_until(store, 5000) == 4990
-    # Where the server counts, a report is in the store once it is landed.
+    # Where the server counts, a report is in the store as soon as it is landed.
     assert Lag(plan._replace(counts=SERVER)).counted_until(store, 5000) == 5000
     assert Lag(None).counted_until(store, 5000) == 5000

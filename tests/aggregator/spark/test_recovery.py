@@ -1,4 +1,4 @@
-"""What was lost or damaged beside Spark: an older store, a checkpoint, a file, an epoch; each has a way on."""
+"""After a loss or damage beside Spark (an older store, a checkpoint, a file, an epoch), there is a way to go on."""
 
 import importlib.util
 import shutil
@@ -29,7 +29,7 @@ def spark() -> None:
 
 
 class Place:
-    """A landing folder, a store that Spark counts into, and one that the server counted into."""
+    """A landing folder, a store into which Spark counts, and a store into which the server counted."""
 
     def __init__(self, folder: Path, slots: int) -> None:
         self.store, self.server = folder / "store", folder / "server"
@@ -52,7 +52,7 @@ class Place:
         )
 
     def check(self) -> None:
-        """Every landed report is in the store once."""
+        """Check that every landed report is in the store once."""
         with open_store(self.store, read_only=True) as store, open_store(self.server, read_only=True) as server:
             assert compare(recount(self.landing, store.epochs()), store) == []
             assert store.partial() == server.partial()
@@ -73,21 +73,21 @@ def test_after_a_restore_and_after_a_lost_checkpoint_there_is_a_way_on(tmp_path:
     place.job(first).run(threading.Event(), place.said.append)
     place.check()
 
-    # The store is an older one now, and neither checkpoint fits it. The recount adds what the store lacks.
+    # The store is now an older one, to which no checkpoint belongs. The recount adds what the store lacks.
     (tmp_path / "backup").replace(place.store)
     with pytest.raises(Invalid, match="undertone spark recount"):
         place.job(first).run(threading.Event(), place.said.append)
     recover(place.job(tmp_path / "second"), threading.Event(), place.said.append)
     place.check()
 
-    # The new checkpoint goes on, and remembers what was counted before it began: nothing counts twice.
+    # The job goes on with the new checkpoint. A file that was counted before the checkpoint began is not counted again.
     for file in gathered_files(place.landing)[:1]:
         shutil.copy(file, place.landing / LANDED / f"again-{file.name}")
     place.land(range(5, 6))
     place.job(tmp_path / "second").run(threading.Event(), place.said.append)
     place.check()
 
-    # A lost checkpoint is the same.
+    # A recount also helps if the checkpoint is lost.
     shutil.rmtree(tmp_path / "second")
     place.land(range(6, 7))
     with pytest.raises(Invalid, match="undertone spark recount"):
@@ -108,7 +108,7 @@ def test_a_damaged_file_is_set_aside_and_counted_once_it_is_mended(tmp_path: Pat
     assert any(str(file) in sentence and str(aside) in sentence for sentence in place.said)
     with open_store(place.store, read_only=True) as store:
         assert store.outcomes()["counted"] == 120
-    # Put back under its own name, where it had landed.
+    # The mended file is put back under its own name, in the folder where it had landed.
     file.write_bytes(good)
     place.job(checkpoint).run(threading.Event(), place.said.append)
     assert list((place.landing / CORRUPT).iterdir()) == []

@@ -38,7 +38,7 @@ def test_a_slot_whose_file_waits_is_not_published_half_counted(tmp_path: Path) -
         coordinator.tick(NOW)
         campaign = store.epochs()[0].campaign
         first = campaign.first_slot
-        # Spark has counted 10 of 40 reports of each slot when it goes down: the others are in the file that waits.
+        # Spark has counted 10 of 40 reports of each slot when it is stopped. The other 30 are in the file that waits.
         (landed / name).touch()
         os.utime(landed / name, (first + 1, first + 1))
         apply(store, entry, counted(campaign, range(first, first + 20), 10))
@@ -49,7 +49,7 @@ def test_a_slot_whose_file_waits_is_not_published_half_counted(tmp_path: Path) -
         os.utime(tmp_path / "landing/batches/c1/1", (first + 20, first + 20))
         again(coordinator).tick(first + 20)
         assert publication_of(store, config.campaign.min_reports).settled < first
-        # Counted late, and still whole when it is first published.
+        # The reports are counted late, but all are there when the slot is first published.
         apply(store, replace(entry, batch=1), counted(campaign, range(first, first + 20), 30))
         again(coordinator).tick(first + 21)
         assert publication_of(store, config.campaign.min_reports).settled >= first + 15
@@ -67,6 +67,6 @@ def counted(campaign: object, slots: range, devices: int) -> Batch:
 
 
 def again(coordinator: Coordinator) -> Coordinator:
-    """It looks at the folder every few seconds of a real clock; here at every tick."""
+    """Let the coordinator look at the folder now. It usually does so every few seconds of a real clock."""
     coordinator._lag._looked = -math.inf
     return coordinator

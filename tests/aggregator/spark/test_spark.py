@@ -1,4 +1,4 @@
-"""Spark is killed at random and between its two commits: it counts what SQL and the server count."""
+"""Spark is killed at random moments and between its two commits, and still counts what SQL and the server count."""
 
 import contextlib
 import importlib.util
@@ -38,7 +38,7 @@ def spark() -> None:
 
 
 def children(pid: int) -> dict[int, str]:
-    """Every process that descends from this one -> its command line."""
+    """Every process below this one, with its command line."""
     parents = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -57,9 +57,9 @@ def children(pid: int) -> dict[int, str]:
 
 
 class Driver:
-    """`undertone spark run` on one store, in lives that end in one way or another."""
+    """Runs `undertone spark run` on one store, again and again; each run ends in another way."""
 
-    # All drivers of the running test, which end with it.
+    # All drivers of the running test; the end of the test ends them.
     started: ClassVar[list["Driver"]] = []
 
     def __init__(
@@ -97,14 +97,14 @@ class Driver:
         return self.wait(60)
 
     def kill(self) -> None:
-        """The driver, its JVM and the executors, at once."""
+        """Kill the driver, its JVM and the executors at once."""
         assert self._process is not None
         for pid in children(self._process.pid):
             end(pid)
         self.wait(30)
 
     def signal_all(self, number: int) -> None:
-        """SIGTERM to the driver and all its processes, as to a unit of systemd; SIGKILL to the JVM alone."""
+        """Send SIGTERM to the driver and all its processes, as systemd does to a unit; or SIGKILL to the JVM alone."""
         assert self._process is not None
         for pid, command in children(self._process.pid).items():
             if number == signal.SIGTERM or (pid != self._process.pid and "java" in command):
@@ -152,7 +152,10 @@ def land(folder: Path, devices: int, slots: int) -> int:
 
 
 def check(driver: Driver, distinct: int, deliveries: int) -> None:
-    """The store has the recount's cells, the server's cells, outcomes and estimates; each delivery has an outcome."""
+    """Check the store's cells, outcomes and estimates against the recount and the server.
+
+    Each delivery has an outcome.
+    """
     server = driver.folder / "server.sqlite"
     with open_store(driver.store, read_only=True) as store, open_store(server, read_only=True) as beside:
         again = recount(driver.landing, store.epochs())
@@ -164,7 +167,7 @@ def check(driver: Driver, distinct: int, deliveries: int) -> None:
         assert {"duplicate", "conflict", "malformed", "topic", "retained", "other_campaign"} <= set(store.outcomes())
         assert compare(again, beside) == []
     with open_results(driver.store) as results, open_results(server) as embedded:
-        # The cells are equal; their order in the two databases is not, and with it the last digits of sums of doubles.
+        # The cells are equal. Their order in the two databases differs, and so do the last digits of sums of floats.
         pairs = zip(results.estimates(groups=None), embedded.estimates(groups=None), strict=True)
         for ours, theirs in pairs:
             for field in fields(ours):
@@ -190,7 +193,10 @@ def test_killed_between_the_two_commits_it_counts_once(tmp_path: Path, postgres:
 @pytest.mark.services
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGKILL, 1)])
 def test_the_jvm_ends_first(tmp_path: Path, number: int, code: int) -> None:
-    """SIGTERM reaches the JVM as well when systemd stops a unit; SIGKILL is what a machine without memory does."""
+    """When systemd stops a unit, the JVM gets SIGTERM, too.
+
+    SIGKILL is what the kernel sends when the memory is used up.
+    """
     driver = Driver(tmp_path, str(tmp_path / "store"), "local[2]", partitions=2, once=False, seconds=0)
     with open_store(tmp_path / "server", campaign="meters") as server:
         landed.bind(server)

@@ -1,4 +1,4 @@
-"""What a store tells of single reports: nothing to whoever has the store without its key."""
+"""The digests of reports in a store reveal nothing to somebody who has the store but not its key."""
 
 import contextlib
 import random
@@ -21,7 +21,7 @@ from undertone_shared.errors import Invalid
 SLOTS = range(FIRST + 150, FIRST + 150 + DIGESTS)
 CAMPAIGN = two_epochs()[1].campaign
 PLACES = {name: CAMPAIGN.schedule.place(name) for name in (f"d{i}" for i in range(150))}
-# None of them reports for the threshold, so that all reports have the same symbols.
+# No device of these reports for the threshold, so that all reports have the same symbols.
 DEVICES = [
     name
     for name, place in PLACES.items()
@@ -34,7 +34,7 @@ def sent(device: str, slot: int, symbol: int) -> bytes:
 
 
 def judge(store: Store, drawn: dict[tuple[str, int], int]) -> list[str]:
-    """Judge a report of each (device, slot) with its symbol as a worker that has just started; return the outcomes."""
+    """Judge a report of each (device, slot) with its symbol, as a worker does after its start; return the outcomes."""
     seen = Seen()
     seen.load(store.segments(SEEN))
     admission = Admission(PREFIX, "meters", 1, seen, cells=cells_of)
@@ -48,11 +48,11 @@ def judge(store: Store, drawn: dict[tuple[str, int], int]) -> list[str]:
 
 
 def recognised(file: Path, drawn: dict[tuple[str, int], int], *, compacted: bool) -> int:
-    """Try all symbols against the digests in the file's tables; return how many reports that finds."""
+    """Try all symbols against the digests in the file's tables; return how many reports are found in this way."""
     with contextlib.closing(sqlite3.connect(file)) as database:
         rows = database.execute("SELECT data FROM segments WHERE state = ?", (SEEN,)).fetchall()
     stored = b"".join(data for (data,) in rows)
-    # A thief need not know where the digests are: every word of the data is tried.
+    # Every word of the data is tried, since a thief need not know where the digests are.
     size, step = (8, 8) if compacted else (4, 1)
     words = {int.from_bytes(stored[i : i + size], "little") for i in range(0, len(stored), step)}
     codes = {word >> shift * 21 & (1 << 21) - 1 for word in words for shift in range(DIGESTS)}
@@ -72,7 +72,7 @@ def test_the_newest_reports_cannot_be_recognised_from_the_store_alone(tmp_path: 
             seen.load(store.segments(SEEN))
             store.compact(SEEN, "0of1", seen.snapshot())
     assert recognised(file, drawn, compacted=compacted) < 40
-    # The test finds every report in what the memory itself holds.
+    # With the plain data of the memory, the same search finds every report.
     with open_store(file) as store:
         plain = b"".join(data for _, data in store.segments(SEEN))
         with store.transaction():
@@ -155,7 +155,7 @@ def test_the_first_of_several_processes_makes_the_key(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("devices", [1, 2, 40])
 def test_of_a_snapshot_the_digests_alone_are_masked(devices: int) -> None:
-    """Who reported when is read without the key: that it counts nothing twice depends on it."""
+    """Who reported when can be read without the key, because counting each report once depends on it."""
     seen = Seen()
     for key in range(1, devices + 1):
         seen.judge(key, 1000 + key, 7)

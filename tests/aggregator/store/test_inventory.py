@@ -1,4 +1,4 @@
-"""The inventory in the store, and what admission makes of a revoked device, one by one and in the fast path."""
+"""The inventory in the store, and how admission refuses a revoked device, report by report and in the fast path."""
 
 from collections import Counter
 
@@ -47,19 +47,19 @@ def test_a_revoked_device_is_refused_from_then_on_and_its_past_stays(together: b
     assert take(FIRST + 51, 2) == {"counted": DEVICES - 1, "revoked": 1, "received": DEVICES}
     assert store.partial(FIRST + 50, FIRST + 50).reports == DEVICES
     assert {device for device, _, outcome in store.audit() if outcome == "revoked"} == {"d3"}
-    # A restart does not forget it.
+    # The device is still revoked after a restart.
     running = ingest(store)
     assert take(FIRST + 52, 3)["revoked"] == 1
 
 
 def test_who_is_forgotten_stays_refused_and_hides_no_other_revocation() -> None:
-    """To drop a name is not to let the device in again: what still waits of it at the broker is refused."""
+    """To forget a device's name does not let the device in. Its reports that still wait at the broker are refused."""
     store = MemoryStore()
     running = ingest(store)
     store.set_devices([Device("d3", "all", REVOKED, 0)])
     assert running.commit(reports(FIRST + 50, 1))
     assert store.outcomes()["revoked"] == 1
-    # As many are revoked as before.
+    # The number of revoked devices stays the same.
     store.set_devices([tombstone(Device("d3", "all", REVOKED, 0), 1)], without=["d3"])
     store.set_devices([Device("d4", "all", REVOKED, 1)])
     assert running.commit(reports(FIRST + 51, 2))

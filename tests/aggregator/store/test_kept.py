@@ -1,4 +1,4 @@
-"""Where a server keeps single reports under their devices' names, page, doctor and readers of the store say so."""
+"""If a server keeps single reports with their devices' names, the page, doctor and all readers of the store say so."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Leases: one owner at a time, by the database's clock; who has lost one commits nothing."""
+"""Each lease has one owner at a time, by the database's clock. An owner that has lost its lease can commit nothing."""
 
 import threading
 import time
@@ -27,8 +27,10 @@ Opened = Callable[[], SqliteStore | PostgresStore]
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.services)])
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Opened:
-    """Opens one database, as often as it is called. Servers use leases on PostgreSQL alone; the statements are the
-    same."""
+    """Opens one database, as often as it is called.
+
+    Servers use leases on PostgreSQL only; SQLite runs the same statements.
+    """
     where = str(tmp_path / "s.sqlite")
     if request.param == "postgres":
         where = request.getfixturevalue("postgres").new_database()
@@ -53,13 +55,13 @@ def test_a_role_has_one_owner_at_a_time(opened: Opened) -> None:
         for act in (leases.renew, leases.begin):
             with pytest.raises(Fenced, match="0of2: another worker"):
                 act(lease)
-        # What is another's is not let go.
+        # A release of a lease that another worker owns has no effect.
         leases.release(lease)
         assert leases.owners()["0of2"] == "b"
 
 
 def pass_seconds(store: SqliteStore | PostgresStore, table: Table, seconds: float) -> None:
-    """As if so much time had gone by for what this table holds; a machine that is slow has not lost it earlier."""
+    """Let seconds pass for this table's leases. A real wait would let a slow machine lose its lease too early."""
     store.execute(update(table).values(until=table.c.until - seconds))
 
 
@@ -189,7 +191,7 @@ def suspended_owner(url: str, act: Callable[[Store, Callable[[], None]], None]) 
         thread = threading.Thread(target=commit)
         thread.start()
         assert stopped.wait(60)
-        # The lease is over, the transaction that renews it is not.
+        # The lease has expired, but the transaction that renews it has not ended.
         time.sleep(0.2)
         yield other
         go_on.set()
@@ -203,7 +205,7 @@ def suspended_owner(url: str, act: Callable[[Store, Callable[[], None]], None]) 
 def test_an_owner_that_is_stopped_in_a_transaction_holds_nobody_up(
     postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The database ends its session, and with it the hold on the lease's row."""
+    """The database ends the session of the stopped owner, and with the session the lock on the lease's row."""
     shorten_idle_time(monkeypatch, 5)
 
     def act(store: Store, pause: Callable[[], None]) -> None:
@@ -222,7 +224,7 @@ def test_an_owner_that_is_stopped_in_a_transaction_holds_nobody_up(
 def test_an_owner_that_is_stopped_between_two_rows_holds_nobody_up(
     postgres: Postgres, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """The driver sends many rows as a pipeline, in which PostgreSQL's own idle timeout does not run."""
+    """The driver sends many rows as a pipeline, during which PostgreSQL's own idle timeout does not count."""
     shorten_idle_time(monkeypatch, 3)
 
     def act(store: Store, pause: Callable[[], None]) -> None:

@@ -82,7 +82,7 @@ def test_verify_reads_a_database(url: str, tmp_path: Path) -> None:
         app, ["verify", "--ledger", str(tmp_path / "ledger"), "--store", url, "--campaign", "meters"]
     )
     assert isinstance(refused.exception, Invalid)
-    # It was opened, and holds this campaign's reports; it keeps no audit of them.
+    # The command opened the database and found the campaign. The store has no audit of the reports.
     assert "has no audit of its reports" in str(refused.exception)
 
 
@@ -124,7 +124,10 @@ def test_no_sentence_shows_the_password_of_a_database(postgres: Postgres) -> Non
 
 @pytest.mark.services
 def test_the_first_slot_settles_after_the_commits_that_have_begun(url: str) -> None:
-    """No row says yet what has settled, so a commit locks the campaign's: none of its reports is late unnoticed."""
+    """Before the first slot settles, no row names a settled slot.
+
+    A commit then locks the campaign's row, so that no report becomes late without being noticed.
+    """
     batch = Batch(Partial({Key("meters", bytes(8), 1, "all", landed.START): np.ones(3, dtype=np.int64)}))
     with open_store(url, campaign="meters") as worker, open_store(url, campaign="meters") as server:
         assert SETTLED not in server.meta()

@@ -1,4 +1,4 @@
-"""What the databases add to the contract: files from before, several campaigns in one, a server that goes away."""
+"""What databases do beside the stores' contract: files of earlier versions, several campaigns, lost connections."""
 
 import contextlib
 import sqlite3
@@ -34,7 +34,7 @@ from undertone_shared.errors import Invalid
 
 
 def revise(monkeypatch: pytest.MonkeyPatch, step: Callable[[Connection], None]) -> str:
-    """Make a later version of Undertone, whose step is the only one from today's tables; return its revision."""
+    """Make a later version of Undertone whose only migration is this step; return its revision."""
     later = f"{int(HEAD) + 1:04}"
     monkeypatch.setattr(tables, "HEAD", later)
     monkeypatch.setattr(migrations, "STEPS", {HEAD: (later, step)})
@@ -94,10 +94,10 @@ def test_a_store_from_before_the_first_release_is_refused_and_stays_as_it_is(
 
 
 def test_a_file_that_is_refused_is_closed(tmp_path: Path) -> None:
-    """The last connection that is closed takes SQLite's log with it."""
+    """When the last connection is closed, SQLite removes its log file."""
     path = tmp_path / "s.sqlite"
     open_store(path, campaign="load").close()
-    # The error is kept here, and all that it holds on to.
+    # The error is kept, so that everything it refers to stays in memory.
     with pytest.raises(Invalid) as refusal:
         open_store(path, campaign="water")
     assert not Path(f"{path}-wal").exists(), refusal
@@ -139,7 +139,7 @@ def test_a_campaign_that_another_process_creates_meanwhile_is_opened(
 def test_what_another_process_upgrades_meanwhile_is_looked_at_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When the database is locked, it may already be newer than this Undertone knows."""
+    """Another process may upgrade the database before this one locks it, even to a version unknown to this one."""
     path = tmp_path / "s.sqlite"
     open_store(path, campaign="load").close()
     steps: list[int] = []
@@ -155,7 +155,7 @@ def test_what_another_process_upgrades_meanwhile_is_looked_at_again(
 
 
 def test_a_store_that_has_lost_its_sums_gets_them_from_its_server(tmp_path: Path) -> None:
-    """A store that has lost the names of the sums' groups gets them in the same way."""
+    """This also holds for a store that has lost the names of the sums' groups."""
     path = tmp_path / "s.sqlite"
     with open_store(path, campaign="load") as store:
         partial = Partial()
@@ -278,7 +278,10 @@ def test_want_of_room_is_told_from_other_failures(tmp_path: Path) -> None:
 
 
 def locked(store: SqlStore, action: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """(condition, lock) of each lock that an action asks PostgreSQL for; SQLite, which runs it here, ignores them."""
+    """(condition, lock) of each lock that an action asks PostgreSQL for.
+
+    The action runs on SQLite, which ignores locks.
+    """
     statements: list[str] = []
     executed, ran = store.execute, store.run
 
@@ -305,7 +308,7 @@ def locked(store: SqlStore, action: Callable[[], object], monkeypatch: pytest.Mo
 def test_who_settles_a_slot_and_who_counts_in_it_lock_the_same_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before the first slot settles there is no row that names it: then the campaign's own is locked."""
+    """Before the first slot settles, no row names a settled slot, so both lock the campaign's own row."""
     own, named = "campaigns.id =", "meta.campaign ="
     with open_store(tmp_path / "s.sqlite", campaign="load") as store:
         assert isinstance(store, SqlStore)

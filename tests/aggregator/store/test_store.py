@@ -35,7 +35,7 @@ STATES = (SEEN, CHAINS, SEQUENCES)
 
 
 def judged(symbols: list[int], slot: int = FIRST + 50) -> Batch:
-    """A batch of one report per symbol, each from another device."""
+    """A batch with one report for each symbol, each from another device."""
     epochs = two_epochs()
     admission = Admission("undertone-test/server", "meters", 1, Seen(), cells=cells_of, audit=True)
     admission.timeline = Timeline(epochs)
@@ -45,8 +45,8 @@ def judged(symbols: list[int], slot: int = FIRST + 50) -> Batch:
     return batch
 
 
-# What the product ships, and the store of the guide. A new kind of store is a line here, and passes all tests of
-# `opened`.
+# The stores that the product has, and the one of the guide. Whoever adds a kind of store adds it here; it then has to
+# pass all tests that use `opened`.
 KINDS_TRIED = ["sqlite", "memory", pytest.param("postgresql", marks=pytest.mark.services)]
 
 
@@ -106,7 +106,7 @@ def test_a_worker_counts_into_it_and_goes_on_from_it(opened: Callable[[], Store]
             Ingest(plan, store, intake, clock=lambda: FIRST + 200.0).step()
             assert (intake.waiting, store.partial().reports) == (0, 7)
             outcomes = store.outcomes()
-            # A store without digests cannot tell whether a report that comes again is the same one.
+            # A store without digests cannot tell whether a report that comes again has the same bytes.
             again = outcomes["duplicate"] + outcomes["duplicate_unverified"]
             assert (outcomes["counted"], again) == (counted, duplicate)
 
@@ -160,7 +160,7 @@ def test_refusals_add_up_by_reason_and_slot_of_arrival(opened: Callable[[], Stor
         store.commit("0of2", Batch(refused=Counter({("late", FIRST): 2, ("symbol", FIRST + 1): 1})))
         store.commit("1of2", Batch(refused=Counter({("late", FIRST): 3})))
     with opened() as store:
-        # A slot is what the clock shows as a report arrives: it may be any.
+        # A slot of arrival is what the server's clock shows, so any number is possible.
         edges = {("late", 0): 1, ("late", 0xFFFFFFFF): 1}
         store.commit("0of2", Batch(refused=Counter({("late", FIRST): 1, **edges})))
         assert store.refusals() == {("late", FIRST): 6, ("symbol", FIRST + 1): 1, **edges}
@@ -197,7 +197,7 @@ def test_what_settled_up_to_a_slot_is_late_from_then_on(opened: Callable[[], Sto
 
 
 def test_a_selection_of_slots_holds_both_of_its_ends(opened: Callable[[], Store]) -> None:
-    """The first slot of all and the last that a report can name among them."""
+    """The slots include the first possible one and the last that a report can name."""
     slots = {"a": 0, "b": 5, "c": 0xFFFFFFFF}
     with opened() as store:
         store.set_meta({"campaign": "meters"})
@@ -209,7 +209,7 @@ def test_a_selection_of_slots_holds_both_of_its_ends(opened: Callable[[], Store]
         assert {key.group for key in store.partial(0, 5)} == {"a", "b"}
         assert {key.group for key in store.partial(1, 0xFFFFFFFE)} == {"b"}
         for settled in (-1, 5):
-            # Also of slots that are summed up.
+            # The same holds for slots whose sums are stored.
             store.set_meta({SETTLED: str(settled)})
             while store.sum_up(9):
                 pass
@@ -223,7 +223,7 @@ def test_a_selection_of_slots_holds_both_of_its_ends(opened: Callable[[], Store]
 
 
 def sums_of(store: Store) -> list[tuple[int, bytes, int, list[int], dict[str, int]]]:
-    """Every sum in a store: slot, epoch, kind, the histogram of all groups, the reports of each group."""
+    """All sums in a store: slot, epoch, kind, the histogram of all groups, the number of reports of each group."""
     sums = store.sums(0, 0xFFFFFFFF)
     return sorted(
         (slot, of.fingerprint, of.kind, counts, {name: n for name, n in zip(sums.names, reports, strict=True) if n})
@@ -233,7 +233,7 @@ def sums_of(store: Store) -> list[tuple[int, bytes, int, list[int], dict[str, in
 
 
 def test_sums_are_those_of_the_histograms_and_of_no_late_report(opened: Callable[[], Store]) -> None:
-    """Groups come up one after the other, some reports come from a second worker, and there are slots without any."""
+    """Groups appear one after the other, some reports come from a second worker, and some slots have no reports."""
     with opened() as store:
         store.set_meta({"campaign": "meters"})
         sent = [(slot, kind, group) for slot in (3, 4, 6, 9, 300) for kind in (0, 1, 2) for group in "cab"[: slot - 2]]
@@ -251,7 +251,7 @@ def test_sums_are_those_of_the_histograms_and_of_no_late_report(opened: Callable
         before = sums_of(store)
         assert len(before) == 5 * 3
         assert before[4] == (4, b"of epoch", 1, [2 * (5 + 6), 2000, 8], {"c": 2 * 507, "a": 2 * 508})
-        # Of moments, the first is the number of reports.
+        # In a vector of moments, the first number is the number of reports.
         assert before[5][-1] == {"c": 2 * 7, "a": 2 * 8}
         store.set_meta({SETTLED: "100"})
         late = Partial()
@@ -275,7 +275,10 @@ def test_sums_are_those_of_the_histograms_and_of_no_late_report(opened: Callable
 
 
 def test_sums_of_a_time_are_those_of_its_slots_and_of_no_other(opened: Callable[[], Store]) -> None:
-    """Some of them stored, the rest added up from histograms, of which not too many are held at a time."""
+    """Some sums are stored.
+
+    The others are added up from histograms, of which only a limited number is read at a time.
+    """
     slots = [slot for slot in range(1, 300) if slot % 7]
     with opened() as store:
         partial = Partial()
@@ -285,7 +288,7 @@ def test_sums_of_a_time_are_those_of_its_slots_and_of_no_other(opened: Callable[
         store.set_meta({"campaign": "meters", SETTLED: "50"})
         while store.sum_up(9):
             pass
-        # The last slot that is stored, and the 96 and more that are added up together.
+        # These slots lie around the last stored sum and around the blocks of 96 slots that are added up together.
         edges = (1, 2, 50, 51, 52, 145, 146, 147, 148, 193, 194, 242, 243, 299)
         for first, last in itertools.combinations_with_replacement(edges, 2):
             found = [slot for table in store.sums(first, last).tables.values() for slot in table.slot.tolist()]
@@ -425,7 +428,7 @@ def test_one_holds_it_alone_or_many_together(opened: Callable[[], Store]) -> Non
 
 
 def test_it_has_one_server_whatever_its_workers_hold(opened: Callable[[], Store]) -> None:
-    """Between a server's take-over and its workers' start nobody else may take the sessions over."""
+    """After a server has begun and before its workers start, no other server may begin."""
     first, worker, second = opened(), opened(), opened()
     with first.serving(0):
         with first.exclusive(0):
@@ -516,7 +519,7 @@ def test_nobody_else_reads_a_store(tmp_path: Path) -> None:
 
 
 def test_another_process_that_comes_and_goes_does_not_cut_us_off(tmp_path: Path) -> None:
-    """Two connections here, one elsewhere: it must not delete the log when it leaves."""
+    """This process has two connections, another one has one. When the other leaves, it must not delete the log file."""
     path = tmp_path / "s.sqlite"
     program = (
         "import sys; from pathlib import Path; from undertone_aggregator.store.store import open_store\n"

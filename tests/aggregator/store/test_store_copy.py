@@ -1,4 +1,4 @@
-"""A copy of a store is whole while its server writes."""
+"""A copy of a store is complete even if its server writes meanwhile."""
 
 import threading
 from collections import Counter

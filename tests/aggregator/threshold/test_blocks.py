@@ -1,4 +1,7 @@
-"""θ by time of day: the blocks that private rounds show, and none where they show none. Seeds are fixed."""
+"""θ by time of day: private rounds show blocks where there are some, and no block where there is none.
+
+Seeds are fixed.
+"""
 
 import functools
 from dataclasses import replace
@@ -22,7 +25,7 @@ QUERY, VARIANCE = Query.fleet(DEVICES), constant_variance(1.0)
 
 @functools.lru_cache(maxsize=4)
 def laws(mechanism):
-    """The law of a report at each level; [levels + 1, symbols]."""
+    """The distribution of a report at each level, as an array [levels + 1, symbols]."""
     rows = np.array([mechanism.weights(k) for k in range(mechanism.levels + 1)])
     return rows / rows.sum(axis=1, keepdims=True)
 
@@ -34,7 +37,7 @@ def drawn(mechanism, levels, rng):
 
 
 def rounds(scale, slots=(48, 48, 48), seed=3):
-    """Phases of rounds; ``scale``: slot of the cycle -> the mean of exponential readings in it."""
+    """The rounds' histograms by slot. ``scale``: slot of the cycle -> the mean of its exponential readings."""
     rng = np.random.default_rng(seed)
     edges, histograms = first_edges(BOUND), []
     for length in slots:
@@ -54,7 +57,7 @@ def chosen_from(histograms):
 
 
 def best(scale):
-    """θ of least V θ²/(4n) + (scale e^(-θ/scale))² in one slot."""
+    """The θ with the least V θ²/(4n) + (scale e^(-θ/scale))² in one slot."""
     thetas = np.arange(1, BOUND)
     return int(thetas[np.argmin(VARIANCE(1) * thetas**2 / 4 / DEVICES + (scale * np.exp(-thetas / scale)) ** 2)])
 
@@ -80,7 +83,7 @@ def blocks(chosen, day):
 
 
 def test_night_and_day_are_told_apart(blocks):
-    # An early or late block of a slot or two costs little, and chance may make one.
+    # A block of one or two slots at the beginning or the end costs little, and chance may make one.
     assert 2 <= len(blocks.ranges) <= 5
     in_force = np.repeat(
         [theta for _, _, theta in blocks.ranges],
@@ -113,7 +116,7 @@ def test_readings_that_are_alike_all_day_have_one_theta(seed):
     histograms = rounds(lambda _: 150, seed=seed)
     chosen = chosen_from(histograms)
     made = in_blocks(chosen, day_of(histograms, BOUND, CYCLE), 8, QUERY, VARIANCE)
-    # Where chance makes blocks, it makes them nearly alike.
+    # If chance makes blocks, their θ are nearly alike.
     assert max(theta for _, _, theta in made.ranges) < 1.35 * min(theta for _, _, theta in made.ranges)
 
 
@@ -135,7 +138,8 @@ def test_few_reports_make_few_pieces(night_and_day):
 
 
 def test_a_piece_has_half_of_the_days_tail_and_all_of_its_own_large_readings():
-    # The day's largest tenth starts at the third cell; the one piece has twice as many there, all in the next to last.
+    # The day's largest tenth begins at the third cell. The piece has twice as much there, and all of it in the fourth
+    # cell.
     day = np.array([[0.6, 0.32, 0.04, 0.02, 0.02]])
     piece = np.array([[[0.5, 0.34, 0.0, 0.16, 0.0]]])
     assert _tailed(piece, day)[0, 0] == pytest.approx([0.5, 0.34, 0.04, 0.08 + 0.02, 0.02])
@@ -148,7 +152,7 @@ def test_no_blocks_with_a_bottom(chosen, day):
 
 
 def test_reports_of_a_block_tell_of_its_own_time(night_and_day, day):
-    """Readings have doubled since the rounds: the report phase's own histograms show it."""
+    """Readings have doubled since the rounds, as the report phase's own histograms show."""
     rng = np.random.default_rng(5)
     mechanism = Hybrid(0, *_parts())
     histograms = list(night_and_day)
@@ -226,7 +230,7 @@ def test_the_fit_solves_its_linear_systems_to_ten_digits():
     pieces, size = 12, 5
     root = rng.standard_normal((pieces, size, size))
     blocks = 100.0 * root @ root.transpose(0, 2, 1)
-    blocks[3] = 0.0  # a piece without a report
+    blocks[3] = 0.0  # a piece that has no report
     within = np.diag(rng.uniform(0.1, 10.0, size)) + 0.05
     apart = np.abs(np.subtract.outer(np.arange(pieces), np.arange(pieces))) / pieces
     between = np.linalg.inv(np.exp(-np.minimum(apart, 1 - apart) * 8))

@@ -1,4 +1,4 @@
-"""A heavier tail than the fitted one: as likely as the reports leave it."""
+"""A tail that is heavier than the fitted one has a probability: as much as the reports allow."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ EXPONENTIAL = normed(np.exp(-VALUES / 100))
 
 
 def test_a_tail_that_reports_do_not_show_continues_the_slopes_below():
-    """The fit knows readings up to 400, where they have a Pareto tail, and takes an exponential tail beyond."""
+    """The fit knows readings up to 400, where they follow a Pareto law. Beyond, the fit assumes an exponential tail."""
     seen = 400
     fitted = np.where(seen > VALUES, PARETO, PARETO[seen] * np.exp(-(VALUES - seen) / 40.0))
     fitted[seen:] *= PARETO[seen:].sum() / fitted[seen:].sum()
@@ -32,7 +32,7 @@ def test_a_tail_that_reports_do_not_show_continues_the_slopes_below():
 
 def test_the_reports_refute_a_tail_that_would_double_the_share_that_they_know_to_a_fifth():
     assert chance_of_heavier(EXPONENTIAL, EDGES, 600) < 0.001
-    # A Pareto tail is its own continuation, so that reports cannot speak against it.
+    # A Pareto tail is equal to its own continuation, so reports give no evidence against it.
     assert chance_of_heavier(PARETO, EDGES, 400) == pytest.approx(_HEAVY, rel=0.05)
 
 

@@ -1,4 +1,4 @@
-"""θ and mechanism together: the objective, the fallbacks, and a campaign whose report epoch carries a table."""
+"""θ and mechanism are chosen together: the objective, the fallbacks, and a campaign whose report epoch has a table."""
 
 from pathlib import Path
 
@@ -41,7 +41,7 @@ QUERY = Query.fleet(DEVICES)
 
 
 def choose(variance):
-    """The best θ of a density that is known."""
+    """The best θ for a known density."""
     theta, error = best_threshold(DENSITY, EDGES, THETAS, QUERY, variance)
     return Threshold(theta, theta, theta, 0.0, 0.0, error, DENSITY, EDGES, "ems")
 
@@ -55,7 +55,7 @@ def test_theta_minimises_the_objective_with_the_table_of_each_theta():
     assert design.threshold.theta > plain.threshold.theta, "less noise, less to truncate"
 
     def error(theta):
-        """The objective with the table that would really be designed at θ."""
+        """The objective with the table that would be designed at θ."""
         variance = POPULATION.mean_variance(population_table("2", theta, POPULATION), theta)
         excess = mean_excess(DENSITY, EDGES, np.array([theta]))
         return float(mean_square_error(excess, np.array([theta]), QUERY, lambda _: variance)[0])
@@ -100,7 +100,7 @@ def test_the_piecewise_mechanism_by_request():
 
 
 class Fleet:
-    """Reports of all devices for each slot under whatever epoch is in force, drawn by the vectorised mechanisms."""
+    """Devices that all report in each slot, under the epoch in force. The vectorised mechanisms draw the reports."""
 
     def __init__(self):
         self.readings = np.minimum(np.random.default_rng(1).exponential(80, DEVICES).astype(int), BOUND)

@@ -1,4 +1,4 @@
-"""The alarms of the rounds: silent for honest readings of any shape, heard when somebody lies or readings drift."""
+"""The alarms of the rounds: none for honest readings of any shape, and one when devices lie or readings drift."""
 
 import numpy as np
 import pytest
@@ -21,12 +21,12 @@ SHAPES = {
     "Pareto 1.2": lambda g, n: (g.pareto(1.2, n) + 1) * 20,
 }
 EPSILONS = ("0.6", "1", "2", "4")
-# A first look at everything, then the upper part in detail, as rounds do.
+# As in real rounds, the first covers all readings, and the next ones the upper part in detail.
 EDGES = (first_edges(BOUND), zoomed_edges(200, 1500, BOUND, 128), zoomed_edges(250, 1200, BOUND, 128))
 
 
 def laws(shape, epsilon, scale=(1.0, 1.0, 1.0)):
-    """(mechanism, law of a report) of each round; ``scale``: what its readings are multiplied by."""
+    """(mechanism, distribution of a report) of each round. ``scale``: the factor of each round's readings."""
     readings = SHAPES[shape](np.random.default_rng(5), 200_000)
     made = []
     for edges, factor in zip(EDGES, scale, strict=True):
@@ -59,7 +59,8 @@ def silent(shape, epsilon, runs):
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_no_alarm_for_honest_readings_of_any_shape(shape, epsilon):
-    # Six standard deviations of a χ² with hundreds of degrees of freedom: below 1e-6 a run.
+    # The limit is six standard deviations of a χ² with hundreds of degrees of freedom: a false alarm has a chance below
+    # 1e-6.
     silent(shape, epsilon, 10)
 
 
@@ -86,7 +87,7 @@ def test_readings_that_double_between_rounds_are_heard(epsilon):
 
 
 def test_rounds_of_other_readings_are_uneven_and_no_alarm_about_false_reports():
-    """Readings double on days off; then a round in which 5 % of the devices lie."""
+    """Readings double on days off, which is no false report. Then 5 % of the devices lie, which is an alarm."""
     rounds, generator = laws("Weibull", "4", scale=(1.0, 1.0, 2.0)), np.random.default_rng(8)
     for liars, word in ((0.0, "uneven rounds"), (0.05, "bad fit")):
         counts = drawn(rounds, generator, (48_000, 48_000, 144_000), liars=liars)

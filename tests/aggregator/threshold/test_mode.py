@@ -1,4 +1,4 @@
-"""A group of large readings at certain times of day, found in the reports of its time."""
+"""Large readings that come only at certain times of day are found in the reports of those times."""
 
 import numpy as np
 import pytest
@@ -10,13 +10,14 @@ EDGES = tuple(range(0, 101))
 PIECES, DRAWS = 8, 40
 BODY = np.exp(-np.arange(100) / 8.0)
 BODY /= BODY.sum()
-# Reports that say in which tenth of the range a reading lies, with probability .55, and else one of all tenths.
+# A report tells the tenth of the range in which a reading lies: the right one with probability .55, else any of the
+# ten.
 POINTS = tuple(range(10, 100, 10))
 MATRIX = 0.55 * np.eye(10) + 0.045
 
 
 def counts(share, evening, reports):
-    """Counts of all pieces: in the piece ``evening`` this share of the readings is at 75."""
+    """The counts of all pieces. In the piece ``evening``, ``share`` of the readings is at 75."""
     body = BODY.reshape(10, 10).sum(axis=1)
     rows = []
     for piece in range(PIECES):
@@ -47,7 +48,7 @@ def test_without_a_group_most_draws_have_none():
 
 
 def test_few_reports_leave_it_open():
-    """Reports of 50 devices cannot tell a group of 6 %: some draws have one, and most have none."""
+    """Reports of 50 devices cannot show a group of 6 %: some draws contain one, and most contain none."""
     far = found(0.06, reports=50)[5][:, 40:].sum(axis=1)
     assert np.quantile(far, 0.95) > 0.02
     assert np.median(far) < 0.06

@@ -124,7 +124,10 @@ def test_the_hybrids_variance_needs_a_positive_epsilon():
 
 
 def test_what_is_shown_has_less_noise_in_turns_and_a_larger_theta():
-    """Eq. 8 depends on the ratio of noise and bias: 1/9 of the noise variance, 1/3 of the square of the bias."""
+    """Eq.
+
+    8 depends on the ratio of noise and bias. With turns, the noise's variance is 1/9 and the bias's square 1/3.
+    """
     assert Query.shown(300, turns=False) == Query.fleet(300)
     assert Query.shown(300, turns=True) == Query(100.0, 90_000.0)
 
@@ -164,5 +167,5 @@ def test_the_error_of_one_report_is_its_variance_and_squared_bias():
     (error,) = mean_square_error(excess, np.array([theta]), Query.fleet(1), lambda _: 8 / epsilon**2)
     assert error == pytest.approx(2 * theta**2 / epsilon**2 + (value - theta) ** 2)
     drawn = theta + np.random.default_rng(1).laplace(0, theta / epsilon, 100_000)
-    # The squares have a deviation of 630: the mean of 100,000 one of 2, 6 of them are 12.
+    # The squares have a standard deviation of 630, so the mean of 100,000 has 2. The limit is six of these.
     assert np.mean((drawn - value) ** 2) == pytest.approx(error, abs=12)

@@ -1,4 +1,4 @@
-"""The excess of readings over every limit, by piece of the cycle, as an epoch keeps it."""
+"""An epoch keeps the excess of readings over every limit, for each piece of the cycle."""
 
 from dataclasses import replace
 
@@ -28,7 +28,7 @@ def test_the_excess_is_the_median_of_the_draws_and_the_error_is_about_it(place):
     assert PIECES.excess[0][place] == pytest.approx(np.median(of_draw), rel=1e-4)
     error = np.sqrt(np.mean(np.square(of_draw - np.median(of_draw))))
     assert PIECES.error[0][place] == pytest.approx(error, rel=1e-4)
-    # The other piece is known exactly: the cycle's error is half of this.
+    # The other half of the cycle is known exactly, so the cycle's error is half of this error.
     assert PIECES.shared[place] == pytest.approx(error / 2, rel=1e-4)
 
 

@@ -1,4 +1,4 @@
-"""Results of equal histograms are computed once; other histograms, and errors, are computed anew."""
+"""The result for equal histograms is computed once. For other histograms, and after an error, it is computed again."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def test_equal_histograms_are_computed_once() -> None:
     first = total([cohort(1)], [table])
     assert total([cohort(1)], [table]) == first
     assert len(calls) == 1
-    # Everything that the result may depend on is a part of the key.
+    # The key contains everything on which the result may depend.
     assert total([cohort(2)], [table]) == first + 1
     assert total([cohort(1)], [ReportCounts.of(WindowMechanism(3, 1, 1, 1, 1), 10, [3, 5])]) == first + 1
     assert total([cohort(1), cohort(1)], []) != first

@@ -114,7 +114,7 @@ def test_pieces_computed_together_are_the_likelihood_of_each():
         (first_edges(200, 24)[1:-1], square),
     ]
     counts = [generator.integers(0, 50, (4, len(matrix))).astype(float) for _, matrix in laws]
-    # Two of the pieces have no report of the second mechanism.
+    # In two of the pieces, there is no report by the second mechanism.
     counts[1][[0, 2]] = 0.0
     together = Likelihoods(model, [Observation(*law, seen) for law, seen in zip(laws, counts, strict=True)])
     p = np.concatenate([[-1.0], np.full(len(model.middles), -0.3), [0.5]]) + generator.normal(
@@ -177,7 +177,7 @@ def test_a_second_group_a_hundred_times_higher_is_found_and_said():
     chosen = choose(rounds, bound=50_000)
     assert regret(chosen.theta, draw, bound=50_000) < 10
     (said,) = [said for said in chosen.warnings if said.startswith("a second group")]
-    # Readings that begin elsewhere: the same choice, and the sentence is in the reader's units.
+    # If readings begin at -300, the choice is the same, and the sentence gives the reader's units.
     moved = choose(rounds, bound=50_000, offset=-300)
     (shifted,) = [said for said in moved.warnings if said.startswith("a second group")]
     assert (moved.theta, moved.edges) == (chosen.theta, chosen.edges)
@@ -281,7 +281,10 @@ def test_each_of_the_papers_methods_is_its_own(weibull_rounds):
 
 
 def test_every_shape_of_the_tail_that_is_not_excluded_counts_in_the_error_of_the_bias():
-    """Few devices with a Pareto tail: the likeliest shapes alone miss what is removed, and are sure of it."""
+    """Few devices have a Pareto tail.
+
+    The likeliest shapes alone underestimate what is removed, with too small an error.
+    """
 
     def pareto(generator, n):
         return np.minimum(20 * (1 + generator.pareto(1.5, n)), BOUND).astype(np.int64)

@@ -1,4 +1,4 @@
-"""θ from below: both ends of the range from the cohort's rounds, beside the best that the readings allow."""
+"""The lower limit of the range: both ends come from the cohort's rounds, and are near the best for the readings."""
 
 import numpy as np
 import pytest
@@ -54,12 +54,13 @@ def best_width(name, devices):
 def test_both_ends_are_found_where_the_first_round_is_sharp_but_has_noise_far_from_the_readings():
     chosen = chosen_for("rooms", 300, "4", (48, 48, 48))
     assert 550 < chosen.bottom < 600 < chosen.theta < 650
-    # No reading is far from the others, so hardly anything is removed; noise far from them would remove some units.
+    # No reading is far from the others, so θ removes hardly anything. If noise counted as far readings, θ would remove
+    # some units.
     assert abs(chosen.bias) < 0.5
 
 
 def test_small_counts_are_not_far_from_zero_however_few_devices_report():
-    """Few reports of ε = 1 show little more than that a count is 1, 2 or 3."""
+    """Few reports at ε = 1 show little: the counts of far cells are 1, 2 or 3."""
     rng = np.random.default_rng(5)
     edges = first_edges(28)
     mechanism = square_wave("1", edges)

@@ -12,7 +12,7 @@ from undertone_aggregator.web.site import StoreSite, named
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One store; tests copy it."""
+    """One simulated store, of which each test gets a copy."""
     return simulated_store(tmp_path_factory)
 
 
@@ -35,7 +35,7 @@ def name(site: StoreSite) -> str:
 
 @pytest.fixture
 def one_more_report(store: Path) -> Callable[[], None]:
-    """Counts reports of a slot after the newest one, which settles, as with a running aggregator."""
+    """Counts reports of a slot after the newest one and settles it, as a running server does."""
     from undertone_aggregator.estimate.publication import settle
     from undertone_aggregator.store.store import Batch, open_store
 

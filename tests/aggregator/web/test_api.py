@@ -1,4 +1,4 @@
-"""The HTTP API: what it says, what it refuses, and what no answer lets out."""
+"""The HTTP API: what it answers, what it refuses, and what no answer reveals."""
 
 import asyncio
 import contextlib
@@ -155,7 +155,7 @@ def test_a_huge_selection_is_refused(site: StoreSite, name: str, monkeypatch: py
 def test_quantiles_of_many_runs_are_refused(
     site: StoreSite, name: str, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each run takes the server up to a second."""
+    """Each run takes the server up to a second of computing."""
     monkeypatch.setattr(api, "LARGEST_RUNS", 2)
     with open_results(store) as results:
         begins, last = results.timeline.epochs[0].campaign.epoch, results.settled
@@ -174,7 +174,7 @@ def test_downloads(site: StoreSite, name: str, store: Path) -> None:
     rows = list(csv.DictReader(io.StringIO(answer.text)))
     shown = get(site, f"campaigns/{name}/estimates").json()["raw"]["slot"]
     assert [int(row["slot"]) for row in rows if row["kind"] != "absent"] == shown
-    # A row for each slot, also for the two that nobody reported.
+    # The answer has a row for each slot, also for the two slots in which nobody reported.
     assert [int(row["slot"]) for row in rows] == list(range(shown[0], shown[-1] + 1))
     assert len(rows) == len(shown) + 2
     assert all((row["reports"], row["estimate"]) == ("0", "") for row in rows if row["kind"] == "absent")
@@ -387,7 +387,7 @@ def test_an_action_needs_the_token_the_cookie_and_the_same_site(acted: tuple[Sto
         assert "httponly" in cookie
         assert "samesite=strict" in cookie
         against = entered.json()["token"]
-        # The cookie alone is what a forged form would bring.
+        # A forged form would send the cookie, and nothing else.
         assert (await client.post(action)).status_code == 403
         for wrong in (b"wrong", b"\xff"):
             assert (await client.post(action, headers={HEADER.encode(): wrong})).status_code == 403
@@ -467,7 +467,7 @@ def test_an_address_that_guesses_is_told_to_wait(acted: tuple[StoreSite, list[st
     ],
 )
 def test_a_name_that_is_not_the_pages_is_refused(site: StoreSite, host: str, status: int) -> None:
-    """A site that has its own name resolve to this machine would read the page as its own."""
+    """An attacker's site could let its own name resolve to this machine, and then read the page as its own."""
 
     async def ask() -> list[httpx.Response]:
         transport = httpx.ASGITransport(make_app(site, None, ["stats.example.org"]))
@@ -510,7 +510,10 @@ def test_two_stores_of_one_campaign_are_refused(store: Path, name: str) -> None:
 
 
 def test_quantiles_of_others_keep_nobody_waiting(site: StoreSite, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Quantiles without a wait for others: one computation at a time, equal requests share it, the queue is bounded."""
+    """Quantiles do not delay other answers.
+
+    One is computed at a time, equal requests share it, and the queue is bounded.
+    """
     go_on, begun, worked_out = threading.Event(), threading.Event(), []
     posterior = Run.posterior
 
@@ -581,7 +584,10 @@ def test_every_outlet_obeys_min_reports_and_a_plan_that_is_applied(site: StoreSi
 
 
 def test_a_selection_names_no_number_of_devices_that_others_give_away(site: StoreSite, name: str, store: Path) -> None:
-    """All devices less those of published groups would be those of a group of one; a total is a multiple of them."""
+    """All devices less those of the published groups would reveal a group of one.
+
+    A total is a multiple of that number.
+    """
     with open_store(store) as opened:
         newest = opened.newest_slot()
         assert newest is not None

@@ -1,4 +1,4 @@
-"""The page's buttons in a real browser, beside a real server: whoever has the token pauses, resumes and retires."""
+"""The page's buttons in a real browser with a real server: whoever has the token pauses, resumes and retires."""
 
 import socket
 import subprocess
@@ -25,7 +25,7 @@ PLAN = ("--sensor", "load", "--unit", "Wh", "--bound", "90", "--epsilon", "1")
 
 @pytest.fixture
 def served(tmp_path: Path, free_port: Callable[[], int]) -> Iterator[Home]:
-    """A folder with the campaign power, which a server runs."""
+    """A server's folder with the campaign power, and the server that runs it."""
     folder, port, page = tmp_path / "home", free_port(), free_port()
     where = ("--port", port, "--health", "127.0.0.1:0", "--page", f"127.0.0.1:{page}")
     assert undertone("init", folder, *where).returncode == 0

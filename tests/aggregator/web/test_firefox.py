@@ -1,6 +1,6 @@
-"""The page in a real Firefox ESR: it draws and answers, with a clock of 24 hours in every language.
+"""The page in a real Firefox ESR: it draws and answers, and its clock has 24 hours in every language.
 
-axe finds nothing in it, as in Chromium (`test_states.py`).
+axe finds no fault in it, as in Chromium (`test_states.py`).
 """
 
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ def server(made: Path) -> Iterator[PageServer]:
 
 @pytest.fixture
 def opened(tmp_path: Path, server: PageServer) -> Iterator[Callable[..., Page]]:
-    """Open the page in a Firefox of a language."""
+    """Opens the page in a Firefox that is set to a language."""
     if find_firefox() is None:
         unavailable(MISSING)
     with ExitStack() as stack:
@@ -68,7 +68,7 @@ def test_a_campaign_is_drawn_and_axe_finds_nothing(opened: Callable[..., Page]) 
 
 @pytest.mark.parametrize("languages", ["de-DE, en", "en-US, en"])
 def test_the_clock_has_24_hours_in_every_language(opened: Callable[..., Page], languages: str) -> None:
-    """Times of one page read alike for all who speak of them, also where twelve hours are usual."""
+    """All readers of a page see times in the same form, also where people usually count twelve hours."""
     page = opened("#simulation", languages)
     drawn(page)
     # The simulated half-hours end at 18:00.

@@ -1,4 +1,4 @@
-"""News to open pages: within a second, and a slow page holds nobody up."""
+"""News reach open pages within a second, and a slow page delays no other."""
 
 import asyncio
 import time
@@ -33,7 +33,7 @@ def test_a_change_of_the_store_is_told_within_a_second(
         await asyncio.sleep(3 * live.LOOK_SECONDS)
         assert not waiting.done(), "nothing is new yet"
         await asyncio.to_thread(one_more_report)
-        # In looks, which are half a second apart where nothing else takes the time.
+        # The time is counted in looks, which are half a second apart unless the machine is slow.
         begun = looks
         message = await asyncio.wait_for(waiting, 120)
         await messages.aclose()
@@ -43,13 +43,13 @@ def test_a_change_of_the_store_is_told_within_a_second(
 
     message, took = asyncio.run(run())
     assert message == f"news of {name}".encode()
-    # The look that has begun may have come too early.
+    # The look that had begun may have come before the commit.
     assert took <= 2
     assert 2 * live.LOOK_SECONDS <= 1
 
 
 def test_what_is_new_between_the_answer_and_the_first_look_is_told() -> None:
-    """A page that found the server again saw nothing of it until the next slot."""
+    """Earlier, a page that found the server again showed nothing new until the next slot."""
     mark = [1, 7, 0]
 
     async def run() -> bytes:
@@ -161,7 +161,10 @@ def test_news_that_cannot_be_made_once_come_the_next_time(
 def test_deliveries_alone_are_told_now_and_then_and_a_slot_at_once(
     monkeypatch: pytest.MonkeyPatch, began: float, pages: int, apart: float
 ) -> None:
-    """The machine's uptime does not matter; once, the first message waited until the machine had run for an hour."""
+    """The machine's uptime does not matter.
+
+    In an earlier version, the first message waited for an uptime of an hour.
+    """
     monkeypatch.setattr(live, "LOOK_SECONDS", 0.01)
     mark = [1, 7, 0]
     seconds = [began]
@@ -195,7 +198,7 @@ def test_deliveries_alone_are_told_now_and_then_and_a_slot_at_once(
                 else:
                     seconds[0] += 0.5
             heard = await asyncio.wait_for(asyncio.gather(*waiting), 120)
-            # The same bytes, not alike ones, go to all.
+            # All pages get the same bytes object, not equal copies.
             assert len({id(each) for each in heard}) == 1
             messages.append(heard[0])
         for stream in streams:

@@ -33,14 +33,14 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def shared(made: Path) -> Iterator[PageServer]:
-    """A server of the store that no test changes."""
+    """A server for the store that no test changes."""
     with running(PageServer(made, free_port())) as server:
         yield server
 
 
 @pytest.fixture
 def server(request: pytest.FixtureRequest) -> Iterator[PageServer]:
-    """The server; a test that counts one more report has one of its own, of a copy of the store."""
+    """The shared server. A test that counts one more report gets its own server, on a copy of the store."""
     if "one_more_report" not in request.fixturenames:
         yield request.getfixturevalue("shared")
         return
@@ -73,7 +73,7 @@ WIDGET_LINE = '  { id: "calendar", title: "Calendar", show: calendar },\n'
 
 
 def test_a_widget_is_a_function_and_a_line(server: PageServer, open_page: Callable[..., Any], name: str) -> None:
-    """The widget of the guide, added to the page's script as a contributor adds it."""
+    """A contributor adds the guide's widget to the page's script in this way."""
     guide = (REPO / "docs/extending.md").read_text(encoding="utf-8")
     assert WIDGET.read_text(encoding="utf-8") in guide
     assert WIDGET_LINE.strip() in guide
@@ -114,7 +114,7 @@ def test_all_campaigns_and_one(server: PageServer, open_page: Callable[..., Any]
     assert page.locator("#outcomes tr").count() >= 2
     page.wait_for_selector("#theta canvas")
     page.click("#table summary")
-    # A browser says that a summary was opened in a task of its own.
+    # The browser sends the event of an opened summary a little later.
     page.wait_for_selector("#table tbody tr")
     assert page.locator("#table tbody tr").count() > 40
     page.go_back()
@@ -165,8 +165,8 @@ def test_a_settled_slot_appears_within_a_second(
     committed = time.time()
     for page in pages:
         until(page, "window.longest !== undefined")
-        # One second after the commit that settled it, plus what the commit itself took; and where the machine is slow,
-        # what it took for the longest of all the plain questions that were asked meanwhile, once more for the answer.
+        # The limit is one second after the commit, plus the time of the commit itself. On a slow machine, it grows by
+        # twice the time of the longest other question that was asked meanwhile.
         slow = 2 * page.evaluate("window.longest") / 1000
         assert page.evaluate("window.seen") / 1000 - begun < 1 + (committed - begun) + 1 + slow
 
@@ -185,7 +185,7 @@ def test_two_days_are_drawn_in_a_tenth_of_a_second(drawn: Any) -> None:
 
 
 def test_short_slots_ask_for_no_more_than_may_be_asked_for(open_page: Callable[..., Any], name: str) -> None:
-    """Slots of a second for a week: every span that is offered is within the limit, and one is chosen that shows."""
+    """Slots last a second, for a week. Every offered span keeps the limit of rows, and the chosen span shows data."""
     page = open_page(losing=True)
     page.wait_for_selector(".card a")
     asked: list[float] = []
@@ -232,7 +232,7 @@ def test_what_is_chosen_is_in_the_address(open_page: Callable[..., Any], name: s
     page.select_option("#choose select[name=span]", "")
     until(page, "location.hash.includes('span=&')")
     assert page.evaluate("location.hash").startswith(f"#{name}?group=all")
-    # All there is begins with the threshold rounds, of which nothing is drawn as an estimate.
+    # The whole campaign begins with the threshold rounds, for which no estimate is drawn.
     until(page, "document.querySelector('#chart-caption').textContent.includes('(θ) is learnt')")
 
 
@@ -281,7 +281,7 @@ def test_a_card_keeps_the_focus_while_its_numbers_change(open_page: Callable[...
 
 
 def test_what_is_below_the_charts_appears_once_they_have_their_place(open_page: Callable[..., Any], name: str) -> None:
-    """A click is lost if the pressed element moves away before the release, so nothing may move that is shown."""
+    """A click is lost if the pressed element moves before the release, so no visible element may move."""
     page = open_page()
     page.wait_for_selector(".card a")
     held: list[Any] = []
@@ -352,7 +352,7 @@ def test_quantiles_are_said_in_words(drawn: Any) -> None:
 
 @pytest.fixture
 def opened_as(open_page: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """Opens the campaign's page with other values in its summary."""
+    """Opens the campaign's page with some values of its summary changed."""
 
     def open_it(server: dict[str, Any], **fields: Any) -> Any:
         page = open_page(losing=True)
@@ -415,7 +415,7 @@ def test_a_zoom_can_be_undone_and_the_selection_follows_it(drawn: Any) -> None:
     drawn.mouse.up()
     drawn.wait_for_selector("#zoom-out", state="visible")
     until(drawn, f"document.querySelector('#selected').dataset.answered !== {json.dumps(whole)}")
-    # What is drawn again while somebody looks at a part, as with every new slot, shows the same part.
+    # A new slot or a resize draws the chart again, and the chart keeps showing the same part.
     drawn.evaluate("dispatchEvent(new Event('resize'))")
     assert drawn.locator("#zoom-out").is_visible()
     drawn.click("#zoom-out")
@@ -443,7 +443,7 @@ def test_a_restart_of_the_server_is_said_and_survived(
     before = page.evaluate(latest)
     server.stop()
     until(page, "document.getElementById('link').className === 'lost'")
-    # What the page says of now fades meanwhile.
+    # Values that were current are shown in a lighter weight meanwhile.
     until(page, "document.getElementById('latest-when').textContent.startsWith('The newest number')")
     weight = "getComputedStyle(document.querySelector('#latest .value')).fontWeight"
     assert page.evaluate(weight) == "400"
@@ -451,7 +451,7 @@ def test_a_restart_of_the_server_is_said_and_survived(
     server.start()
     until(page, "document.getElementById('link').textContent === 'live'")
     assert page.evaluate(weight) == "700"
-    # What came while it was away, and what comes from now on.
+    # The page shows what came while the server was away, and what comes from now on.
     until(page, f"{latest} !== {json.dumps(before)}")
     before = page.evaluate(latest)
     one_more_report()
@@ -476,7 +476,7 @@ def test_what_says_nothing_is_not_compared_and_zero_has_no_sign(open_page: Calla
 
 
 def test_a_browser_whose_language_is_none_draws_all_the_same(open_page: Callable[..., Any], name: str) -> None:
-    """WebKitGTK says that its language is C where the locale is."""
+    """In the locale C, WebKitGTK says that its language is C."""
     told = "Object.defineProperty(Navigator.prototype, 'language', { get: () => 'C', configurable: true })"
     page = open_page(f"#{name}", prepare=lambda page: page.add_init_script(told))
     page.wait_for_selector("#chart canvas")
@@ -509,7 +509,7 @@ def test_the_keyboard_and_a_screen_reader(drawn: Any) -> None:
 
 
 class Proxy(http.server.BaseHTTPRequestHandler):
-    """A reverse proxy that serves the page below /undertone, as nginx' proxy_pass does."""
+    """A reverse proxy that serves the page below /undertone, as nginx does with proxy_pass."""
 
     page: ClassVar[str]
 

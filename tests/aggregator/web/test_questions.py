@@ -1,4 +1,4 @@
-"""Five questions that people ask of a campaign: one command, one call, and at most three clicks on the page each."""
+"""Five questions that people ask about a campaign. Each takes one command, one call, or at most three clicks."""
 
 import json
 import re
@@ -32,7 +32,7 @@ LAST_WEEK = {"from": "2026-12-28", "to": "2027-01-04", "between": "18:00-23:00",
 # No question changes the store, so all of them ask one server.
 @pytest.fixture(scope="module")
 def fleet(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The simulated store with two groups of registered devices, of which some reports are lost."""
+    """The simulated store, with two groups of registered devices and some lost reports."""
     return grouped(made, tmp_path_factory.mktemp("fleet"), GROUPS)
 
 
@@ -63,7 +63,7 @@ def name(fleet: Path) -> str:
 
 @pytest.fixture
 def call(server: PageServer, name: str) -> Callable[..., Any]:
-    """The answer of the API to one call."""
+    """The API's answer to one call."""
 
     def ask(path: str, **parameters: str) -> Any:
         words = urllib.parse.urlencode(parameters)
@@ -73,21 +73,21 @@ def call(server: PageServer, name: str) -> Callable[..., Any]:
 
 
 def command(store: Path, rows: str, *words: str) -> Any:
-    """The rows of this name in the answer of one command."""
+    """The rows with this name in the answer of one command."""
     done = undertone("query", store, "--json", *words)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)[rows]
 
 
 def with_error(text: str) -> tuple[float, float]:
-    """A number and its error, of "7.9 MWh ± 0.38"."""
+    """A number and its error, read from a text like "7.9 MWh ± 0.38"."""
     value, unit, sign, error = text.split()
     assert sign == "±"
     return figure(f"{value} {unit}"), figure(f"{error} {unit}")
 
 
 class Hand:
-    """Clicks on a page, which begins with the cards of all campaigns, and counts the clicks."""
+    """A user who clicks on the page, beginning with the cards of all campaigns. Counts the clicks."""
 
     open_page: ClassVar[Callable[..., Any]]
 
@@ -113,13 +113,13 @@ def hand(server: PageServer, chromium: Any) -> Iterator[type[Hand]]:
 
 
 def figure(text: str) -> float:
-    """A number as the page shows it; with a unit, in Wh: "4.95 MWh"."""
+    """A number that the page shows, such as "4.95 MWh", in Wh."""
     number, _, unit = text.partition(" ")
     return float(number.replace(",", "")) * {"": 1, "Wh": 1, "kWh": 1e3, "MWh": 1e6, "GWh": 1e9}[unit]
 
 
 def asked_with(parameters: dict[str, str]) -> str:
-    """An expression that holds once the panel shows the answer to these parameters."""
+    """A JavaScript expression that is true once the panel shows the answer to these parameters."""
     words = urllib.parse.urlencode(parameters)
     return (
         "[...new URLSearchParams(document.querySelector('#selected').dataset.answered ?? '')]"
@@ -129,14 +129,14 @@ def asked_with(parameters: dict[str, str]) -> str:
 
 
 def check_means(hand: Hand, answer: Any, printed: Any) -> None:
-    """The page, the API and the command say the same mean and error of each group."""
+    """Check that the page, the API and the command give the same mean and error for each group."""
     shown = hand.table("#selected")
     rows = {row["group"]: row for row in answer["selections"]}
     assert [cells[0] for cells in shown] == list(rows) == EVERYBODY_AND_GROUPS
     assert all(row["total"] is not None for row in rows.values()), rows
     for cells in shown:
         row = rows[cells[0]]
-        # As many decimals as an error of two digits has: to a twentieth of it.
+        # A number is shown with as many decimals as its error with two digits: rounded to a twentieth of the error.
         for cell, value, error in ((cells[1], "estimate", "standard_error"), (cells[2], "total", "total_se")):
             assert with_error(cell)[0] == pytest.approx(row[value], abs=1.96 * row[error] / 20)
             assert with_error(cell)[1] == pytest.approx(1.96 * row[error], rel=0.05)
@@ -197,7 +197,7 @@ def test_whether_one_group_uses_more_than_another(hand: type[Hand], call: Any, f
 
 
 def test_which_group_is_highest(hand: type[Hand]) -> None:
-    """Both groups of this fleet have the same reports, so one of them is made higher on the way to the page."""
+    """Both groups of this fleet have the same reports, so the test raises one of them in the API's answers."""
     opened = hand(MONDAY)
 
     def higher(route: Any) -> None:
@@ -214,7 +214,7 @@ def test_which_group_is_highest(hand: type[Hand]) -> None:
 
 
 def test_why_a_group_has_no_total(hand: type[Hand]) -> None:
-    """The number of devices of a group is not always told; here it is taken away on the way to the page."""
+    """Sometimes the number of a group's devices is withheld. Here the test removes it from the API's answers."""
     opened = hand(MONDAY)
 
     def untold(route: Any) -> None:
@@ -272,11 +272,11 @@ def test_the_newest_load_and_its_error(hand: type[Hand], call: Any, fleet: Path)
     (printed,) = [row for row in command(fleet, "slots", "--settled", "--newest", "1", "--filtered") if row["filtered"]]
     assert newest["estimate"] == pytest.approx(printed["estimate"])
     clicks = hand(SATURDAY)
-    # The card shows as many decimals as its error has, which has two digits: none for ± 33.
+    # The card rounds as its error does: an error of two digits, such as ± 33, has no decimals.
     shown = figure(clicks.page.locator(".card .value").inner_text().split()[0])
     assert 10 <= 1.96 * newest["standard_error"] < 100
     assert abs(shown - newest["estimate"]) <= 0.5
-    # "Wh ± 24"
+    # The text is like "Wh ± 24".
     error = clicks.page.locator(".card .value .unit").inner_text()
     assert figure(error.split()[2]) == pytest.approx(1.96 * newest["standard_error"], rel=0.05)
     assert clicks.clicks == 0

@@ -1,4 +1,4 @@
-"""What is shown first is worked out before anybody asks."""
+"""What a page shows first is computed before anybody asks for it."""
 
 import asyncio
 
@@ -27,7 +27,7 @@ def test_each_change_is_prepared_once_and_a_campaign_that_fails_keeps_none_waiti
     marks |= {"a": (1, 11, 100), "c": (1, 30, 301)}
     prepared.clear()
     ready.look()
-    # More deliveries alone change nothing of it; what failed is tried again.
+    # More deliveries alone do not make a new computation necessary. A failed computation is tried again.
     assert prepared == ["a", "b"]
 
 

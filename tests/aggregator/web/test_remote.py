@@ -1,4 +1,4 @@
-"""`undertone.connect`: the results of a page that is really served, beside those of its store."""
+"""`undertone.connect` gives the same results from a served page as from the page's store."""
 
 import contextlib
 import http.server
@@ -49,7 +49,7 @@ def test_it_says_what_the_store_says(both: tuple[Results, Results]) -> None:
     assert [epoch.phase for epoch in far.timeline.epochs] == [epoch.phase for epoch in near.timeline.epochs]
     assert far.campaign.body == near.campaign.body
     assert far.days.zone == near.days.zone
-    # Only the class differs.
+    # The two texts differ in the name of the class alone.
     assert repr(far).partition(" ")[2] == repr(near).partition(" ")[2]
 
 
@@ -62,7 +62,7 @@ def test_estimates_are_the_settled_ones(both: tuple[Results, Results], monkeypat
     first, last = rows[10].slot, rows[40].slot
     assert far.estimates(first, last) == near.estimates(first, last)
     assert far.estimates(first, last, filtered=True) == near.estimates(first, last, filtered=True)
-    # More than one question may select is asked in parts.
+    # A query for more than the limit of one question is asked in parts.
     monkeypatch.setattr(remote, "LARGEST_SELECTION", 7)
     assert far.estimates(first, last) == near.estimates(first, last)
 
@@ -140,7 +140,7 @@ def test_other_servers(answers: dict[str, object], facts: tuple[object, ...]) ->
             self.wfile.write((answer if isinstance(answer, str) else json.dumps(answer)).encode())
 
         def log_message(self, *_: object) -> None:
-            """Nothing is said."""
+            """Print nothing."""
 
     with http.server.HTTPServer(("127.0.0.1", 0), Answers) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -153,7 +153,7 @@ def test_other_servers(answers: dict[str, object], facts: tuple[object, ...]) ->
             thread.join()
 
 
-# What asks the page for a field: the part of its API, and the field's name.
+# Part of the API, name of a field, and a call that needs the field.
 QUESTIONS: list[tuple[str, str, Callable[[Results], object]]] = [
     ("", "lost", lambda far: far.lost()),
     ("", "groups", lambda far: far.groups),
@@ -166,7 +166,7 @@ QUESTIONS: list[tuple[str, str, Callable[[Results], object]]] = [
 
 
 def test_a_page_that_lacks_a_field_is_one_sentence(url: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An older page does not say every field that this version asks for."""
+    """A page of an older version may lack fields that this version asks for."""
     fetch = RemoteResults._fetch
     lacks = ["", ""]
 
@@ -186,7 +186,7 @@ def test_a_page_that_lacks_a_field_is_one_sentence(url: str, name: str, monkeypa
 
 
 class Endless(http.server.BaseHTTPRequestHandler):
-    """Answers that go on for ever."""
+    """A server whose answers never end."""
 
     def do_GET(self) -> None:
         self.send_response(200)

@@ -1,4 +1,4 @@
-"""The page of a server's folder: every campaign of it, also new ones, their life's verbs, and `serve` that runs it."""
+"""The page of a server's folder: all its campaigns, also new ones, and its buttons. `serve` runs the page."""
 
 import errno
 import http.client
@@ -39,7 +39,7 @@ TOKEN = "a-token-of-at-least-thirty-two-characters"
 
 
 def begun(home: Home, name: str) -> None:
-    """A campaign with a store, as its server leaves one."""
+    """A campaign with a store, as its server leaves it."""
     home.write_plan(name, PLAN.format(name=name, epsilon=1))
     with open_store(home.config(name).store_url, campaign=name) as store:
         store.set_meta({"campaign": name, STATE: "running"})
@@ -115,7 +115,7 @@ def test_serve_runs_it_and_whoever_has_the_token_pauses(home: Home, capfd: pytes
         revoke = "campaigns/power/actions/revoke"
         device = json.dumps({"device": "power-001"})
         assert ask(home, "POST", revoke, device)[0] == 403
-        # Again, it ends what was cut short.
+        # A second call finishes what an interrupted one left.
         assert [ask(home, "POST", revoke, device, **logged_in)[0] for _ in range(2)] == [200, 200]
         for wrong, said in (("power-009", "not in the inventory"), ("../x", "1 to 32")):
             status, _, body = ask(home, "POST", revoke, json.dumps({"device": wrong}), **logged_in)
@@ -177,7 +177,10 @@ with run_page(Home(Path(sys.argv[1])), Journal()):
 @pytest.mark.slow
 @pytest.mark.waits
 def test_slow_and_silent_readers_hold_nobody_up(home: Home) -> None:
-    """Streams that are opened and never read: the others are answered, and their end leaves nothing behind."""
+    """Many event streams are opened and never read.
+
+    Others still get answers, and closed streams leave nothing behind.
+    """
     with run_page(home, Journal()):
         host, _, port = (home.server.page or "").rpartition(":")
 
@@ -206,7 +209,7 @@ def test_slow_and_silent_readers_hold_nobody_up(home: Home) -> None:
         thread.join()
         for reader in readers:
             reader.close()
-        # Those who left made room: as many again are let in.
+        # Streams that were closed made room: as many new ones are accepted.
         again = [socket.create_connection((host, int(port)), 120) for _ in range(200)]
         for made in again:
             made.sendall(b"GET /api/v1/campaigns/power/events HTTP/1.1\r\nHost: localhost\r\n\r\n")

@@ -1,4 +1,4 @@
-"""The page in each of its states, in Chromium and in Firefox: axe finds nothing, and nothing is wider than the page.
+"""The page in each of its states, in Chromium and Firefox: axe finds no fault, and no part is wider than the page.
 
 With ``UNDERTONE_SHOTS=FOLDER`` in the environment, a picture of each state is written to FOLDER.
 """
@@ -28,7 +28,7 @@ from undertone_aggregator.web.site import StoreSite, named
 pytestmark = pytest.mark.services
 AXE = REPO / ".tools/npm/node_modules/axe-core/axe.min.js"
 WIDTHS = {"desktop": (1280, 900), "phone": (390, 844)}
-# Both browsers, schemes of colours and widths; with those of `make slow`, each with each other one.
+# The first two windows have both browsers, colour schemes and widths. `make slow` adds other combinations.
 WINDOWS = (
     "chromium-dark-phone",
     pytest.param("firefox-light-desktop", marks=pytest.mark.slow),
@@ -53,7 +53,7 @@ def failed(summary: Summary) -> Summary:
 
 
 def silent(summary: Summary) -> Summary:
-    """Nobody has reported for twelve slots."""
+    """Change a summary so that nobody has reported for twelve slots."""
     devices = {"all": {"reporting": 0, "silent": 400, "lost": 0, "conflicting": 0}}
     until = (summary["settled"] + 13) * summary["slot_seconds"]
     return served("running", devices=devices, devices_until=until)(summary)
@@ -102,7 +102,7 @@ ONE: dict[str, tuple[str, Callable[[Summary], Summary]]] = {
 
 
 def several(answer: dict[str, Any], count: int) -> dict[str, Any]:
-    """So many campaigns with long names, of all states in turn, and one that cannot be read."""
+    """Many campaigns with long names in all states, and one that cannot be read."""
     (one,) = answer["campaigns"]
     changes = [(name, change) for name, (_, change) in ONE.items()]
     copies = []
@@ -121,7 +121,7 @@ ALL: dict[str, Change] = {
 }
 
 
-# What the line over all campaigns says.
+# State -> what the line above all campaigns says.
 OVERALL = {
     "empty": [],
     "one": ["The campaign simulation is well", "380 of 400 devices reported lately"],
@@ -152,7 +152,7 @@ def address(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
 
 
 class Tab(Protocol):
-    """What both browsers' pages can do."""
+    """What a page can do in both browsers."""
 
     def evaluate(self, expression: str) -> Any: ...
 
@@ -162,7 +162,7 @@ Look = Callable[[str], Tab]
 
 @pytest.fixture(scope="module", params=WINDOWS)
 def window(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Any]]:
-    """One of `WINDOWS`: (its name, its running browser)."""
+    """One of `WINDOWS`: its name and its running browser."""
     if not AXE.exists():
         unavailable("axe-core is not installed: make services")
     kind, colours, _ = request.param.split("-")
@@ -181,7 +181,7 @@ def window(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture
 def look(window: tuple[str, Any], address: str) -> Iterator[Look]:
-    """Opens an address in the window."""
+    """Opens an address in the browser's window."""
     name, running = window
     kind, colours, width = name.split("-")
     across, down = WIDTHS[width]
@@ -195,7 +195,7 @@ def look(window: tuple[str, Any], address: str) -> Iterator[Look]:
                 tab: Tab = running
                 return tab
             open_page = stack.enter_context(pages(running, address))
-            # axe is put into the page by the debugger, which the page's policy would forbid to a script.
+            # The debugger puts axe into the page, because the page's policy forbids other scripts.
             options = {"viewport": {"width": across, "height": down}, "color_scheme": colours}
             tab = open_page(where, bypass_csp=True, **options)
             return tab
@@ -235,7 +235,7 @@ def test_a_campaign_in_each_state(window: tuple[str, Any], look: Look, name: str
     latest = tab.evaluate("document.getElementById('latest').innerText")
     assert ("first number about" in latest) == (name == "learning")
     assert ("None of 400 devices reported" in latest) == (name == "silent")
-    # What is not there now fades, and is not called so.
+    # If the newest number is old, it is shown in a lighter colour, and the page does not call it "Now".
     faded = name in ("silent", "paused", "failed", "retired")
     assert tab.evaluate("document.querySelector('#latest .old') !== null") == faded
     assert tab.evaluate("document.getElementById('latest-when').textContent").startswith("Now") != faded
@@ -286,7 +286,7 @@ def test_the_guides(window: tuple[str, Any], look: Look) -> None:
         check(tab, window, f"guide-{guide}")
 
 
-# The other windows are driven by a protocol that cannot print.
+# The other browsers cannot print by the protocol that drives them.
 @pytest.mark.parametrize("window", ["chromium-dark-phone"], indirect=True)
 def test_a_campaign_on_paper(window: tuple[str, Any], address: str) -> None:
     """Printed in dark mode, too, the page is black on white, without buttons, with the chart and the opened parts."""

@@ -1,4 +1,4 @@
-"""How the page's process begins and ends: its address, a port in use, packages and files that are missing."""
+"""How the page's process begins and ends: its address, a port in use, and missing packages or files."""
 
 import http.client
 import json
@@ -27,7 +27,7 @@ def store(tmp_path: Path) -> Path:
 
 
 def web(*arguments: str | Path, code: str = "") -> list[str]:
-    """The command; ``code`` runs before it in its process."""
+    """The command line that runs `undertone web`; ``code`` runs in the process before it."""
     command = ["web", *map(str, arguments)]
     run = f"import sys; sys.argv = {['undertone', *command]!r}; {code}\nfrom undertone.__main__ import main\n"
     return [sys.executable, "-c", run + "sys.exit(main())"]
@@ -59,7 +59,7 @@ def test_a_port_in_use_is_one_sentence(store: Path) -> None:
 
 @pytest.mark.slow
 def test_a_page_that_fails_ends_in_one_sentence_while_its_server_lives(store: Path) -> None:
-    """Its thread waits for the end of standard input, which a server holds open."""
+    """One of its threads waits for the end of standard input, which a running server keeps open."""
     reading, writing = os.pipe()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"

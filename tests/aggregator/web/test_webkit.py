@@ -1,4 +1,4 @@
-"""The page in WebKitGTK's MiniBrowser, the nearest to Safari that runs here: it draws, answers and fits its window."""
+"""The page in WebKitGTK's MiniBrowser, the nearest to Safari that runs here: it draws, answers and fits the window."""
 
 import base64
 import os
@@ -36,7 +36,7 @@ def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 
 @pytest.fixture
 def opened(window: Page, server: PageServer) -> Callable[..., Page]:
-    """Open the page in a window of a size."""
+    """Opens the page in a window of the given size."""
 
     def open_it(size: str, fragment: str = "") -> Page:
         window.resize(*SIZES[size])
@@ -48,7 +48,10 @@ def opened(window: Page, server: PageServer) -> Callable[..., Page]:
 
 
 def check(page: Page, name: str) -> None:
-    """axe finds nothing, nothing is wider than the window; a picture if ``UNDERTONE_SHOTS`` names a folder."""
+    """Check that axe finds no fault and no part is wider than the window.
+
+    Take a picture if ``UNDERTONE_SHOTS`` is set.
+    """
     if "UNDERTONE_SHOTS" in os.environ:
         (Path(os.environ["UNDERTONE_SHOTS"]) / f"{name}-webkit.png").write_bytes(base64.b64decode(page.picture()))
     if not AXE.exists():
@@ -66,7 +69,7 @@ def test_a_campaign_is_drawn_and_compared(opened: Callable[..., Page], size: str
     page.wait("document.querySelectorAll('#answers .value').length >= 4")
     page.wait("document.querySelector('#compared p')")
     assert "±" in page.evaluate("document.getElementById('latest').textContent")
-    # The chart has more than its background.
+    # The chart's canvas has pixels beside its background.
     drawn = "[...document.querySelector('#chart canvas').getContext('2d').getImageData(0, 0, 600, 200).data]"
     assert page.evaluate(f"new Set({drawn}).size > 8")
     page.evaluate("document.getElementById('meaning').open = true")

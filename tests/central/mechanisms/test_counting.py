@@ -1,4 +1,7 @@
-"""Counters: exact without noise, variances, empty items, endings; the sanitizer and quantiles; ranges over all."""
+"""Counters: exact without noise, their variances, empty items and ends.
+
+Also the sanitizer, quantiles, and ranges over releases.
+"""
 
 import json
 from fractions import Fraction
@@ -29,7 +32,7 @@ def counter(name, epsilon=1, seed=1, **options):
 @pytest.mark.slow_but("binary", "simple-2")
 @pytest.mark.parametrize("name", COUNTERS)
 def test_counts_follow_the_sums_and_have_the_computed_variance(name):
-    """χ²-like: the mean of (error / standard error)² over 60 runs at five times, 1 ± 0.9 (about 5 deviations)."""
+    """The mean of (error / standard error)² over 60 runs at five times is 1 ± 0.9, about 5 standard deviations."""
     true = np.cumsum(STREAM)
     ratios = []
     for seed in range(60):
@@ -61,12 +64,12 @@ def test_block_form_state_and_empty_items(name):
     whole = counter(name).extend(STREAM).tolist()
     pieces = counter(name)
     assert [x for part in np.split(STREAM, [1, 2, 30]) for x in pieces.extend(part).tolist()] == whole
-    # An empty item takes its turn and changes nothing that a 0 would not.
+    # An empty item counts as an item and has the same effect as a 0.
     gaps = [None if i % 3 == 0 else int(x) for i, x in enumerate(STREAM)]
     zeros = [clip(x, 3) for x in gaps]
     gapped, filled = counter(name), counter(name)
     assert [gapped.push(x) for x in gaps] == [filled.push(x) for x in zeros]
-    # A saved counter goes on with fresh draws: its sums are exact.
+    # A saved counter goes on with new draws, and its sums stay those of the whole stream, up to the noise.
     saved = counter(name, 20)
     saved.extend(STREAM[:41])
     state = json.loads(json.dumps(saved.state()))
@@ -117,13 +120,16 @@ def test_the_square_root_counter_beats_the_binary_one_by_far():
 
 
 def root_mean_variance(name, horizon, **options):
-    """The root of the mean variance of all counts, by the draws in each."""
+    """The root of the mean variance of all counts, from the number of draws in each count."""
     made = make(name, 1, 1, horizon=horizon, **options)
     return np.sqrt(np.mean([sum(made.terms(t).values()) for t in range(1, horizon + 1)]))
 
 
 def test_the_k_ary_counter_has_the_least_error_of_pure_epsilon():
-    """Andersson et al. 2024: over the best other counter .84 at T = 1000, and over the binary one .36 to .42."""
+    """Andersson et al.
+
+    2024. The error is .84 of that of the best other counter at T = 1000, and .36 to .42 of the binary one's.
+    """
     ours = root_mean_variance("k-ary", 1000)
     others = [root_mean_variance(name, 1000) for name in ("simple-1", "two-level", "binary")]
     others.append(np.sqrt(np.mean([make("simple-2", 1, 1).variance(0, t) for t in range(1, 1001)])))
@@ -149,7 +155,7 @@ def test_the_fanout_is_the_best_one_and_its_mean_draws_are_counted(horizon):
 
 @pytest.mark.parametrize("fanout", [3, 5, 9, 27])
 def test_the_signed_nodes_of_a_time_add_up_to_it(fanout):
-    """BC = A: the nodes of t cover each value before t once, and none after it, when signs are counted."""
+    """BC = A: counted with their signs, the nodes of t cover each value before t once and no value after it."""
     horizon = 365
     made = make("k-ary", 1, 1, horizon=horizon, fanout=fanout)
     for t in range(1, horizon + 1):
@@ -190,7 +196,7 @@ def test_a_long_horizon_is_no_work():
 
 
 def test_a_sanitized_block_keeps_its_thresholds():
-    """n = 4096, ε = 1, three domains: the rank error stays within 6 of its standard deviations, for all thresholds."""
+    """n = 4096, ε = 1, three domains: for all thresholds, the rank error is within 6 of its standard deviations."""
     rng = np.random.default_rng(4)
     for bound in (9, 1657, 10**6):
         items = np.minimum((rng.pareto(1.5, 4096) * bound / 50).astype(np.int64), bound)
@@ -200,7 +206,7 @@ def test_a_sanitized_block_keeps_its_thresholds():
         assert 0 <= synthetic.min() <= synthetic.max() <= bound
         places = np.unique(np.concatenate([items, synthetic]))
         error = np.searchsorted(np.sort(items), places, "right") - np.searchsorted(synthetic, places, "right")
-        # What is not divided further may hold up to three deviations of one count's noise.
+        # A node that is not divided further may hold up to three deviations of one count's noise.
         assert np.abs(error).max() < 6 * offline.deviation()
 
 
@@ -302,9 +308,9 @@ def test_the_projection_onto_a_simplex():
         nearest = onto_simplex(x, total)
         assert nearest.min() >= 0
         assert nearest.sum() == pytest.approx(total)
-        # Optimality: positive coordinates were all shifted by the same, the others by less.
+        # At the optimum, all positive coordinates were shifted by the same amount and the others by less.
         shift = (x - nearest)[nearest > 0]
-        # Rounded sums of up to six numbers and of the total.
+        # The tolerance is for rounding sums of up to six numbers and the total.
         rounded = 8 * np.finfo(float).eps * (np.abs(x).sum() + total)
         assert np.ptp(shift) < rounded
         assert (x[nearest == 0] <= shift.min() + rounded).all() if len(shift) else True
@@ -324,7 +330,7 @@ def test_the_projection_onto_a_simplex():
     ],
 )
 def test_range_sums_have_their_standard_error(name, options):
-    """60 runs of three ranges; constant values, so that smoothing errs by noise alone."""
+    """60 runs of three ranges. Values are constant, so that smoothing has no error but noise."""
     values = np.full(100, 4)
     ratios = []
     for seed in range(60):
@@ -333,7 +339,7 @@ def test_range_sums_have_their_standard_error(name, options):
         for first, end in ((0, 64), (3, 61), (70, 90)):
             answer = range_sum(made.parameters, [Piece(0, 5, numbers)], first, end)
             ratios.append(((answer.value - values[first:end].sum()) / answer.standard_error) ** 2)
-    # The error inside a block that a range cuts is estimated by the change from block to block, which is larger.
+    # A range may cut a block. The error inside the block is estimated from the change between blocks, which is larger.
     assert (0.2 if options.get("smoothing") else 0.4) < np.mean(ratios) < 1.7
 
 

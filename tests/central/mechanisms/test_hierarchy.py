@@ -1,4 +1,4 @@
-"""Consistent hierarchies: online equals offline, in bounded memory; exact variances of range queries."""
+"""Consistent hierarchies: online results equal offline ones, in bounded memory. Range queries have exact variances."""
 
 from fractions import Fraction
 from itertools import pairwise
@@ -26,13 +26,13 @@ def sums(leaves, fanout, levels):
 
 
 def design(fanout, levels):
-    """Nodes as sums of leaves, leaves first; one top-level node."""
+    """Each node as a sum of leaves, as rows of a matrix, leaves first. There is one top-level node."""
     heights = range(1, levels + 1)
     return np.concatenate([np.kron(np.eye(fanout ** (levels - h)), np.ones(fanout ** (h - 1))) for h in heights])
 
 
 def offline(rule, fanout, noisy):
-    """Whole levels up, then down."""
+    """The consistent tree, computed level by level: up, and then down."""
     statistics = [rule.leaves(noisy[0])]
     for height in range(2, len(noisy) + 1):
         children = statistics[-1].reshape(len(noisy[height - 1]), fanout, -1)
@@ -132,7 +132,7 @@ def test_memory_is_one_block_and_the_siblings_above_it(monkeypatch):
 
 
 def test_nodes_close_in_order_with_their_exact_sums():
-    """Scale so small that no noise is ever drawn: every complete node, in order of time, then height."""
+    """The scale is so small that no noise is drawn. Complete nodes come in order of time and then of height."""
     values = np.random.default_rng(6).integers(0, 9, 40)
     for fanout, levels in ((2, 4), (3, 2), (2, 1)):
         expected = []
@@ -163,7 +163,10 @@ def test_variances_of_all_ranges_are_those_of_least_squares(fanout, levels):
 
 
 def test_data_independent_constants_of_the_papers_queries():
-    """Kθ²/ε² is the noise MSE of 200 fixed queries: 14276.0 for H2, 3195.25 for H16, less with consistency."""
+    """Kθ²/ε² is the mean square of the noise of 200 fixed queries.
+
+    K is 14276.0 for H2 and 3195.25 for H16, and less with consistency.
+    """
     queries = np.sort(np.random.default_rng(20211115).integers(0, 2**20, (200, 2)), axis=1).tolist()
     k = {}
     for fanout, levels in ((2, 20), (16, 5)):
@@ -177,7 +180,7 @@ def test_data_independent_constants_of_the_papers_queries():
 
 
 def test_measured_noise_has_the_computed_variance():
-    """Over 120 trees: 1 ± 5.5 standard errors, as squares of such sums have a standard deviation of at most 2.3."""
+    """Over 120 trees, the ratio is 1 ± 5.5 standard errors. Squares of such sums deviate by at most 2.3."""
     online = Consistent(4, 3, Fraction(50), seeded(11), "least-squares")
     noise = online.publish(np.zeros(120 * 64, dtype=np.int64)).reshape(120, 64)
     for first, end in ((0, 64), (5, 43), (7, 8), (16, 32)):

@@ -1,4 +1,4 @@
-"""The constants that the papers of ToPS and PAK print are the defaults of the release."""
+"""By default, a release uses the constants that the papers of ToPS and PAK state."""
 
 from fractions import Fraction
 
@@ -11,7 +11,7 @@ from undertone_central.mechanisms.threshold import PAPER_C, candidates
 
 
 def test_paks_defaults_are_those_of_its_paper() -> None:
-    """p = 99.5 %, δ = 1/m² for the m = 65,536 first values, γ = .3 · .02, a binary tree without consistency."""
+    """p = 99.5 %, δ = 1/m² with m = 65,536 first values, γ = .3 · .02, and a binary tree without consistency."""
     defaults = {name: each.default for name, each in parameters("pak").items()}
     assert defaults["percentile"] == Fraction("0.995")
     assert defaults["hold_out"] == 65_536
@@ -25,7 +25,7 @@ def test_paks_defaults_are_those_of_its_paper() -> None:
 
 
 def test_the_defaults_of_tops_are_those_of_its_paper() -> None:
-    """m = 65,536, r = 2^20, fan-out 16 and c = 60; the other choices of the paper need --as-papers."""
+    """m = 65,536, r = 2^20, fan-out 16 and c = 60. The paper's other choices need --as-papers."""
     defaults = {name: each.default for name, each in parameters("tops").items()}
     assert defaults["hold_out"] == 65_536
     assert defaults["span"] == 2**20

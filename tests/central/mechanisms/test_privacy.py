@@ -1,8 +1,8 @@
-"""Privacy of every mechanism on small instances: exact couplings, exact laws, all neighbouring streams.
+"""The privacy of every mechanism on small instances: exact couplings, exact laws, all neighbouring streams.
 
-Coupling: if for neighbours D, D' and any draws z there are integers d with M(D, z) = M(D', z + d), then no release is
-more than e^(Σ |d_i|/scale_i) times as likely under D as under D', because the discrete Laplace law with scale s changes
-by at most e^(1/s) per step.
+The couplings work as follows. Assume that for neighbours D, D' and any draws z there are integers d with M(D, z) =
+M(D', z + d). Then no release is more than e^(Σ |d_i|/scale_i) times as likely under D as under D', because a step
+changes the discrete Laplace law with scale s by at most e^(1/s).
 """
 
 from fractions import Fraction
@@ -35,9 +35,10 @@ ROUNDING = 1e-9
 
 
 def least_cost(script, make, length, values, other):
-    """The least Σ |d_i|/scale_i of a shift d of the draws that makes up for the change, and the scales.
+    """The least Σ |d_i|/scale_i of a shift d of the draws that cancels the change of the values.
 
-    Every release of these mechanisms is linear: read off from unit draws, then a linear programme.
+    Every release of these mechanisms is linear. Its coefficients come from unit draws, and a linear programme finds the
+    shift.
     """
     base = script.run(make, [0] * length, [])
     scales = list(script.scales)
@@ -50,7 +51,7 @@ def least_cost(script, make, length, values, other):
     )
     assert solved.success
     shift = np.rint(solved.x[:n] - solved.x[n:]).astype(int)
-    # The release is the same, exactly, for arbitrary draws.
+    # For arbitrary draws, both releases are exactly the same.
     z = np.random.default_rng(1).integers(-9, 10, n)
     assert script.run(make, values, z.tolist()) == script.run(make, other, (z + shift).tolist())
     return sum(abs(int(d)) / s for d, s in zip(shift, scales, strict=True))
@@ -83,7 +84,7 @@ def test_counters_and_hierarchies_cost_at_most_epsilon(monkeypatch, name):
 
 
 def test_a_binary_counter_with_log2_t_levels_is_caught(monkeypatch):
-    """The published blog divides ε by log2 T; the tree has floor(log2 T) + 1 levels."""
+    """A published blog post divides ε by log2 T, but the tree has floor(log2 T) + 1 levels."""
 
     class Blog(Binary):
         def __init__(self):
@@ -111,7 +112,7 @@ def test_monotone_counts_and_empty_items_come_from_the_counter_alone(monkeypatch
 @pytest.mark.parametrize("consistency", ["least-squares", "least-absolute"])
 @pytest.mark.parametrize("smoother", SMOOTHERS)
 def test_the_publisher_costs_at_most_epsilon(monkeypatch, consistency, smoother):
-    """The noise of a changed value's ancestors shifts; the release does not, smoothed and monotone included."""
+    """The noise of a changed value's ancestors can shift so that the release, smoothed and monotone, stays the same."""
     theta, fanout, levels, smoothing = 4, 2, 3, 1
     rng = np.random.default_rng(7)
     trees = [rng.integers(-40, 40, size) for size in (4, 2, 1)]
@@ -150,7 +151,7 @@ def test_the_publisher_costs_at_most_epsilon(monkeypatch, consistency, smoother)
 
 
 def winner_law(score, scale, kind):
-    """P(argmax of score + noise = i), ties to the smaller index, by summing over the winner's noise."""
+    """P(argmax of score + noise = i), by summing over the winner's noise. Of equal scores, the smaller index wins."""
     reach = int(40 * scale) + int(np.ptp(score)) + 2
     r = np.arange(-reach if kind == "laplace" else 0, reach + 1)
     q = exp(-1 / scale)
@@ -225,7 +226,10 @@ def test_scores_move_by_at_most_one_and_in_one_direction(objective):
 
 @pytest.mark.slow
 def test_the_shipped_choice_follows_the_law(monkeypatch):
-    """`choose_threshold` itself against the winner's law: χ² below 40 at 4 degrees of freedom is a 1e-7 event."""
+    """Compares `choose_threshold` itself with the winner's law.
+
+    χ² above 40 at 4 degrees of freedom has a chance of 1e-7.
+    """
     bound, workload, epsilon = 5, Workload(256, 4, 4, Fraction(1)), Fraction(1)
     histogram = np.array([1, 4, 3, 1, 1, 0])
     for kind in threshold.NOISES:
@@ -246,7 +250,7 @@ def test_the_shipped_choice_follows_the_law(monkeypatch):
 
 
 def without_last_shift(ordered, rank, bound, beta):
-    """What the authors' published code computes: t = 0..k instead of 0..k+1."""
+    """The sensitivity in the authors' published code, which takes t = 0..k where t = 0..k+1 is right."""
     n = len(ordered)
     x = lambda i: 0 if i < 1 else bound if i > n else int(ordered[i - 1])  # noqa: E731
     terms = [exp(-float(beta) * k) * max(x(rank + t) - x(rank + t - k - 1) for t in range(k + 1)) for k in range(n + 1)]
@@ -255,12 +259,12 @@ def without_last_shift(ordered, rank, bound, beta):
 
 LAWS = {"laplace": laplace, "gaussian": norm, "cauchy": cauchy}
 DATA, BOUND, RANK = (0, 9, 20), 20, 2
-# (ε, δ) at which all three constants are nearly spent.
+# At these (ε, δ), all three mechanisms use up nearly all of their budget.
 TIGHT = {"laplace": (6, Fraction(1, 20)), "gaussian": (20, Fraction(1, 10)), "cauchy": (5, Fraction(1, 10))}
 
 
 def quantile_law(values, noise, sensitivity, epsilon, delta, shifted, reach):
-    """P(θ = k) for k in a range around, before clamping; `draw_floor`'s law."""
+    """P(θ = k) for k within ``reach`` and before clamping: the law of `draw_floor`."""
     alpha, beta = smoothing_parameters(noise, epsilon, delta)
     s = sensitivity(np.array(sorted(values)), RANK, BOUND, beta) / alpha
     kappa, shift = pak_location(alpha, beta, 0.2) if shifted else (Fraction(1), Fraction(0))
@@ -270,7 +274,10 @@ def quantile_law(values, noise, sensitivity, epsilon, delta, shifted, reach):
 
 
 def worst_excess(noise, sensitivity, epsilon, delta, shifted=False, reach=70):
-    """The largest hockey-stick divergence over all neighbours; for pure ε the ratio e^ε must hold with δ = 0."""
+    """The largest hockey-stick divergence over all neighbours.
+
+    For pure ε, the largest excess over the ratio e^ε instead.
+    """
     laws = {
         values: quantile_law(values, noise, sensitivity, epsilon, delta, shifted, reach)
         for values in product(DATA, repeat=3)
@@ -296,7 +303,10 @@ def test_smooth_sensitivity_over_all_neighbours(noise, shifted):
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_the_published_off_by_one_fails_the_same_test(noise):
-    """Cauchy noise survives the bug: one of two neighbours keeps the full sensitivity, and there is no δ to blow up."""
+    """Cauchy noise does not show the mistake.
+
+    One of two neighbours keeps the full sensitivity, and no δ can be exceeded.
+    """
     epsilon, delta = TIGHT[noise]
     assert worst_excess(noise, without_last_shift, Fraction(epsilon), delta) > 3 * delta
 
@@ -324,7 +334,10 @@ def test_the_sensitivity_is_the_definition_and_smooth():
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian", "cauchy"])
 def test_parameters_cover_the_worst_shift_and_dilation(noise):
-    """Released by S/α: the law against itself moved by α and stretched by e^±β, on a fine grid."""
+    """A release adds noise scaled by S/α.
+
+    Its law is compared with itself moved by α and stretched by e^±β, on a fine grid.
+    """
     law = LAWS[noise].cdf
     z = np.linspace(-60, 60, 24001)
     for epsilon, delta in ((0.1, 1e-3), (1, 1e-3), (2, 1e-2)):
@@ -345,7 +358,7 @@ def test_parameters_cover_the_worst_shift_and_dilation(noise):
 
 
 def released_law(items, monkeypatch, epsilon, scale_reach=14):
-    """The law of what the threshold sanitizer gives for a domain of two values: all noise within reach, enumerated."""
+    """The law of the threshold sanitizer's output for a domain of two values. All noise within reach is enumerated."""
     offline = threshold_class.ThresholdSanitizer(1, epsilon)
     scale = float(offline._law.scale)
     reach = int(scale_reach * scale)
@@ -378,7 +391,7 @@ def test_the_threshold_sanitizer_over_all_neighbours(monkeypatch):
 
 
 def test_the_point_sanitizer_costs_epsilon(monkeypatch):
-    """A changed item moves two counts by one; draws that move back give the same items, at the price of ε."""
+    """A changed item moves two counts by one. Draws that move back give the same items, at the cost of ε."""
     rng = np.random.default_rng(5)
     offline = point_class.PointSanitizer(5, EPSILON)
     scale, variance = offline._law.scale, offline._law.variance
@@ -405,7 +418,10 @@ def test_the_sanitizers_noise_pays_for_both_paths_of_a_changed_item():
 
 
 def test_amplification_by_sampling_over_all_neighbours():
-    """Blocks of 4 bits, 2 of them sampled, then sanitized by a law of ratio e^ε': the mixture over all subsets."""
+    """2 of 4 bits are sampled, then sanitized by a law of ratio e^ε'.
+
+    The mixture over all subsets must keep the target.
+    """
     for target in (Fraction(1, 5), Fraction(1), Fraction(2)):
         share = Fraction(2, 4)
         used = float(amplified(target, share))
@@ -422,7 +438,7 @@ def test_amplification_by_sampling_over_all_neighbours():
         laws = {bits: law(bits) for bits in product((0, 1), repeat=4)}
         worst = max((chances / laws[(1 - bits[0], *bits[1:])]).max() for bits, chances in laws.items())
         assert worst <= exp(target) * (1 + ROUNDING)
-        # Without the amplification's formula, sampling alone would not pay for twice as much more.
+        # The budget is nearly exhausted: a little more than what the formula allows would exceed the target.
         assert log(1 + float(share) * (exp(used + 1e-3) - 1)) > target
 
 
@@ -433,7 +449,7 @@ def test_subsets_are_uniform_and_items_outside_are_not_looked_at():
         chosen = tuple(subset(4, 2, source).tolist())
         seen[chosen] = seen.get(chosen, 0) + 1
     assert sorted(seen) == list(combinations(range(4), 2))
-    # Binomial(3000, 1/6) beyond 6 standard deviations.
+    # Each count is Binomial(3000, 1/6). The limit is 6 standard deviations.
     assert all(abs(n - 500) < 6 * 20.5 for n in seen.values())
 
     class Echo:
@@ -453,7 +469,10 @@ def test_subsets_are_uniform_and_items_outside_are_not_looked_at():
 
 
 def test_the_square_root_counters_noise_covers_its_sensitivity(monkeypatch):
-    """Exact integers: σ² - 4 >= (multiplier B)² Σ c_k²; and the multiplier is the analytic Gaussian's."""
+    """In exact integers, σ² - 4 >= (multiplier B)² Σ c_k².
+
+    The multiplier is that of the analytic Gaussian mechanism.
+    """
     for epsilon, delta, horizon in ((1, 1e-6, 50), (0.1, 1e-9, 7)):
         counter = SquareRoot(3, epsilon, horizon, seeded(), delta=delta)
         sigma = factorisation.analytic_multiplier(epsilon, delta)
@@ -465,7 +484,7 @@ def test_the_square_root_counters_noise_covers_its_sensitivity(monkeypatch):
 
 
 def test_the_square_root_counters_law_over_neighbours(monkeypatch):
-    """Two values, coefficients in quarters: all pairs of draws, hockey-stick <= δ."""
+    """Two values with coefficients in quarters: over all pairs of draws, the hockey-stick divergence is at most δ."""
     monkeypatch.setattr(factorisation, "_BITS", 2)
     epsilon, delta = 2, 1e-2
     counter = SquareRoot(1, epsilon, 2, seeded(), delta=delta)
@@ -491,13 +510,13 @@ def test_every_counter_that_ships_is_tested_here():
     assert shipped == covered
 
 
-# --- what else held-out values choose: the first prediction and the blocks -----------------------------------------
+# --- what else is chosen by held-out values: the first prediction and the blocks -----------------------------------
 
 
 @pytest.mark.slow_but("3-3", "2-2")
 @pytest.mark.parametrize(("group", "parts"), [(2, 2), (4, 2), (3, 3), (4, 4)])
 def test_the_drift_moves_by_at_most_its_sensitivity_over_all_neighbours(group, parts):
-    """Every stream of three blocks whose values are 0 or θ (or 4,000 random ones), and every change of one value."""
+    """All streams of three blocks of 0 or θ (or 4,000 random ones) are tried, with every change of one value."""
     theta, n = 2, 3 * group
     rng = np.random.default_rng(2)
     samples = list(product((0, theta), repeat=n)) if n <= 9 else rng.choice([0, 1, theta], (4000, n)).tolist()
@@ -512,7 +531,10 @@ def test_the_drift_moves_by_at_most_its_sensitivity_over_all_neighbours(group, p
 
 
 def test_noise_of_mean_and_drift_is_what_their_sensitivity_asks(monkeypatch):
-    """The scales that are drawn, times what a changed value moves, cost the shares that the guarantee counts."""
+    """The cost of the noise follows from its scales and from how far one value moves the results.
+
+    It is what the guarantee counts.
+    """
     scales = []
 
     class Law:

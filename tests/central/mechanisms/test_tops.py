@@ -69,7 +69,7 @@ def test_the_block_form_is_push_value_by_value(name):
 
 @pytest.mark.parametrize("name", [name for name in MAKERS if name != "pak" and "cauchy" not in name])
 def test_a_state_goes_on_where_it_was_saved(name):
-    """Consistent noise is a function of saved keys; plain nodes draw afresh, which a test cannot compare."""
+    """Consistent noise is a function of saved keys, so it can be compared. Plain nodes draw anew, so they cannot."""
     straight = MAKERS[name]()
     expected = straight.extend(VALUES).tolist()
     released, mechanism = [], MAKERS[name]()
@@ -158,7 +158,7 @@ def pos(request):
 
 
 def test_noise_free_thresholds_of_the_paper_on_pos(pos):
-    """Eq. 6 with c = 60 and m = 65,536: deterministic."""
+    """Eq. 6 with c = 60 and m = 65,536, without noise."""
     histogram = np.bincount(pos[:65536], minlength=1658)
     thetas = candidates(1657, "count")
     chosen = []
@@ -169,7 +169,7 @@ def test_noise_free_thresholds_of_the_paper_on_pos(pos):
 
 
 def test_the_default_threshold_needs_no_constant(pos):
-    """Scaled data give scaled thresholds, within the 10 % between candidates."""
+    """If the data are scaled, so is the threshold, to within the 10 % between candidates."""
     workload = Workload(2**20, 16, 3, Fraction(1, 20))
     chosen = []
     for factor in (1, 100):
@@ -180,7 +180,10 @@ def test_the_default_threshold_needs_no_constant(pos):
 
 
 def test_a_threshold_that_is_far_too_large_is_rare_where_few_values_choose_it():
-    """The mean of the MSE over the best θ's, not only its median: 355 if E_θ is capped at θ itself."""
+    """The MSE over the best θ's is small in the mean, not only in the median.
+
+    If E_θ were capped at θ itself, the mean would be 355.
+    """
     bound, m, scale, epsilon = 60_000, 16_384, 100, Fraction(1, 100)
     workload = Workload(2**20, 16, 2, epsilon)
     values = np.random.default_rng(5).exponential(scale, m).astype(np.int64)
@@ -195,7 +198,7 @@ def test_a_threshold_that_is_far_too_large_is_rare_where_few_values_choose_it():
 
 
 def mse_at(values, queries, workload):
-    """MSE of the 200 queries by θ: noise after consistency, and truncation; for values that are the stream."""
+    """The mean square error of the 200 queries for each θ, from noise after consistency and from truncation."""
     k = workload.root_k**2
     thetas = np.unique(np.geomspace(1, values.max(), 120).astype(np.int64))
     errors = []
@@ -207,7 +210,10 @@ def mse_at(values, queries, workload):
 
 
 def test_on_meter_readings_the_default_threshold_is_within_twice_the_best(undertone_data):
-    """EDRP in time order, ε = .05, unsmoothed ToPS: the median of 15 choices (five more than twice: a rare event)."""
+    """EDRP in time order, ε = .05, unsmoothed ToPS: the median of 15 choices.
+
+    More than five above twice the best are very unlikely.
+    """
     readings = np.load(undertone_data / "edrp_scotland_622x4416_halfhour_wh.npz")["wh"].T.reshape(-1).astype(np.int64)
     workload = Workload(2**20, 16, 5, Fraction(1, 20))
     queries = np.sort(np.random.default_rng(20211115).integers(0, 2**20, (200, 2)), axis=1)
@@ -223,7 +229,7 @@ def test_on_meter_readings_the_default_threshold_is_within_twice_the_best(undert
 
 
 def test_pak_is_as_bad_as_the_paper_says(pos):
-    """At ε = .05 the shift alone is far beyond the bound: θ = B, where ToPS takes some 50."""
+    """At ε = .05, the shift alone is far beyond the bound, so θ = B. ToPS chooses some 50."""
     mechanism = Pak(1657, ".05", seeded(2))
     mechanism.extend(pos[:65536])
     assert mechanism.theta == 1657
@@ -275,7 +281,7 @@ def test_bad_values_and_parameters():
 
 
 def test_the_authors_rounding_of_equation_7():
-    """The authors' code applies this rule to a real s: s = 3 up to ε = .05, then 2."""
+    """The authors' code applies this rule to a real number s: s = 3 up to ε = .05, then 2."""
     epsilons = ("0.01", "0.02", "0.05", "0.06", "0.1", "0.2", "0.5", "1")
     assert [paper_smoothing(16, 5, Fraction(e)) for e in epsilons] == [3, 3, 3, 2, 2, 2, 2, 2]
     assert paper_smoothing(2, 3, Fraction(1, 10_000)) == 2
@@ -294,7 +300,7 @@ def test_the_auto_smoother_follows_what_predicts_best():
 
 
 def test_drift_decides_the_blocks_and_the_mean_the_first_prediction():
-    """Few values per block where the level jumps, many where it does not."""
+    """A block has few values where the level jumps, and many where it does not."""
     rng = np.random.default_rng(8)
     n = 65536 + 256
     still = rng.integers(0, 40, n)
@@ -306,12 +312,15 @@ def test_drift_decides_the_blocks_and_the_mean_the_first_prediction():
         groups.append(made.parameters["group"])
         firsts.append(released[0])
     assert groups == [2048, 256]
-    # The mean's noise is at most 500/(0.01 × 65,536) < 1, rounding aside.
+    # The noise of the mean is below 1: at most 500/(0.01 × 65,536). The rest of the limit is for rounding.
     assert abs(firsts[0] - still.mean()) < 3
 
 
 def test_what_one_size_of_blocks_shows_corrects_another():
-    """Where a lucky draw hides the drift of blocks of 1024 on values that move together, the other sizes show it."""
+    """Values move together, and a lucky draw hides the drift of blocks of 1024 values.
+
+    Blocks of other sizes show it.
+    """
     rng = np.random.default_rng(9)
     level = 200 + np.cumsum(rng.normal(0, 6, 65536 // 256)).repeat(256)
     values = np.clip(level + rng.integers(0, 40, 65536), 0, 500).astype(np.int64)
@@ -319,7 +328,7 @@ def test_what_one_size_of_blocks_shows_corrects_another():
         pilot.best_layout(values, 500, 1 << 20, 16, Fraction(1), Fraction(1, 20), seeded(seed)).group
         for seed in range(40)
     ]
-    # Each size judged by its own noisy drift alone: 256 in 25 of the 40.
+    # If each size were judged by its own noisy drift alone, only 25 of the 40 would be 256.
     assert chosen.count(256) >= 36
 
 

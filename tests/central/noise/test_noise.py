@@ -1,4 +1,4 @@
-"""The samplers against their laws: exactly where that is possible, by χ² (false alarm below 1e-6) elsewhere."""
+"""The samplers follow their laws. Where this is not shown exactly, χ² shows it, with false alarms below 1e-6."""
 
 from decimal import Decimal, localcontext
 from fractions import Fraction
@@ -55,7 +55,7 @@ class Script:
 
 
 def test_a_flip_compares_digit_by_digit():
-    # p = 0.0101…: first byte 85, then 0x55555555 for ever.
+    # p = 1/3 is 0.0101… in binary: its first byte is 85, and then it has 0x55555555 for ever.
     third = Coin(lambda bits: ((1 << bits) // 3, (1 << bits) // 3))
     assert third.digits(8) == 85
     for first in range(256):
@@ -69,7 +69,10 @@ def test_a_flip_compares_digit_by_digit():
 
 
 def test_independent_bits_make_a_discrete_laplace_exactly():
-    """The assembled law, over all outcomes of all coins, in rationals: q = 2/5, four bits and up to three tails."""
+    """Sums over all outcomes of all coins, in rationals.
+
+    With q = 2/5 and four bits, the law's first blocks are exact.
+    """
     q = Fraction(2, 5)
     law = DiscreteLaplace(Fraction(1, 2))
     law._bits = 4
@@ -79,14 +82,15 @@ def test_independent_bits_make_a_discrete_laplace_exactly():
         chance = Fraction(1)
         for p, head in zip(heads_of, heads, strict=True):
             chance *= p if head else 1 - p
-        # On tails of the last coin nothing is added; on heads at least 16 is, and the coin is flipped again.
+        # If the last coin shows tails, nothing is added. If it shows heads, at least 16 is added, and the coin is
+        # flipped again.
         law._tail = Stops()
         magnitude = int(law._magnitude(np.array(heads, dtype=bool)[:, None], None)[0])
         x = -1 - magnitude if heads[0] else magnitude
         total[x] = total.get(x, 0) + chance
     for x in range(-16, 16):
         assert total[x] == (1 - q) / (1 + q) * q ** abs(x)
-    # One more block of 16 is reached with q^16 times the chance, and left with 1 - q^16.
+    # The next block of 16 has q^16 times the chance of the first, and the flips end there with a chance of 1 - q^16.
     assert sum(total[x] for x in range(16, 32)) == sum(total[x] for x in range(16)) * q**16 / (1 - q**16)
 
 

@@ -1,8 +1,8 @@
 """Run by test_heap.py on a heap of 96 KB: the whole device, from its two files to reports that a broker acknowledges.
 
-Arguments: slots, and the first second of an injected clock, 0 for the real one. Where lines part the code, garbage is
-collected (see `run_micropython32`). Prints "heap USED FILES DESCRIPTORS" at every tenth of the way; then
-"end SENT ACKED OUTBOX DROPPED PAUSED" and the heap's state.
+The arguments are the number of slots and the first second of an injected clock (0 for the real clock). Garbage is
+collected where a line of three hyphens divides the code (see `run_micropython32`). Prints "heap USED FILES DESCRIPTORS"
+at every tenth of the way; then "end SENT ACKED OUTBOX DROPPED PAUSED" and the heap's state.
 """
 
 # ruff: noqa: E402, F401
@@ -55,7 +55,7 @@ policy = assembly.read_policy(config)
 platform = Platform(device.unix_time, ticks, clock.sleep_ms)
 platform.read = lambda now: now % 3000
 client = assembly.make_client(config, policy, assembly.board_transport(config, policy, ticks), platform)
-# As main.py does after the start.
+# main.py deletes these after the start, too.
 del config, policy, assembly, platform
 unload("undertone_device.setup.assembly")
 unload("undertone_device.setup.tls_context")
@@ -65,7 +65,7 @@ mark = settled = 0
 
 
 def step():
-    """One round of a board's loop; None after the last slot, else for how many milliseconds the board waits."""
+    """Do one round of a board's loop. Return None after the last slot, else for how many milliseconds to wait."""
     global mark, settled
     reporter = client.reporter
     # The server publishes the campaign from time to time. While only a part of it has arrived, that part takes memory.
@@ -74,8 +74,8 @@ def step():
         print("heap", gc.mem_alloc(), _node.files(), _node.descriptors())
         mark += slots // 10
     client.step(0)
-    # A report is held back for a few seconds; then real time passes until the broker has answered: ticks would call a
-    # busy machine's broker dead.
+    # The injected clock moves while a report is held back for a few seconds, and then stands still until the broker has
+    # answered. If it went on, the device would take a slow broker for a dead one.
     if not len(reporter.outbox):
         settled = client.counts["sent"]
     if start and reporter.campaign is not None and (client.counts["sent"] == settled or not client.online):

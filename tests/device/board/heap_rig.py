@@ -1,4 +1,4 @@
-"""What heap_device.py has beside the device, compiled like it: sockets over /dev/net, and an injected clock."""
+"""What heap_device.py needs besides the device, compiled like the device: sockets over /dev/net, and a moved clock."""
 
 AF_INET = 2
 SOCK_STREAM = 1
@@ -30,7 +30,7 @@ class socket:
 
 
 class poll:
-    """What answers is waited for between two steps."""
+    """Polls nothing: the interpreter waits for answers between two steps."""
 
     def register(self, stream, events):
         pass

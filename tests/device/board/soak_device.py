@@ -10,7 +10,7 @@ Prints "free BYTES DESCRIPTORS" after a collection at every tenth of the way; la
 
 import gc
 
-gc.threshold(4096)  # as in main.py
+gc.threshold(4096)  # main.py sets this, too
 
 import os
 import sys
@@ -89,7 +89,8 @@ def main(host, port, name, slots, state, kind):
             client.step(0)
             sent = client.counts["sent"]
             while len(reporter.outbox):
-                # Once the broker has it, real time passes: ticks would call a busy machine's broker dead.
+                # Once the report is sent, real time alone passes. If the injected ticks went on, a slow broker would
+                # count as dead.
                 if client.counts["sent"] == sent or not client.online:
                     time.advance(1000)
                 client.step(1)

@@ -1,4 +1,4 @@
-"""The server of the soaks: a campaign over a real broker, and what arrived."""
+"""The server of the soaks: sends a campaign over a real broker, and keeps the reports that arrive."""
 
 import threading
 import time
@@ -18,7 +18,7 @@ CONFIG = "undertone/v2/load/config"
 
 
 class Server:
-    """Keeps reports, and republishes the campaign every four hours of the device's time."""
+    """Keeps reports, and publishes the campaign again every four hours of the device's time."""
 
     def __init__(self, port: int, slot_seconds: int, bins: int) -> None:
         now = int(time.time())
@@ -64,12 +64,15 @@ class Server:
             self._publish(slot * self.campaign.slot_seconds)
 
     def check(self, slots: int, sent: int, *, injected: bool) -> None:
-        """What a device sent arrives: at least so many slots, each once; none left out by a clock that waits for it."""
+        """Check that at least so many slots arrived, each once.
+
+        If the clock waits for the device, no slot may be missing.
+        """
         wait_for(lambda: len(self.payloads) >= sent, what="the last report")
         numbers = [intake.unpack(payload).slot for payload in self.payloads]
         if injected:
             assert numbers == list(range(numbers[0], numbers[0] + len(numbers))), "each slot once, none left out"
-        # A machine that stalls for a second skips a slot of a second.
+        # If the machine is too busy for a second, it skips a slot of a second.
         assert numbers == sorted(set(numbers)), "each slot once"
         assert len(numbers) == sent >= slots
 

@@ -1,6 +1,6 @@
-"""device/main.py and the compiled modules under MicroPython, with the C stack of a Pico W and a board's heap.
+"""device/main.py and the compiled modules run under MicroPython with the C stack of a Pico W and a board's heap.
 
-The radio, the clock and the watchdog are stand-ins; the broker is real.
+Radio, clock and watchdog are stand-ins; the broker is real.
 """
 
 import json
@@ -19,20 +19,20 @@ sys.path.append(str(mp.REPO / "scripts"))
 
 from board_memory import FILES, FLASH, WIDE_KB, WIDE_SIGNED_KB
 
-# Of heap for a board with TLS, by the form of its code, with the long words of this interpreter.
+# The heap of a board with TLS, by where its code is. Words are as long as this interpreter's.
 HEAP_FILES = 1024 * WIDE_KB[FILES]
 HEAP_FLASH = 1024 * WIDE_KB[FLASH]
 HEAP_FLASH_SIGNED = 1024 * WIDE_SIGNED_KB[FLASH]
 
 
 class Site(BoardSite):
-    """A board with a heap that bounds what it takes."""
+    """A board whose heap is as small as the program must need."""
 
     def run(self, *mode, image=None, program=BOARD / "drive.py", flash_heap=HEAP_FLASH):
         return super().run(HEAP_FILES if image is None else flash_heap, *mode, image=image, program=program)
 
 
-# What an owner types on a board.
+# An owner types these lines on a board.
 FORGET = """
 from undertone_device.core import reset
 from undertone_device.setup import assembly, clock
@@ -62,11 +62,11 @@ def site(micropython, compiled, mosquitto_binary, tmp_path, free_port):
 def test_a_board_on_mains_power(site):
     running = site(1)
     lines = running.run("3")
-    # Radio before anything random; NTP asked again after its failure; the watchdog fed.
+    # The radio is on before random numbers are read, NTP is asked again after its failure, and the watchdog is fed.
     assert lines[-1] == "['hostname', 'active', 'connect home'] 2 ntp.example True True"
     assert "undertone: online" in lines
     slots = running.slots(3)
-    # A machine that stalls for a second skips a slot, as a board does.
+    # If the machine is too busy for a second, it skips a slot, as a board does.
     assert slots == sorted(set(slots))
 
 
@@ -79,7 +79,7 @@ def test_a_board_refuses_a_source_that_it_does_not_have(site):
 
 
 def test_a_heap_that_is_too_small_is_one_sentence(site):
-    """The .mpy files do not start in a heap of 64 KB, which is 128 KB with the words of this interpreter."""
+    """A board cannot start the .mpy files in 64 KB of heap, which is 128 KB with the long words of this interpreter."""
     result = site(1).start(2 * 64 * 1024, "1", program=BOARD / "drive.py")
     told = [line for line in result.stdout.splitlines() if "too small" in line]
     assert len(told) == 1
@@ -122,7 +122,7 @@ def test_an_owner_forgets_the_campaigns_of_a_board(site, form, request):
     assert running.run(image=image, program=program) == ["forgotten"]
     forgotten = (running.folder / "state/ledger").read_bytes()
     assert any(ledger[28:36])
-    # The current and the next campaign; what was drawn stays counted.
+    # The current and the next campaign are forgotten. What was drawn stays counted.
     assert forgotten[28:44] == bytes(16)
     assert forgotten[16:20] >= ledger[16:20] > bytes(4)
 
@@ -147,7 +147,7 @@ def test_code_on_trial_that_cannot_even_be_loaded_gives_way_to_the_good_one(site
 
 @pytest.mark.waits
 def test_a_board_that_sleeps_between_reports(site):
-    """A wake is not counted as a boot, because a clock that runs during the sleep shows how long ago it drew."""
+    """A wake-up does not count as a boot, because a clock that runs during the sleep shows when the board last drew."""
     running = site(60, boots_per_day=1)
     running.start_within_the_slot(20)
     for _ in range(6):
@@ -166,7 +166,7 @@ def test_a_board_without_such_a_clock_draws_once_per_boot_it_is_allowed(site):
         board = json.loads((running.folder / "board.json").read_text(encoding="utf-8"))
         (running.folder / "board.json").write_text(json.dumps({**board, "memory": "", "cause": 1}), encoding="utf-8")
     slots = set(running.slots(1))
-    # Midnight may lie between.
+    # The slots may lie on two days if midnight passes during the test.
     assert 1 <= len(slots) == len({60 * (slot + 1) // 86400 for slot in slots}) <= 2
 
 
@@ -175,17 +175,17 @@ def test_every_port_runs_and_sleeps_with_the_names_that_it_has(site, port):
     running = site(60, boots_per_day=1000)
     running.start_within_the_slot(20)
     if port == "mimxrt":
-        # A board with a cable.
+        # This board has a cable and no Wi-Fi.
         settings = json.loads((running.folder / "device.json").read_text(encoding="utf-8"))
         del settings["wifi"]
         (running.folder / "device.json").write_text(json.dumps(settings), encoding="utf-8")
-    # The first wake or two only begin the ledger.
+    # The first one or two wake-ups only begin the ledger.
     for _ in range(5):
         assert running.run("sleep", port)[-1].startswith("deepsleep")
         if running.slots():
             break
-    # The first may be heard while the board has slept through to the next; without a memory that outlives its sleep it
-    # sends it again: the same bytes, never another draw.
+    # When the first report arrives, the board may already have slept to the next slot. A board without memory during
+    # sleep then sends the first report again, with the same bytes and never a new draw.
     slots, payloads = set(running.slots(1)), set(running.payloads)
     assert len(slots) in (1, 2)
     assert {intake.unpack(payload).slot for payload in payloads} >= slots
@@ -218,7 +218,7 @@ def test_a_sleep_longer_than_the_ports_timer_is_slept_in_parts(site):
     running = site(7200, boots_per_day=1000)
     running.start_within_the_slot(20, 7200)
     assert running.run("sleep", "rp2")[-1] == "deepsleep 3600000"
-    # The first sleep took half the slot: what is left of it may be less than an hour.
+    # The first sleep took half of the slot. The rest of the slot may be shorter than an hour.
     running.start_within_the_slot(20, 7200)
     assert int(running.run("sleep", "esp32")[-1].split()[1]) > 3600000
 

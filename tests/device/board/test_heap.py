@@ -1,7 +1,7 @@
-"""The whole device on a heap of 96 KB of a 32-bit MicroPython, against a real broker: nothing grows or is lost.
+"""The whole device on a heap of 96 KB of a 32-bit MicroPython, against a real broker.
 
-The .mpy files, and a campaign as large as the aggregator makes them, are in that heap. The clock and the ticks are
-injected or real.
+Memory does not grow, and no report is lost. The heap holds the .mpy files and a campaign of the largest size that the
+server makes by default. The clock and the ticks are injected or real.
 """
 
 import json
@@ -53,7 +53,7 @@ def run(compiled, mosquitto_binary, tmp_path, free_port):
             "/policy.json": json.dumps({**POLICY, "slot_seconds": seconds}),
         }
         with PrivateBroker(mosquitto_binary, tmp_path, free_port()) as broker:
-            # As many bins as the aggregator takes unless told.
+            # The number of bins that the server uses by default.
             server = Server(broker.port, seconds, bins=128)
             try:
                 result = mp.run_micropython32(
@@ -76,15 +76,16 @@ def run(compiled, mosquitto_binary, tmp_path, free_port):
 
 
 def check(output: str, injected: bool) -> int:
-    """The reports that the device sent."""
+    """Check the output, and return the number of reports that the device sent."""
     assert int(re.search(r"GC: total: (\d+)", output)[1]) <= HEAP, "the heap has grown"
     heaps, files, descriptors = zip(*re.findall(r"^heap (\d+) (\d+) (\d+)$", output, re.MULTILINE), strict=True)
     assert len(heaps) == 10
     used = [int(bytes) for bytes in heaps]
-    # A dictionary or a buffer may be at another point of its life, none may grow from tenth to tenth.
+    # A dictionary or a buffer may differ in size by a little, but the use of the heap must not grow from tenth to
+    # tenth.
     assert max(used[2:]) <= used[1] + 256, used
     assert len(set(files)) == len(set(descriptors)) == 1, "descriptors"
-    # On the real clock, after a late report the next slot waits for a moment.
+    # With the real clock, the device waits a moment before the next slot if a report came late.
     paused = "None" if injected else "(?:None|rate)"
     return int(re.search(rf"^end (\d+) \1 0 0 {paused}$", output, re.MULTILINE)[1])
 

@@ -1,4 +1,4 @@
-"""measure.py, the board's own table of what the code takes, in a heap that bounds its growth."""
+"""measure.py is the program by which a board measures what the code takes. Here it runs in a heap of limited size."""
 
 import json
 import sys
@@ -13,9 +13,9 @@ sys.path.append(str(mp.REPO / "scripts"))
 import board_results
 from board_memory import BOARD_KB, FLASH, INTERPRETERS, SHOWN, SIGNED_KB, forms, least, measure, promised_rows, runs
 
-# Of 64-bit words, beside the image; docs/results/boards.md has what it takes with 32 bits.
+# In words of 64 bits and besides the image. docs/results/boards.md states what measure.py takes with 32 bits.
 HEAP = 82 * 1024
-# What a slot may take on the emulated board of docs/results/boards.md.
+# The largest time for a slot on the emulated board of docs/results/boards.md.
 MOST_MS = 24
 
 

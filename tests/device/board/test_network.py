@@ -1,7 +1,7 @@
-"""device/main.py under MicroPython, by TLS, on networks that are slow, silent, or come and go: its watchdog is fed.
+"""device/main.py under MicroPython with TLS on bad networks (slow, silent, or coming and going) feeds its watchdog.
 
-The watchdog of a Pico W restarts the board after 8.3 s without a feed; a board that it restarts in the TLS handshake
-starts it again, for ever. The broker and its TLS are real, the network before it is `support.slow_network`.
+The watchdog of a Pico W restarts the board after 8.3 s without a feed. A board that is restarted in each TLS handshake
+would never get through one. The broker and its TLS are real; `support.slow_network` stands for the network.
 """
 
 import json
@@ -19,7 +19,8 @@ sys.path.append(str(mp.REPO / "scripts"))
 
 from board_memory import FILES, WIDE_KB
 
-# A board needs none of this time for itself: a step waits for half a second at most, a stalled machine some seconds.
+# The board itself needs little of this time: a step waits for half a second at most. A busy machine may add some
+# seconds.
 LONGEST_STRETCH = 5000
 
 

@@ -1,11 +1,11 @@
-"""What the smallest port leaves out of the language is not used in what boards carry."""
+"""The code for boards uses no part of the language that the smallest port lacks."""
 
 import re
 
 from undertone_device.tools.compile import board_files
 from undertone_device.tools.shipped import LISTS
 
-# Methods that the ESP8266's text has not.
+# Methods of texts that the ESP8266 does not have.
 _ABSENT = re.compile(r"\.r?partition\(")
 
 

@@ -1,6 +1,7 @@
-"""The device as a board runs it (.mpy, a board's heap) for many slots against a real broker: nothing grows or is lost.
+"""The device as a board runs it (.mpy, a board's heap) for many slots against a real broker.
 
-The heap is 96 KB of 32-bit words; the 64-bit interpreter here has words twice as long, so `96wk` gives it 192 KB.
+Memory does not grow, and no report is lost. The heap is 96 KB of 32-bit words. This 64-bit interpreter has words twice
+as long, so that `96wk` gives it 192 KB.
 """
 
 import subprocess
@@ -48,11 +49,11 @@ def soak(micropython, mosquitto_binary, tmp_path, free_port, compiled):
 def check(lines, *, injected):
     assert lines[-1][0] == "end"
     assert lines[-1][1:5] == [lines[-1][1], lines[-1][1], "0", "0"], lines[-1]
-    # After a late report the next slot waits for a moment.
+    # If a report came late, the device waits a moment before the next slot.
     assert lines[-1][5] == "None" or (lines[-1][5] == "rate" and not injected), lines[-1]
     free = [int(line[1]) for line in lines if line[0] == "free"]
     assert len(free) >= 5
-    # 256 bytes: a dictionary or a buffer may be at another point of its life, none may grow from tenth to tenth.
+    # A dictionary or a buffer may differ in size by 256 bytes, but the use of memory must not grow from tenth to tenth.
     assert min(free[1:]) >= free[1] - 256, free
     assert len({line[2] for line in lines if line[0] == "free"}) == 1, "descriptors"
 

@@ -1,4 +1,7 @@
-"""New code for a board under the real MicroPython: checked, tried, kept or dropped, and cut off at every step."""
+"""New code for a board, under the real MicroPython: it is checked, tried, and kept or dropped.
+
+An update may be cut off at every step.
+"""
 
 import functools
 import http.server
@@ -16,7 +19,7 @@ from undertone_device.tools.release import release
 
 pytestmark = pytest.mark.micropython
 
-# Ends the program, as pulling the plug does, at the N-th thing that it does to its files.
+# This program ends at the N-th change of its files, as if the power failed.
 CUT = """
 import builtins, os, sys
 left = int(sys.argv[3])
@@ -48,7 +51,7 @@ except Cut:
     print("cut")
 """
 
-# What main.py does first, without the board around it.
+# What main.py does first, before it uses the board.
 BOOT = """
 import sys
 text = open(sys.argv[1]).read()
@@ -59,7 +62,7 @@ print(ON_TRIAL, undertone_device.__file__.split("/")[0], sys.path[0])
 """
 
 
-# What a server that cannot be trusted answers for package.json, one after the other.
+# The answers of a server that cannot be trusted to requests for package.json, in this order.
 ANSWERS: list[bytes] = []
 
 
@@ -93,14 +96,14 @@ def site(tmp_path_factory):
 
 @pytest.fixture
 def flash(tmp_path, compiled):
-    """A board's files: the code as it was flashed."""
+    """The files of a board, with the code that was flashed first."""
     folder = tmp_path / "flash"
     shutil.copytree(compiled, folder / "lib")
     return folder
 
 
 def fetch(flash, url, digest, cut=10_000, running="lib"):
-    """What an owner types on a board; the compiled code in the folder ``running`` does it."""
+    """Run what an owner types on a board, with the compiled code in the folder ``running``."""
     code = (
         CUT
         if cut < 10_000
@@ -110,7 +113,7 @@ def fetch(flash, url, digest, cut=10_000, running="lib"):
 
 
 def last(result):
-    """After mip's own lines."""
+    """The last word of the output, which follows mip's own lines."""
     return result.stdout.split()[-1]
 
 
@@ -132,7 +135,7 @@ def test_new_code_is_tried_and_kept_once_it_has_reported(site, flash):
     kept = mp.run_micropython("from undertone_device.board import update\nupdate.keep()", cwd=flash, paths=["lib2"])
     assert kept.returncode == 0, kept.stdout
     assert boot(flash) == ["False", "lib2", "lib2"]
-    # The next one goes into the other folder.
+    # The next update goes into the other folder.
     assert last(fetch(flash, url, digest, running="lib2")) == "lib"
     assert boot(flash) == ["True", "lib", "lib"]
 
@@ -170,7 +173,8 @@ def test_only_the_files_that_the_manifest_names_are_fetched(site, flash):
     manifest = root / "package.json"
     good = manifest.read_bytes()
     listed = json.loads(good)
-    # A server that answers otherwise after the checked answer: a file more, which would shadow MicroPython's own.
+    # After the checked answer, the server gives another one that names one more file, which would hide MicroPython's
+    # own os.
     listed["urls"].append(["os.mpy", "undertone_device/mqtt/client.mpy"])
     ANSWERS[:] = good, json.dumps(listed).encode()
     try:
@@ -191,7 +195,8 @@ def interrupted(flash, url, digest, cut):
     shutil.copytree(flash / "lib", other)
     result = fetch(flash, url, digest, cut)
     assert result.returncode == 0, result.stdout + result.stderr
-    # The choice is whole once it is written, also where it has not got its name yet; and then so is the code.
+    # Once it is written, the choice of the new folder is complete, even under its temporary name. The code is complete
+    # by then.
     chosen = any((flash / name).exists() for name in ("code", "code.new"))
     ran = boot(flash)[1]
     assert ran == ("lib2" if chosen else "lib")
@@ -201,7 +206,10 @@ def interrupted(flash, url, digest, cut):
 @pytest.mark.slow
 @pytest.mark.parametrize("stride", [5, pytest.param(1, marks=pytest.mark.exhaustive)])
 def test_whatever_interrupts_it_a_whole_program_boots(site, flash, stride):
-    """Every fifth step, and each of the last ones, in which the new program is chosen; exhaustively every step."""
+    """The update is cut after every fifth step and after each of the last steps, which choose the new program.
+
+    The exhaustive test cuts it after every step.
+    """
     url, digest, _ = site
     for beyond in itertools.count(0, stride):
         ran, cut = interrupted(flash, url, digest, beyond)
@@ -210,7 +218,7 @@ def test_whatever_interrupts_it_a_whole_program_boots(site, flash, stride):
         assert ran == "lib" or interrupted(flash, url, digest, beyond + 1) == ("lib2", False)
     steps = [interrupted(flash, url, digest, step) for step in range(beyond - stride, beyond + 1)]
     whole = steps.index(("lib2", False))
-    # The last step of all gives the choice, which is whole by then, its name.
+    # The last step renames the file with the choice, which is complete by then.
     assert steps[: whole - 1] == [("lib", True)] * (whole - 1)
     assert steps[whole - 1 :] == [("lib2", True), *[("lib2", False)] * (len(steps) - whole)]
     assert beyond > 100

@@ -1,4 +1,4 @@
-"""A reporter under an injected clock, with storage in memory: what the tests beside it are built from."""
+"""A reporter with an injected clock and storage in memory, from which the tests in this folder and below are built."""
 
 import hashlib
 import os
@@ -14,13 +14,13 @@ from undertone_shared.policy import Policy
 from undertone_shared.scalar import Cohort, ReportRule
 
 SLOT = 1800
-# A day's start, well after the firmware was built.
+# The start of a day, long after the firmware was built.
 DAY = 86400
 START = (BUILT // DAY + 10) * DAY
 
 
 class Memory:
-    """Storage that survives a reboot of the object that uses it; ``broken`` makes every write fail."""
+    """Storage that survives a reboot of the device that uses it. With ``broken``, every write fails."""
 
     def __init__(self):
         self.files = {}
@@ -41,7 +41,7 @@ class Memory:
 
 
 class Counting:
-    """Bytes for an interpreter without os.urandom."""
+    """Random bytes for an interpreter that has no os.urandom."""
 
     salt = b""
 
@@ -57,7 +57,7 @@ class Counting:
 
 
 def make_config():
-    """What a client reads of its configuration; reports are not spread."""
+    """The settings that a client reads. Reports are sent at once, not spread over time."""
     config = DeviceConfig()
     config.prefix = "undertone/v2"
     config.campaigns = ("load",)

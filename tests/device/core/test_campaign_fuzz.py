@@ -1,4 +1,4 @@
-"""Damaged, forged and invented campaign messages: each is refused with a reason, and the device goes on."""
+"""Campaign messages are damaged, forged or invented. The device refuses each with a reason, and goes on working."""
 
 import json
 import random
@@ -21,7 +21,7 @@ def around(body: bytes, now: int) -> bytes:
 
 
 def edited(chance: random.Random) -> bytes:
-    """The good body with one value changed, removed or added somewhere, canonical again."""
+    """The valid body with one value changed, removed or added somewhere, in canonical form."""
     fields = json.loads(GOOD.body)
     inner = fields
     while True:
@@ -45,7 +45,7 @@ def edited(chance: random.Random) -> bytes:
 
 
 def mutated(chance: random.Random, message: bytes) -> bytes:
-    """Bits flipped, bytes cut, doubled or put in."""
+    """The data with bits flipped, or with bytes cut, doubled or inserted."""
     data = bytearray(message)
     for _ in range(chance.choice([1, 1, 1, 2, 8])):
         at = chance.randrange(len(data))
@@ -73,7 +73,7 @@ def invented(chance: random.Random, now: int) -> bytes:
 
 
 def refused(device: Device, message: bytes) -> str:
-    """The reason; "" where the message is of the campaign that the device has, which may only move its date."""
+    """The reason of the refusal, or "" if the message has the device's own campaign: then only its date may change."""
     try:
         assert device.reporter.accept(message, device.now) is False
     except Refused as error:
@@ -86,7 +86,7 @@ def refused(device: Device, message: bytes) -> str:
 def play(rounds: int, seed: int, **policy: object) -> dict[str, int]:
     device = Device(now=START - SLOT, reports_per_period=48, **policy)
     assert device.reporter.accept(issue.pack(GOOD, device.now, KEY.sign), device.now)
-    # The slot in which it was accepted is not a whole one.
+    # The slot in which the campaign was accepted is not a whole slot.
     device.slot()
     chance = random.Random(seed)
     reasons: dict[str, int] = {}
@@ -95,7 +95,7 @@ def play(rounds: int, seed: int, **policy: object) -> dict[str, int]:
         reason = refused(device, invented(chance, device.now))
         reasons[reason] = reasons.get(reason, 0) + 1
         if number % max(rounds // 20, 1) == 0:
-            # The honest message of the hour, and a slot.
+            # The server's honest message comes, as every hour, and a slot passes.
             assert device.reporter.accept(issue.pack(GOOD, device.now, KEY.sign), device.now) is False
             assert device.slot() is not None
             drawn += 1
@@ -113,7 +113,7 @@ def signed() -> dict[str, object]:
 
 @pytest.mark.slow
 def test_four_hundred_messages_under_a_policy_with_signers():
-    # Verification takes milliseconds.
+    # Verification takes milliseconds, so fewer messages are tried.
     reasons = play(400, 1, **signed())
     assert set(reasons) <= {"", "invalid", "signature"}
     assert min(reasons["invalid"], reasons["signature"]) > 50

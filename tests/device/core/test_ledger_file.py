@@ -1,4 +1,4 @@
-"""The ledger's bytes: frozen, and harmless when they are anything else."""
+"""The bytes of the ledger: their form never changes, and any other bytes do no harm."""
 
 import hashlib
 import random
@@ -12,7 +12,7 @@ from rig import Memory
 from undertone_device.core.ledger import FILE, GROUPS, Ledger
 from undertone_device.core.spent import drawn_since, month
 
-# A ledger of version 2 with two reports; whoever changes it changes what devices in the field have on flash.
+# A ledger of version 2 with two reports. Whoever changes these bytes changes what devices in the field have stored.
 FROZEN = bytes.fromhex(
     "55544c33"  # UTL3
     "6ae6d800"  # spent_until 1793513472
@@ -89,7 +89,7 @@ def test_reserved_reports_count_as_drawn():
     assert again.ever == ledger.ever + 5000
     again.sums.limit(2, again.spent_until, again.uptime)
     assert month(again.sums, 0x5117, 0) == (10 << 20) + 5000
-    # The whole cap of two, at the end of what was reserved.
+    # The whole cap of two counts as drawn at the end of what was reserved.
     assert drawn_since(again.sums, again.spent_until) == 2
 
 
@@ -99,7 +99,7 @@ def test_reserved_reports_count_on_the_utc_day_that_they_end_on():
     ledger.write(20800 * 86400, 5, 1000)
     again = load(storage.files[FILE])[1].sums
     again.limit(48, 20800 * 86400, 0)
-    # The 31 days up to the 30th day after it hold it, those up to the 31st do not.
+    # The 31 days up to the 30th day after the draw contain it. The 31 days up to the 31st day do not.
     assert (month(again, 20830, 0), month(again, 20831, 0)) == (5000, 0)
 
 
@@ -137,7 +137,8 @@ def test_a_lost_cap_counts_one_draw_in_each_slot_before_and_ticks_of_nine_tenths
         sums = load(b"")[1].sums
         sums.limit(most, 0, 0)
         sums.fill(start, uptime, seconds)
-        # Groups of as many draws as all have room for; the oldest group's last draw makes room first.
+        # Draws are counted in groups of as many draws that all fit. When the last draw of the oldest group ages out,
+        # there is room.
         size = -(-most // GROUPS)
         oldest = ((most // size - 1) * size + 1) * seconds
         period = 2 * most * seconds
@@ -148,7 +149,7 @@ def test_a_lost_cap_counts_one_draw_in_each_slot_before_and_ticks_of_nine_tenths
 
 
 def test_a_lost_cap_of_a_clock_that_begins_in_1970_counts_from_its_first_second_and_tick():
-    """A second of 0 would mean that nothing was drawn."""
+    """A stored second of 0 means that nothing was drawn, so a lost cap must not begin at 0."""
     sums, ever = load(b"")[1].sums, 1 << 31
     sums.limit(1, 0, 0)
     sums.fill(5, 5, 1800)

@@ -1,6 +1,6 @@
-"""Random lives of one device: clock steps, epochs of other prices, power cuts, a full disk, caps of every kind.
+"""Random lives of one device: clock steps, epochs with other prices, power failures, a full disk, all kinds of caps.
 
-Whatever happens, what left the device was on file before, once, and within the caps.
+Whatever happens, each report that left the device was written to a file before, is sent once, and is within the caps.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ CERTIFICATES = ((1001, 1000), (2, 1), (3, 2))
 
 
 class Life:
-    """A device of slots of one second, the campaigns that it was offered, and all that it said."""
+    """A device with slots of one second, the campaigns that it was offered, and all that it reported."""
 
     def __init__(self, seed):
         self.dice = dice = random.Random(seed)

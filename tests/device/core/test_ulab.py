@@ -1,4 +1,4 @@
-"""Sums of sample buffers under real ulab, with floats of 32 and of 64 bits: exact, or refused."""
+"""Sums of buffers of samples under the real ulab, with floats of 32 and of 64 bits: each is exact or refused."""
 
 import subprocess
 

@@ -1,4 +1,4 @@
-"""docs/vectors: as scripts/vectors.py writes them, with every reason, and enough for clients in other languages."""
+"""docs/vectors is what scripts/vectors.py writes, has every reason of a refusal, and suffices to test other clients."""
 
 import json
 import os
@@ -20,7 +20,7 @@ sys.path.append(str(mp.REPO / "scripts"))
 import vectors
 
 HERE = Path(__file__).parent
-# The files that the client in C plays; of reports it plays those of one symbol, of lives those without a stream.
+# The files that the client in C plays. It plays reports with one symbol and lives without a stream.
 IN_C = ("draws", "ledger", "mechanisms", "reports")
 
 
@@ -52,7 +52,7 @@ def test_every_reason_of_a_refusal_is_among_them():
 
 
 def rules_before_a_draw():
-    """Return the first column of the table of rules in docs/wire.md: the words for `paused`."""
+    """Return the words for `paused`: the first column of the table of rules in docs/wire.md."""
     page = (mp.REPO / "docs/wire.md").read_text(encoding="utf-8")
     section = page.split("### The rules before a draw, in their order\n")[1]
     table = re.search(r"^\| word \| rule \|.*?\n\n", section, flags=re.MULTILINE | re.DOTALL).group()
@@ -62,7 +62,7 @@ def rules_before_a_draw():
 def test_each_word_of_the_rules_before_a_draw_is_among_them():
     answers = [answer for vector in of("ledger") for answer in vector["expected"]["answers"]]
     words = {answer["paused"] for answer in answers if answer.get("paused")}
-    # A vector's randomness never fails, so no life has the word entropy.
+    # In the vectors, randomness never fails, so no life has the word entropy.
     assert words == set(rules_before_a_draw()) | {"storage"}
 
 
@@ -76,7 +76,7 @@ def test_the_script_says_what_it_does_and_writes_nothing(tmp_path):
 
 @pytest.fixture(scope="session")
 def compiled(tmp_path_factory):
-    """The client in C: compiled by $CC, or else by gcc, with checks of memory and of undefined behaviour."""
+    """The client in C, compiled by $CC or by gcc, with checks for memory errors and undefined behaviour."""
     compiler = shutil.which(os.environ.get("CC", "gcc"))
     if compiler is None:
         unavailable("no gcc here: it compiles the client in C (apt-get install gcc, or set CC)")
@@ -133,7 +133,7 @@ def test_a_client_in_c_answers_its_vectors(compiled):
 
 
 def with_another_answer(name, folder):
-    """A file with the vectors of ``name``, in each of which one number or word is another one."""
+    """A file with the vectors of ``name``; in each vector, one number or word of the answer is changed."""
 
     def change(value):
         if isinstance(value, dict):

@@ -12,7 +12,7 @@ from window_model import Life, base_of_any_age, cap_by_the_campaign, draw_ahead
 from undertone_device.host.home_assistant import seen_of
 from undertone_device.host.status import describe
 
-# (promise, a life that breaks it, what was wrong): the first that the search finds.
+# (promise, number of a life that breaks it, the defect): for each promise, the first life that the search finds.
 FOUND = (
     ("rest", 407, base_of_any_age),
     ("pause", 17107, base_of_any_age),
@@ -24,7 +24,7 @@ ROUNDING = 0.001
 
 
 class Client:
-    """As much of a client as a status is made of."""
+    """Has the attributes of a client that a status needs."""
 
     online = True
     trouble = ""
@@ -35,12 +35,12 @@ class Client:
 
 
 def shown(reporter, now):
-    """The most epsilon of any 24 hours, as the household's card shows it."""
+    """The largest epsilon of any 24 hours, as the household's card shows it."""
     return seen_of(describe(Client(reporter), now))["day"] + ROUNDING
 
 
 def shown_of_the_campaign(reporter, now):
-    """The same by the campaign in force alone, as it was."""
+    """The same number, computed from the present campaign alone, as in an earlier version."""
     campaign = reporter.campaign
     if campaign is None:
         return math.inf

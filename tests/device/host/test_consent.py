@@ -1,4 +1,4 @@
-"""What a person reads is computed from the policy, rounded to the safe side, in each language."""
+"""What a person reads before agreeing is computed from the policy, rounded to the safe side, in each language."""
 
 import datetime
 import json
@@ -31,7 +31,7 @@ def rows(found: Policy, language: str = "en") -> dict[str, str]:
 
 
 def texts(value: Any, place: str = "") -> dict[str, Any]:
-    """Each text of a language's file by its place."""
+    """Each text of a language's file, by its path in the file."""
     if isinstance(value, dict):
         return {key: text for name in value for key, text in texts(value[name], f"{place}.{name}").items()}
     if isinstance(value, list):
@@ -65,7 +65,7 @@ def test_a_guess_and_a_bound_are_rounded_up() -> None:
     shown = [figure(math.ceil(value * UNIT), GERMAN) for value in (1.0, 0.99999, 48.0001, 12345.0, 0.05)]
     assert shown == ["1", "1", "48,01", "12.350", "0,05001"]
     assert figure(None, ENGLISH) == "no limit"
-    # A cap is a ratio: 3/1 makes a guess of one half exactly 75 %.
+    # A cap is a ratio of probabilities: with 3/1, a guess of one half becomes exactly 75 %.
     assert "at most 75 % sure" in rows(policy(cap=[3, 1]))["reading"]
     assert "at most 76 % sure" in rows(policy(cap=[3_000_001, 1_000_000]))["reading"]
     assert "practically sure" in rows(policy(cap=[199, 1]))["reading"]
@@ -125,7 +125,7 @@ def test_a_rest_of_a_day_and_a_stream_protect_24_hours_as_a_whole() -> None:
     epsilon = rho + 2 * math.sqrt(rho * 20 * math.log(2))
     assert Bounds(stream).life is not None
     assert 1 <= (Bounds(stream).life or 0) / UNIT / epsilon < 1.001, "ln 2 is taken as 25/36"
-    # Reports of single numbers that the policy allows beside the stream count as well.
+    # If the policy also allows reports of single numbers beside the stream, their cost is added.
     both = policy(lifetime=10 * UNIT, stream=STREAM["stream"])
     assert (Bounds(both).life or 0) == 10 * UNIT + (Bounds(stream).life or 0)
 
@@ -141,6 +141,6 @@ def test_everything_that_is_agreed_to_changes_the_fingerprint() -> None:
     ]  # fmt: skip
     known |= {fingerprint(policy(**change), "asks", "purpose") for change in changes}
     assert len(known) == 3 + len(changes)
-    # What a phone sets in its copy is no part of it.
+    # A phone sets these values in its own copy of the policy, so they are not part of the fingerprint.
     same = policy(boots_per_day=1000, write_seconds=1, rest_by="clock")
     assert fingerprint(same, "asks", "purpose") == fingerprint(policy(), "asks", "purpose")

@@ -1,4 +1,4 @@
-"""What a sensor, a file or a server does never ends the process that serves other sensors, too."""
+"""One sensor, file or server never ends the process, which also serves other sensors, whatever it does."""
 
 import json
 import os
@@ -29,7 +29,7 @@ POLICY = policy_of(measures=["last"])
 
 @pytest.fixture
 def home(tmp_path, free_port):
-    """Makes the folder of a device whose broker is away."""
+    """Makes the folder of a device whose broker cannot be reached."""
 
     def make(source, name="m", **policy):
         folder = tmp_path / name
@@ -88,7 +88,7 @@ def test_whatever_a_library_raises_is_no_sample(polled):
 
 
 def test_a_source_that_does_not_answer_keeps_no_other_device_waiting(home):
-    """Opening a FIFO for reading waits for its writer."""
+    """Opening a FIFO for reading waits until somebody opens it for writing."""
     folder = home({"kind": "file", "path": "meter"}, slot_seconds=DAY)
     os.mkfifo(folder / "meter")
     device = HostedDevice(read_config(str(folder / "device.json")), print, lambda *_: None)

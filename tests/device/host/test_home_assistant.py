@@ -1,4 +1,4 @@
-"""The household's status over its own broker: discovery, state, availability; a broker that is away holds nobody up."""
+"""The household's status over its own broker: discovery, state, availability. If the broker is away, nothing waits."""
 
 import json
 import math
@@ -65,13 +65,13 @@ def test_what_streams_may_cost_is_no_zero():
         told = seen_of(STATUS | {"streams": allowed, "ever_rho": 1 << 19} | changes)
         return told["day"], told["month"], told["ever"]
 
-    # Any 24 hours touch two periods of a day, each charged rho = 1 at most; rho was 1/2 for all streams so far.
+    # Any 24 hours touch two periods of a day, which cost at most rho = 1 each. All streams so far have cost rho = 1/2.
     assert seen() == (
         round(math.log(2721 / 1001) + 2 + 2 * math.sqrt(2 * 20 * math.log(2)), 3),
         None,
         round(5.5 + 2 * math.sqrt(10 * math.log(2)), 3),
     )
-    # A cap on each report alone is none on a day.
+    # If only single reports have a cap, a day has no bound.
     assert seen(streams=dict(allowed, rho=None))[0] is None
     assert seen(streams=None, ever_rho=0) == (1.0, 3.0, 5.0)
 
@@ -84,7 +84,7 @@ def test_a_household_sees_how_much_of_its_lifetime_is_used():
 def test_what_a_lost_ledger_held_is_no_zero():
     lost = STATUS | {"losses": 1, "began": STATUS["time"] - 20 * 86400}
     assert (seen_of(lost)["month"], seen_of(lost)["ever"]) == (None, None)
-    # With a lifetime, all of it counts; and after a month its days are over.
+    # With a lifetime, the lost days count as all of it. After a month, they no longer count for the month.
     later = lost | {"began": STATUS["time"] - 40 * 86400, "lifetime": 40 << 20}
     assert (seen_of(later)["month"], seen_of(later)["ever"]) == (3.0, 5.0)
 
@@ -115,7 +115,7 @@ def test_home_assistant_hears_of_the_device_and_of_its_end(config, broker, tmp_p
     try:
         topic = "undertone/home/meter-17"
         config_topic = "homeassistant/device/undertone_device_meter-17/config"
-        # A watcher that subscribes late hears what is retained in any order.
+        # A client that subscribes late gets retained messages in any order.
         show_until(home, lambda: {topic, f"{topic}/availability", config_topic} <= set(heard))
         device = json.loads(heard[config_topic])
         assert device["components"]["day"]["state_topic"] == topic

@@ -1,4 +1,4 @@
-"""A home beside the others: what is heard, what is kept, and what leaves the home for it."""
+"""A home compared with the others: what its device hears, what it keeps, and what leaves the home because of it."""
 
 import json
 from typing import Any
@@ -30,14 +30,14 @@ class Memory:
 
 
 class Campaign:
-    """What a comparison needs of a campaign."""
+    """The attributes of a campaign that a comparison needs."""
 
     def __init__(self, measure: str = "sum", slot_seconds: int = SLOT, name: str = "load") -> None:
         self.measure, self.slot_seconds, self.name = measure, slot_seconds, name
 
 
 class Config:
-    """What hearing published means needs of a device's configuration."""
+    """The attributes of a configuration that hearing published means needs."""
 
     def __init__(self, **groups: str) -> None:
         self.prefix = "undertone/v2"
@@ -71,7 +71,7 @@ def test_a_slots_own_value_is_that_of_its_measure(comparison: Comparison) -> Non
         comparison.hear(SUM, published(slot, 200.0))  # type: ignore[arg-type]
     answer = comparison.summary(13 * SLOT, 0)
     assert answer is not None
-    # Slot 10 was entered at its beginning or later: nobody knows. Slot 12 is not over.
+    # Perhaps slot 10 was entered after its beginning, so its sum may be incomplete. Slot 12 has not ended.
     assert answer["newest"] == {
         **{"start": 11 * SLOT, "end": 12 * SLOT, "slots": 1},
         **{"own": 222_000, "mean": 200_000, "low": 195_000, "high": 205_000},
@@ -88,7 +88,7 @@ def test_spans_are_over_the_slots_that_both_sides_know(comparison: Comparison) -
             comparison.hear(SUM, published(slot, 200.0))  # type: ignore[arg-type]
     answer = comparison.summary(now, evening)
     assert answer is not None
-    # Half of the ten half-hours of an evening, and of the 336 of a week; sums add up.
+    # Half of the slots have a mean: 5 of the ten in an evening, and 168 of the 336 in a week. Sums are added up.
     assert (answer["evening"]["slots"], answer["evening"]["own"], answer["evening"]["mean"]) == (
         5,
         1_500_000,
@@ -166,7 +166,7 @@ def test_another_measurement_begins_anew(comparison: Comparison) -> None:
 
 
 class Line:
-    """A transport that records what is asked of it, and gives events."""
+    """A transport that records what is asked of it, and returns events."""
 
     def __init__(self) -> None:
         self.oversized = 0
@@ -204,7 +204,7 @@ def test_a_subscription_is_all_that_is_sent(comparison: Comparison) -> None:
     assert others.poll(0) == [(CONNECTED,)]
     message = (MESSAGE, TOPIC, memoryview(published(10, 200.0)), True)
     line.events = [message, (ACKED, 1), (MESSAGE, "undertone/v2/load/config", b"x", True), (DENIED, TOPIC)]
-    # The device's own client hears of its own topics alone.
+    # The device's own client gets only messages of its own topics.
     assert [event[0] for event in others.poll(0)] == [ACKED, MESSAGE]
     assert line.asked == ["connect", f"subscribe {TOPIC}"]
     assert comparison.summary(11 * SLOT, 0) is not None
@@ -249,7 +249,7 @@ def test_a_home_in_a_group_hears_the_mean_of_its_group(comparison: Comparison, k
 
 
 def test_after_a_hand_over_a_home_compares_with_all_homes_of_the_next_campaign(comparison: Comparison) -> None:
-    """Only the server knows the home's group there."""
+    """Only the server knows the home's group in the next campaign."""
     line = Line()
     config = Config(load="north")
     others = Others(line, config, comparison)  # type: ignore[arg-type]
@@ -263,18 +263,18 @@ def test_after_a_hand_over_a_home_compares_with_all_homes_of_the_next_campaign(c
     connect(others, line)
     assert line.asked[-2:] == [f"subscribe {north}", f"subscribe {heat}"]
     others.campaign = Campaign(name="heat")  # type: ignore[assignment]
-    # What is still published of the former campaign is no mean of the next one.
+    # Means of the former campaign that still come are no means of the next campaign.
     line.events = [(MESSAGE, heat, published(11, 500.0), True), (MESSAGE, north, published(12, 200.0), True)]
     assert others.poll(0) == []
     assert (comparison.group, other_mean(comparison)) == ("all", 500_000)
-    # Whoever has been led back does not know its group, either.
+    # A device that came back to its first campaign does not know its group either.
     config.successors = ("load",)
     connect(others, line)
     assert line.asked[-2:] == [f"subscribe {TOPIC}", f"subscribe {heat}"]
 
 
 def connect(others: Others, line: Line) -> None:
-    """Connect, and ask for the published means."""
+    """Connect, and subscribe to the published means."""
     others.connect()
     line.events = [(CONNECTED,)]
     others.poll(0)
@@ -282,7 +282,7 @@ def connect(others: Others, line: Line) -> None:
 
 
 def other_mean(comparison: Comparison) -> int:
-    """Return the mean that is shown of the others, in thousandths."""
+    """Return the mean of the other homes that is shown, in thousandths."""
     answer = comparison.summary(20 * SLOT, 0)
     assert answer is not None
     mean: int = answer["others"]["mean"]

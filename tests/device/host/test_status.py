@@ -1,4 +1,4 @@
-"""What ``status`` says of a device, for each kind of campaign."""
+"""What ``status`` says about a device, for each kind of campaign."""
 
 import json
 import math
@@ -19,7 +19,7 @@ from undertone_shared.stream import StreamRule
 
 
 class Client:
-    """As much of a client as a status is made of."""
+    """Has the attributes of a client that a status needs."""
 
     def __init__(self, device):
         self.reporter = device.reporter
@@ -54,7 +54,7 @@ def test_a_reading_and_any_day():
     device = running(0)
     text = said(device)
     assert told(text, "report: 2/1", "epsilon = 0.6931", "event level")
-    # Every slot: any 24 hours touch 49 of them.
+    # All slots are reported, so any 24 hours touch 49 of them.
     assert told(text, "any 24 h", "49 reports", "epsilon = 33.96")
     assert told(text, "knows the rest of the record", "ever")
     assert told(text, "one reading", "epsilon = 0.6931")
@@ -86,7 +86,7 @@ def test_what_was_spent_is_summed_by_month_and_ever():
     device.pass_time(32 * 86400)
     state = describe(Client(device), device.now)
     assert (state["ever"], state["month"]) == (144 * unit, 0)
-    # A month later the ring's places are used again.
+    # A month later, the places of the ring of days are used again.
     device.pass_time(86400)
     device.accept(make_campaign(epoch=START + 40 * 86400, last_slot=START // SLOT_SECONDS + 100 * 48), device.now)
 
@@ -147,12 +147,12 @@ def test_a_stream_has_one_budget_and_no_certificate_per_reading():
     assert told(text, "delta = 2^-20", "user level")
     assert not told(text, "certificate")
     assert not told(text, "one reading")
-    # Thirty days of a window each, all charged when it was accepted.
+    # The campaign has thirty days with one window each, which were all charged when the campaign was accepted.
     assert told(text, "streams", f"rho = {30 * rule.charge() / 2**20:.4g}"), text
 
 
 def test_any_day_counts_what_other_campaigns_drew():
-    """A cheap epoch after a dear one: 24 hours touch reports of both."""
+    """A cheap epoch follows an expensive one, and 24 hours touch reports of both."""
     device = running(48, cap=[8, 1])
     dear = describe(Client(device), device.now)
     cheap = ReportRule(0, 300, hybrid(1001, 1000))

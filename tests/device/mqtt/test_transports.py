@@ -1,4 +1,4 @@
-"""Both transports against a real mosquitto, and the boards' one against a network that misbehaves."""
+"""Both transports at a real mosquitto, and the boards' transport on a network that misbehaves."""
 
 import gc
 import os
@@ -72,7 +72,7 @@ def test_publishes_at_qos_1_and_hears_campaigns(make, broker, topic_prefix):
     token = transport.publish(f"{topic_prefix}/x", b"\x01\x02")
     assert ("acked", token) in events_until(transport, "acked")
     transport.subscribe(f"{topic_prefix}/config")
-    # The same connection's PUBACK comes after its SUBACK.
+    # On one connection, the PUBACK comes after the SUBACK.
     transport.publish(f"{topic_prefix}/x", b"")
     events_until(transport, "acked")
     other = make(broker.port, client_id="other")
@@ -145,7 +145,7 @@ def test_a_host_that_is_no_name_is_no_connection():
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("answer", [b"", b"no TLS at all\r\n"])
 def test_who_answers_and_speaks_no_tls_was_reached(answer):
-    """A device waits longer for a server that is there and lets nobody in than for one that is away."""
+    """A device waits longer for a server that answers but does not let it in than for a server that is away."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def answer_once():
@@ -167,7 +167,7 @@ def test_who_answers_and_speaks_no_tls_was_reached(answer):
 
 @pytest.fixture
 def unreachable(monkeypatch):
-    """Names are not looked up before this event is set, as where no name server answers."""
+    """No name is looked up until this event is set, as if no name server answered."""
     answered = threading.Event()
     look_up = socket.getaddrinfo
 
@@ -186,11 +186,11 @@ def test_an_unreachable_broker_keeps_nobody_waiting(unreachable, broker, monkeyp
     for _ in range(3):
         assert transport.poll(0) == []
     assert transport.publish("t", b"x") == 0
-    # It is found when it can be reached.
+    # The device finds the broker once the name can be looked up.
     unreachable.set()
     events_until(transport, "connected")
     transport.close()
-    # After a deadline for look-up, TCP and TLS together it is given up, and may be tried again.
+    # The deadline is for the look-up, TCP and TLS together. After it, the device gives up, and may try again.
     unreachable.clear()
     transport.connect()
     monkeypatch.setattr(paho_transport, "ANSWER_MILLISECONDS", 0)
@@ -217,7 +217,7 @@ def test_connections_leave_no_descriptors_behind(make, broker):
     before = round_trip()
     for _ in range(5):
         after = round_trip()
-    # Somebody else's may have been closed meanwhile.
+    # There may be fewer, because another test's files may have been closed meanwhile.
     assert after <= before
 
 
@@ -239,7 +239,7 @@ def test_a_refused_password_is_said(make, mosquitto_binary, tmp_path, free_port)
 
 @BOTH
 def test_a_silent_network_is_noticed_by_the_ping(make):
-    """A server that accepts, answers CONNECT and then never again: half-open for all that the client can see."""
+    """The server accepts, answers CONNECT, and then is silent. The client still sees an open connection."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve():
@@ -274,7 +274,7 @@ def test_a_websocket_without_tls_is_refused():
 @pytest.mark.waits
 @BOTH
 def test_keepalive_is_kept_by_pings(make, broker):
-    # A broker drops a client after 1.5 keepalives of silence; the later ping of both is due after one.
+    # A broker ends a connection after a silence of 1.5 keepalives. The later of both pings is due after one keepalive.
     transport = make(broker.port, client_id=uuid.uuid4().hex, keepalive=4)
     transport.connect()
     events_until(transport, "connected")
@@ -286,7 +286,7 @@ def test_keepalive_is_kept_by_pings(make, broker):
 
 
 def test_packet_ids_survive_their_wrap_at_a_real_broker(broker, topic_prefix):
-    """umqtt sends packet id 0 here, for which mosquitto ends the connection."""
+    """umqtt sends packet id 0 after the wrap, for which mosquitto ends the connection."""
     transport = board(broker.port)
     transport.connect()
     events_until(transport, "connected")
@@ -299,7 +299,7 @@ def test_packet_ids_survive_their_wrap_at_a_real_broker(broker, topic_prefix):
     transport.close()
 
 
-# The boards' transport over a stream in memory
+# --- the boards' transport over a stream in memory
 
 
 def over(broker):
@@ -316,7 +316,7 @@ def test_a_write_that_finds_no_room_is_repeated_with_the_very_same_bytes():
     transport.publish("t", b"first")
     assert transport.poll(5) == []
     assert broker.stream.waits[-1] == (5, True)
-    # What is queued meanwhile must not be joined to what TLS has already been given.
+    # A packet that is queued meanwhile must not be joined to bytes that TLS already has.
     transport.publish("t", b"second")
     broker.stream.room = 3
     events = transport.poll(5) + transport.poll(5)
@@ -354,7 +354,7 @@ def test_a_broken_packet_ends_the_connection():
 
 
 def test_the_stream_only_waits_in_poll(free_port):
-    """lwIP forgets a socket's timeout: after connecting, no call may depend on one."""
+    """lwIP forgets a socket's timeout, so no call after connecting may depend on a timeout."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         stream = SocketConnection("127.0.0.1", server.getsockname()[1])
         peer, _ = server.accept()
@@ -364,7 +364,7 @@ def test_the_stream_only_waits_in_poll(free_port):
             assert stream.read(buffer) is None
             stream.wait(50, False)
             assert 0.04 < time.monotonic() - started < 5
-            # The peer does not read: the kernel's buffers fill up, and writing says so instead of blocking.
+            # The other side does not read, so the kernel's buffers fill up. Then writing must report it and not block.
             taken = 0
             while (count := stream.write(memoryview(bytes(65536)))) is not None:
                 taken += count
@@ -376,7 +376,7 @@ def test_the_stream_only_waits_in_poll(free_port):
 
 
 def test_the_last_address_that_answered_needs_no_look_up_and_every_step_feeds_the_watchdog(monkeypatch):
-    """A look-up may take longer than a watchdog waits: it comes first once, then only when the address fails."""
+    """A look-up may take longer than the watchdog waits. It comes first once, and later only when the address fails."""
     steps = []
     look_up = socket.getaddrinfo
 

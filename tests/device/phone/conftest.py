@@ -1,4 +1,4 @@
-"""A phone in Chromium, the site that serves its app, a broker with WebSocket, and a receiver of its reports."""
+"""A phone in Chromium, the site that serves the phone's app, a broker with WebSocket, and a receiver of its reports."""
 
 import json
 import time
@@ -22,7 +22,7 @@ from support.phone_site import CODE, PATIENCE, PhoneSite, Receiver, WebSocketBro
 def chromium() -> Iterator[Any]:
     if find_chromium() is None:
         unavailable(MISSING)
-    # Its microphone hears beeps, and nobody is asked for permission; certificates are those of the tests.
+    # The browser's microphone hears beeps, it asks nobody for permission, and it accepts the tests' certificates.
     options = ("--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream", "--ignore-certificate-errors")
     with browser(*options) as running:
         yield running
@@ -61,20 +61,20 @@ def site(broker: WebSocketBroker, free_port: Callable[[], int]) -> Iterator[Phon
 
 
 class Phones:
-    """Opens the app as a phone shows it. ``trouble``: errors and violations of its policy, in words."""
+    """Opens the app as a phone shows it. ``trouble``: errors, and what the page's security policy forbade, in words."""
 
     def __init__(self, chromium: Any, site: PhoneSite, stack: ExitStack) -> None:
         self._chromium = chromium
         self._site = site
         self._stack = stack
         self.trouble: list[str] = []
-        # Words that the browser itself logs for a connection that the test has cut.
+        # Messages that the browser itself logs for connections that the test cuts.
         self.expected: tuple[str, ...] = ()
         self.hosts: set[str] = set()
         self.allowed = {f"localhost:{site.port}", site.websocket.removeprefix("ws://")}
 
     def context(self, **options: Any) -> Any:
-        """Return a new phone: a browser's profile of its own."""
+        """Return a new phone: a browser with its own profile."""
         made = self._chromium.new_context(viewport={"width": 390, "height": 844}, **options)
         made.set_default_timeout(PATIENCE * 1000)
         self._stack.callback(made.close)

@@ -1,4 +1,4 @@
-"""The phone's app in a real Firefox ESR: its prompt for storage, its private windows, and one language per screen."""
+"""The phone's app in a real Firefox ESR: the question for storage, private windows, and one language on each screen."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.services, pytest.mark.waits]
 
 @pytest.fixture
 def opened(tmp_path: Path, site: PhoneSite) -> Iterator[Callable[..., Page]]:
-    """Open the app by its link in a Firefox of a language."""
+    """Opens the app by its link in a Firefox that is set to a language."""
     if find_firefox() is None:
         unavailable(MISSING)
     with ExitStack() as stack:
@@ -64,7 +64,7 @@ def test_a_german_browser_reads_german_alone(opened: Callable[..., Page], receiv
     receiver.issue(now)
     page = opened("de-DE, en")
     german = read_words("de")["phone"]
-    # A small phone; German words are long.
+    # The screen is small, and German words are long.
     page.resize(320, 640)
     page.screen("join")
     fits(page)
@@ -85,12 +85,12 @@ def test_a_german_browser_reads_german_alone(opened: Callable[..., Page], receiv
 
 
 def fits(page: Page) -> None:
-    """No word is wider than the screen."""
+    """Check that no word is wider than the screen."""
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 def english_only() -> list[str]:
-    """The English sentences without a field."""
+    """The English sentences that have no field."""
     found: list[str] = []
 
     def gather(value: Any) -> None:

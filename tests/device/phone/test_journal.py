@@ -1,4 +1,4 @@
-"""The journal of the phone's app, under node: power cuts after every operation, damage of every byte, a full disk."""
+"""The journal of the phone's app survives power failures after every operation, damage and a full disk, under node."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ def node() -> str:
 
 
 def test_a_journal_keeps_the_state_before_or_after_the_write_that_a_power_cut_interrupts(node: str) -> None:
-    # The script compares every state that may be on the disk after a cut with the two that are right.
+    # The script compares every state of the disk that is possible after a cut with the two right states.
     done = subprocess.run(
         [node, "--no-warnings", Path(__file__).with_name("journal.mjs")],
         capture_output=True,

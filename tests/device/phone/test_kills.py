@@ -11,8 +11,8 @@ import pytest
 from support.phone_browser import KilledPhone
 from support.phone_site import CODE, PATIENCE, FastClock, PhoneSite, Receiver
 
-# The file clock.js of a page that asks the test before and after each step of a write; the answer to one of these
-# questions never comes, because the test kills the browser instead.
+# The file clock.js of a page that asks the test before and after each step of a write. One of these questions gets no
+# answer, because the test kills the browser instead.
 ASKING = b"""
 const ask = (word) => {
     const request = new XMLHttpRequest();
@@ -33,7 +33,7 @@ CAP, PERIOD = 8, 30
 
 
 class Killer:
-    """Answers a page's questions; kills the browser at the one of number ``at``."""
+    """Answers the questions of a page, and kills the browser at question number ``at``."""
 
     def __init__(self, phone: KilledPhone) -> None:
         self._phone = phone
@@ -74,14 +74,14 @@ def test_killed_at_every_step_of_a_write(
         killer.arm(3 * kill % 25)
         shown = ""
         with phone.running(f"#{CODE}") as page, contextlib.suppress(Exception):
-            # The page's own errors are those of a browser that is gone.
+            # The page's errors are those of a browser that was killed.
             agree_if_asked(page, killer)
             if not killer.killed.wait(PATIENCE):
                 shown = page.inner_text("body")
         assert killer.killed.is_set(), f"kill {kill} at {killer.at}: {killer.asked} steps; {shown}"
         words.add(killer.word)
     assert words == {"before-write", "after-write", "before-flush", "after-flush"}
-    # Now it runs undisturbed until nothing waits to be sent.
+    # Now the browser runs without a kill until no report waits to be sent.
     killer.arm(None)
     with phone.running() as page:
         page.wait_for_selector("#screen[data-screen=running]", timeout=1000 * PATIENCE)

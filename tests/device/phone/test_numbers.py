@@ -1,4 +1,4 @@
-"""Numbers as people write them into the phone's app, under node: taken, asked about or refused, and never changed."""
+"""Numbers as people type them into the phone's app, run by node: accepted, asked about or refused, never changed."""
 
 import json
 import shutil
@@ -50,5 +50,5 @@ def test_a_number_that_does_not_count_is_asked_about() -> None:
         {"key": "below", "limit": 0}, None, {"key": "whole", "limit": 4}, None, {"key": "above", "limit": 1000},
         {"key": "above", "limit": 1000},
     ]  # fmt: skip
-    # A meter's reading has no range of its own.
+    # The range of a meter's reading is unknown.
     assert answers(("99999", "en", None)) == [[99999, None]]

@@ -1,4 +1,4 @@
-"""The phone's app in a real Chromium, as a person uses it."""
+"""The phone's app in a real Chromium, used as a person uses it."""
 
 import gzip
 import itertools
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.services, pytest.mark.waits]
 
 
 def screen(page: Any, name: str) -> None:
-    """Wait for a screen."""
+    """Wait until the page shows this screen."""
     page.wait_for_selector(f"#screen[data-screen={name}]")
 
 
@@ -30,7 +30,7 @@ def press(page: Any, label: str) -> None:
 
 
 def take_part(page: Any) -> None:
-    """Agree to what the link offers."""
+    """Agree to the offer of the link."""
     screen(page, "join")
     press(page, "How am I protected?")
     press(page, "I agree and take part")
@@ -45,7 +45,7 @@ def drawn(page: Any) -> int:
 
 
 def says(page: Any, words: str) -> None:
-    """Wait until the page shows the words."""
+    """Wait until the page shows these words."""
     page.wait_for_function("words => document.body.innerText.includes(words)", arg=words)
 
 
@@ -58,7 +58,7 @@ def test_a_phone_takes_part_by_a_link(phones: Any, site: PhoneSite, receiver: Re
     reports = [receiver.report() for _ in range(3)]
     assert [report.sequence for report in reports] == [1, 2, 3]
     assert len({report.slot for report in reports}) == 3
-    # Everything together, with the service worker's copies.
+    # The limit is for all files together, with the copies of the service worker.
     page.wait_for_function("() => navigator.serviceWorker.ready.then(() => true)")
     assert site.sent <= 700_000
     # The address of the page no longer has the code.
@@ -218,7 +218,7 @@ def test_a_pause_begins_and_ends_and_leaving_ends_everything(
     screen(page, "running")
     while receiver.report().slot <= begun:
         pass
-    # The server is told of it, also if it can answer only after the app has been opened again.
+    # The server hears of it even if it can answer only after the app has been opened again.
     site.failures = [503] * 2
     phones.expected = ("Failed to load resource",)
     press(page, "Leave")
@@ -230,7 +230,7 @@ def test_a_pause_begins_and_ends_and_leaving_ends_everything(
     screen(page, "left")
     wait_for(lambda: set(site.gone) == set(site.keys), PATIENCE)
     assert drawn(page) == made
-    # A device that joins again has its own numbers; what was spent for this sensor goes on.
+    # A device that joins again begins to count its reports anew. What was spent for this sensor still counts.
     site.keys.clear()
     press(page, "Open another link")
     page.fill("#link", f"{site.address}#{CODE}")
@@ -314,8 +314,8 @@ def test_a_number_that_does_not_count_is_asked_about_and_kept_only_then(
 
     page.on("dialog", hear)
     take_part(page)
-    # The range comes with the campaign. The first report is of the first whole slot, and comes in the first half of the
-    # slot after it: the page stays in one slot for as long as the questions below take.
+    # The range comes with the campaign. The first report is for the first whole slot, and comes in the first half of
+    # the next slot. The page then stays in one slot for as long as the questions below take.
     receiver.report(PATIENCE + 2.5 * 3600 / 120)
     page.fill("#number", "99999")
     press(page, "Save")
@@ -341,7 +341,7 @@ def test_a_number_that_does_not_count_is_asked_about_and_kept_only_then(
 def test_a_campaign_outside_what_was_agreed_to_is_a_new_question(
     phones: Any, site: PhoneSite, receiver: Receiver, now: int
 ) -> None:
-    # A hand-over needs a signature, which the stand-in for the server has no key for: the device's state says it.
+    # A hand-over needs a signature, for which the stand-in of the server has no key. So the device's state is changed.
     receiver.issue(now)
     context = phones.context()
     page = phones(context)
@@ -368,7 +368,7 @@ LOADED = (
 
 
 def site_file(site: PhoneSite, name: str) -> bytes:
-    """Return a file of the app as the site serves it."""
+    """Return a file of the app as the site sends it."""
     with urllib.request.urlopen(site.address + name, timeout=PATIENCE) as answer:
         return gzip.decompress(answer.read())
 
@@ -470,7 +470,7 @@ def test_the_microphone_gives_a_level_and_no_sound(phones: Any, site: PhoneSite,
     take_part(page)
     press(page, "Turn the microphone on")
     says(page, "dB loud here")
-    # Slots during which the page was open from beginning to end.
+    # The page was open in these slots from beginning to end.
     for _ in range(3):
         receiver.report()
     receiver.check()

@@ -1,4 +1,4 @@
-"""The phone's program under MicroPython of 32 bits, with a stand-in for the browser."""
+"""The phone's program under a MicroPython of 32 bits; the test stands for the browser."""
 
 import json
 from typing import Any
@@ -28,7 +28,7 @@ def write(name, content):
     return True
 delete = lambda name: files.pop(name, None) is None or True
 """
-# Three numbers in the slot before, two in the slot, one after it.
+# Three numbers fall into the slot before, two into the slot, and one after it.
 CODE = """
 import json, os, sys
 import program, _phone

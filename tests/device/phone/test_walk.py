@@ -22,7 +22,7 @@ from support.waiting import wait_for
 from undertone_shared.off_board.intake import unpack
 
 DAY = 86400
-# Of the 48 slots of a day. The others are for a machine on which a killed browser takes long to start again.
+# A day has 48 slots. The rest is for slow machines, where a killed browser takes long to start again.
 REPORTS = 20
 
 
@@ -34,7 +34,7 @@ def server(tmp_path: Path, free_port: Callable[[], int]) -> Iterator[PhoneServer
 
 
 class Journey:
-    """Notes what the phone sends, and kills its browser while it sends a report, as often as it is armed."""
+    """Notes what the phone sends. It kills the browser during a report as often as the test asks for it."""
 
     def __init__(self, server: PhoneServer) -> None:
         self._server = server
@@ -45,7 +45,7 @@ class Journey:
         self.killed = threading.Event()
 
     def sent(self, topic: str, report: bytes) -> None:
-        """Note a report; the server has not received it yet."""
+        """Note a report that the server has not received yet."""
         milliseconds = int(self._server.clock.now() * 1000)
         self._ledger.write(f"{milliseconds} sent {topic.split('/')[-2]} {report.hex()}\n")
         self._ledger.flush()
@@ -91,7 +91,7 @@ def test_a_phone_joins_reports_for_a_day_survives_kills_and_everything_is_accoun
             page.on("dialog", lambda dialog: dialog.accept())
             page.get_by_role("button", name="Leave").click()
             wait_for_screen(page, "left")
-        # The ledger, not the clock, tells that all this was one day of slots.
+        # The ledger shows that all slots were in one day, whatever the clock shows.
         lines = (server.folder / "phone.log").read_text(encoding="utf-8").splitlines()
         reports = [unpack(report) for report in {bytes.fromhex(line.split()[-1]) for line in lines}]
         slots = {report.slot for report in reports}
@@ -139,14 +139,14 @@ def test_a_phone_reports_to_an_external_broker_at_its_own_address(
 SHOWN = r"You 500\u00a0Wh; on average ([\d,.−-]+)\u00a0Wh \(between ([\d,.−-]+) and ([\d,.−-]+)\)"
 
 
-# Wh in a slot of a home of each group.
+# Group -> the Wh that each of its homes uses in a slot.
 LOADS = {"north": 100, "south": 900}
 
 
 @pytest.mark.long
 @pytest.mark.services
 def test_a_person_sees_their_number_beside_the_mean_of_their_group(chromium: Any, server: PhoneServer) -> None:
-    """The mean is the one that the server has published for the group that the code names, and not that of all."""
+    """The mean is that of the group which the code names, as the server published it, and not that of all homes."""
     home = server.folder / "home"
     neighbours = Neighbours(home, "meters", LOADS, server.run, server.environment, RATE)
     published = PublishedMeans(home, "meters", server.run)
@@ -166,14 +166,14 @@ def test_a_person_sees_their_number_beside_the_mean_of_their_group(chromium: Any
         published.close()
         tap.close()
     assert not is_among(shown, published.of["all"]), shown
-    # What the groups' homes measure is apart, and so is what is published of it.
+    # The groups' homes measure different values, and so the published means differ.
     means = [published.estimates(name) for name in ("north", "all", "south")]
     north, everybody, south = (sum(each) / len(each) for each in means)
     assert north < everybody < south
 
 
 def shown_beside(page: Any) -> list[float]:
-    """Enter a number until it is shown beside a published mean; return that mean and its interval."""
+    """Enter numbers until one is shown with a published mean; return that mean and its interval."""
     deadline = time.monotonic() + 5 * PATIENCE
     while not re.search(SHOWN, page.inner_text(".others")):
         assert time.monotonic() < deadline, page.inner_text("#screen")
@@ -186,16 +186,16 @@ def shown_beside(page: Any) -> list[float]:
 
 
 def is_among(shown: list[float], means: dict[int, dict[str, Any]]) -> bool:
-    """Return True if one of the published means is what the phone shows, rounded."""
+    """Return whether the phone shows one of the published means, rounded."""
     rows = [[fields[name] for name in ("estimate", "low", "high")] for fields in list(means.values())]
-    # The phone shows whole numbers, so each is off by at most 0.5, and by what a float rounds.
+    # The phone shows whole numbers, so each differs by at most 0.5 and a float's rounding.
     return any(all(abs(a - b) <= 0.51 for a, b in zip(shown, row, strict=True)) for row in rows)
 
 
 @pytest.mark.long
 @pytest.mark.services
 def test_a_person_sees_their_number_beside_the_published_mean(chromium: Any, server: PhoneServer) -> None:
-    """The mean is the one that the server has published for that slot, and no more than reports leaves the phone."""
+    """The mean is the one that the server published for that slot. The phone sends no more than its reports."""
     topics: list[str] = []
     tap = Tap(server.websocket, ("127.0.0.2", server.websocket), lambda topic, _: topics.append(topic))
     published = PublishedMeans(server.folder / "home", "meters", server.run)
@@ -221,7 +221,7 @@ def test_a_person_sees_their_number_beside_the_published_mean(chromium: Any, ser
 
 
 def agree(page: Any) -> None:
-    """Read what the link offers, and agree to it."""
+    """Read the offer of the link, and agree to it."""
     wait_for_screen(page, "join")
     page.get_by_role("button", name="How am I protected?").click()
     assert "fifty to fifty" in page.inner_text("#screen")
@@ -234,7 +234,7 @@ def wait_for_screen(page: Any, name: str) -> None:
 
 
 def wait_for_reports(page: Any, journey: Journey, count: int) -> None:
-    """Wait until the phone has sent so many, and the server has acknowledged them."""
+    """Wait until the phone has sent so many reports and the server has acknowledged them."""
     deadline = time.monotonic() + 5 * PATIENCE
     while len(journey.reports) < count or "to be sent" in page.inner_text("#screen"):
         assert time.monotonic() < deadline

@@ -1,4 +1,4 @@
-"""The phone's app in WebKitGTK's MiniBrowser, which lets no page keep files in a private window."""
+"""The phone's app in WebKitGTK's MiniBrowser. In a private window, this browser lets no page keep files."""
 
 from pathlib import Path
 

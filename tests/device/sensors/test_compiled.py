@@ -1,4 +1,4 @@
-"""The meters' protocols as a board gets them: the tests in `both` and a pulse counter, on compiled files alone."""
+"""The meters' protocols as a board gets them: the tests in `both` and a pulse counter run with compiled files alone."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Decoders of meters: no bytes raise an error, and the work grows linearly with them, however they are cut."""
+"""Decoders of meters: no bytes raise an error, and the work grows linearly with the bytes, however they are cut."""
 
 import contextlib
 import random
@@ -29,7 +29,7 @@ DECODERS: dict[str, tuple[Callable, bytes, int]] = {
     "readout": (lambda: iec62056.Readout(("1.8.0",)), readout(LINES), 123456),
     "telegram": (lambda: iec62056.Telegram(("1.8.0",)), iec62056.even(PUSHED), 12345123),
 }
-# What each grammar begins, repeats or nests with, to be repeated for long.
+# The parts with which each grammar begins, repeats or nests, to be repeated many times.
 HOSTILE = {
     "starts": START,
     "escapes": START[:4],
@@ -47,7 +47,7 @@ HOSTILE = {
 
 
 def lines_run(decoder, data, piece):
-    """How many lines of the decoders run to take the data in pieces."""
+    """How many lines of the decoders' code run for the data, which come in pieces."""
     count = 0
 
     def trace(frame, event, _):
@@ -74,7 +74,7 @@ def test_the_work_is_linear(name, hostile):
     text = HOSTILE[hostile]
     for piece in (700, 10000):
         small, large = (lines_run(make(), (text * size)[:size], piece) for size in (2500, 10000))
-        # Four times as much, and a frame's checksum more or less.
+        # Four times as many bytes may take four times the work, and the checksum of one more frame.
         assert large < 6 * small, (small, large)
         assert large < 200 * 10000
 
@@ -89,7 +89,7 @@ def test_a_frame_of_nested_lists_and_long_numbers_is_bounded():
 
 
 def damaged(frame, source):
-    """The frame with a few bytes changed, left out, doubled or put elsewhere."""
+    """The frame with a few bytes changed, left out, doubled or moved."""
     data = bytearray(frame)
     for _ in range(source.randrange(1, 6)):
         at = source.randrange(len(data))
@@ -118,13 +118,13 @@ def test_whatever_is_damaged_raises_nothing_and_hides_no_later_frame(name):
         piece = source.randrange(1, 50)
         for i in range(0, len(stream), piece):
             readings += decoder.feed(stream[i : i + piece])
-        # What was cut may have swallowed the beginning of the second one: the third is read.
+        # The cut frame may have taken the beginning of the second frame with it. The third frame is read.
         assert decoder.feed(frame)[-1:] == [reading]
         assert all(isinstance(value, int) for value in readings)
 
 
 def test_a_valid_checksum_around_anything_raises_nothing():
-    """A CRC or BCC that fits, so that the values themselves are parsed."""
+    """The CRC or BCC is right, so that the values themselves are parsed."""
     source = random.Random(51)
     for _ in range(200):
         body = damaged(SML[8:-8], source).replace(b"\x1b\x1b\x1b\x1b", b"")

@@ -1,4 +1,4 @@
-"""A pulse counter takes the chip's own counter where the port has one, and an interrupt elsewhere."""
+"""A pulse counter uses the chip's own counter where the port has one, and an interrupt elsewhere."""
 
 import importlib
 import sys
@@ -23,7 +23,7 @@ class Counter:
     FALLING, UP = 2, 1
 
     def __init__(self, number, pin, *, edge, direction, filter_ns):
-        # The ESP32's filter ends at 1023 cycles of 80 MHz.
+        # The ESP32's filter is at most 1023 cycles of 80 MHz.
         assert (edge, direction) == (self.FALLING, self.UP)
         assert 0 < filter_ns <= 12787
         self.count = 0

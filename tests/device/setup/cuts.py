@@ -1,8 +1,8 @@
-"""Lives of a board on a real file system whose power fails in the middle of a write: run by MicroPython.
+"""Lives of a board on a real file system whose power fails in the middle of a write.
 
-usage: cuts.py JOB, a file of JSON: file system, whether a cut tears its sector, kind of life, first seed, cuts, and the
-messages of campaigns. It prints counts as JSON, and ends with a traceback if a slot was drawn twice or a limit was
-passed.
+MicroPython runs this program. The one argument, JOB, is a file of JSON. It has the file system, whether a cut tears its
+sector, the kind of life, the first seed, the number of cuts, and the messages of campaigns. The program prints counts
+as JSON, and ends with a traceback if a slot was drawn twice or a limit was exceeded.
 """
 
 import json
@@ -23,22 +23,26 @@ from undertone_shared.policy import parse_policy
 BLOCK = 512
 BLOCKS = 256
 SLOT = 60
-# A cut comes within so many writes of blocks after the start; LittleFS writes more often, and erases before it does.
+# A cut comes within this number of writes of blocks after the start. LittleFS writes more often, because it erases a
+# block first.
 WRITES = {"fat": 60, "littlefs": 200}
 BOOTS = 12
 TICKS_MASK = (1 << 30) - 1
 
 
 class PowerCut(BaseException):
-    """Nothing that runs on the device catches it."""
+    """Stands for a power cut. No code of the device catches this exception."""
 
 
-# Made once, because files that the garbage collector closes after a cut write while nothing can be allocated.
+# This is made only once: files that the garbage collector closes after a cut write when no memory can be allocated.
 CUT = PowerCut()
 
 
 class Disk:
-    """A disk in memory. After ``cut`` further writes of blocks it keeps nothing; ``torn``: half of the last one."""
+    """A disk in memory.
+
+    After ``cut`` further writes of blocks, it keeps nothing more; with ``torn``, half of the last write.
+    """
 
     def __init__(self, data, torn):
         self.data = data
@@ -91,7 +95,7 @@ class Clock:
 
 
 class Forgetful(FileStorage):
-    """A storage that is no good: it says that the ledger is written, and writes it every other time."""
+    """A bad storage: it says that the ledger is written, but writes it only every other time."""
 
     def write(self, name, data):
         if name != "ledger" or random.getrandbits(1):
@@ -99,7 +103,7 @@ class Forgetful(FileStorage):
 
 
 class Life:
-    """One device, what it has released, and what its owner's policy allows."""
+    """One device, what it has released, and what the policy of its owner allows."""
 
     def __init__(self, job, seed):
         random.seed(seed)
@@ -122,7 +126,7 @@ class Life:
         os.mkdir("/flash/state")
         vfs.umount("/flash")
         for _ in range(BOOTS):
-            # The disk of the boot before is dead: files that are closed late write nothing any more.
+            # The disk of the last boot no longer exists. Files that are closed late must not write to the new one.
             disk = Disk(bytearray(self.data), self.job["torn"])
             disk.cut = random.getrandbits(16) % WRITES[self.job["system"]]
             try:
@@ -135,12 +139,12 @@ class Life:
             except PowerCut:
                 self.counts["cuts"] += 1
             except OSError:
-                # The file system is damaged: the device does not start, and so draws nothing.
+                # The file system is damaged, so the device does not start and draws nothing.
                 self.counts["unreadable"] += 1
             self.data = disk.data
             disk.dead = True
             vfs.umount("/flash")
-            # The clock comes up late or early: no slot may be drawn again.
+            # After the start, the clock is late or early. No slot may be drawn again.
             self.now += random.choice((-2, -1, 0, 0, 1, 3)) * SLOT + random.getrandbits(5)
         self.check()
         return self.counts
@@ -171,10 +175,13 @@ class Life:
         try:
             reporter.accept(message, self.now)
         except Refused:
-            return  # A clock that comes up early is before the epoch.
+            return  # the clock is early, so the epoch has not begun
 
     def follow(self, reporter, storage):
-        """Obey a hand-over now and then; one that is older than the last never counts again, whatever was cut."""
+        """Follow a hand-over now and then.
+
+        Whatever was cut, the device never follows one that is older than the last.
+        """
         trailers = self.job["trailers"]
         number = random.getrandbits(8) % len(trailers) + 1
         try:
@@ -184,7 +191,7 @@ class Life:
         except (Refused, Invalid):
             return
         if entry is not None:
-            # If its file was lost, the ledger's number lets the same one be obeyed again, and no older one.
+            # If the file was lost, the number in the ledger allows the same hand-over again, and no older one.
             assert number >= self.number, ("an older hand-over was obeyed", number, self.number)
             assert entry["port"] == number
             self.number = number
@@ -199,7 +206,7 @@ class Life:
             self.counts["losses"] += 1
 
     def check(self):
-        """Check the limits of the policy over all that was released."""
+        """Check that everything released is within the limits of the policy."""
         limits = self.job["limits"][self.kind]
         slots = sorted(self.released)
         self.counts["reports"] = len(slots)

@@ -1,4 +1,4 @@
-"""One meaning of time on ports that count from 1970 and from 2000, with and without MicroPython's tick functions."""
+"""Time means the same on ports that count from 1970 or from 2000, with or without MicroPython's functions for ticks."""
 
 import importlib
 import time

@@ -1,8 +1,8 @@
-"""Power cuts on MicroPython's own file systems: no slot is drawn twice, no window and no lifetime is passed.
+"""Power cuts on MicroPython's own file systems.
 
-``cuts.py`` runs under MicroPython with the compiled code of a board. Its disk is in memory; each of the cuts comes at a
-random write of a block, and the next start finds what was written before. With ``torn``, a part of the sector whose
-write was cut is written, too.
+No slot is drawn twice, and no limit of a window or lifetime is exceeded. ``cuts.py`` runs under MicroPython with the
+compiled code of a board. Its disk is in memory. Each cut comes at a random write of a block, and the next start finds
+what was written before. With ``torn``, a part of the interrupted sector is written, too.
 """
 
 import hashlib
@@ -43,7 +43,7 @@ def canonical(fields: object) -> bytes:
 
 
 def trailer(number: int) -> str:
-    """A signed hand-over to the port with its number."""
+    """A signed hand-over with this number, which sends the device to the port."""
     entry = {"host": "new.example", "port": number}
     body = canonical({"all": entry, "campaign": "load", "devices": {}, "number": number})
     return (body + KEY.sign(hashlib.sha256(b"undertone hand-over 1\n" + body).digest())).hex()
@@ -93,7 +93,7 @@ def live(tmp_path: Path, given: dict[str, object]) -> subprocess.CompletedProces
 def cut(tmp_path: Path, system: str, kind: str, cuts: int, *, torn: bool) -> dict[str, int]:
     done = live(tmp_path, job(system, kind, cuts, torn=torn))
     assert done.returncode == 0, done.stdout + done.stderr
-    # Files that the garbage collector closes after a cut may complain before.
+    # Before that line, files that the garbage collector closes after a cut may print errors.
     counts: dict[str, int] = json.loads(done.stdout.splitlines()[-1])
     print(system, kind, torn, counts)
     return counts
@@ -111,7 +111,7 @@ def test_littlefs_withstands_cuts_in_the_middle_of_a_sector(kind: str, cuts: int
     counts = cut(tmp_path, "littlefs", kind, cuts, torn=True)
     assert counts["cuts"] >= cuts
     assert counts["reports"] > cuts
-    # Nothing is lost: every start finds a ledger.
+    # No ledger is lost: every start finds one.
     assert counts["unreadable"] == counts["losses"] == 0
 
 
@@ -130,7 +130,7 @@ def test_fat_withstands_cuts_between_sectors(kind: str, cuts: int, tmp_path: Pat
 @KINDS
 @CUTS
 def test_fat_with_torn_sectors_draws_nothing_twice(kind: str, cuts: int, tmp_path: Path) -> None:
-    """FAT is not safe against torn sectors: the ledger may be lost, which then counts as spent."""
+    """FAT is not safe against torn sectors. The ledger may be lost, and then counts as spent."""
     counts = cut(tmp_path, "fat", kind, cuts, torn=True)
     assert counts["cuts"] >= cuts
 

@@ -1,4 +1,4 @@
-"""One process holds a device's folder."""
+"""Only one process at a time uses a device's folder."""
 
 import gc
 

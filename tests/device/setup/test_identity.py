@@ -1,4 +1,4 @@
-"""A device's own certificate in place of a password, at a real broker: from a gateway and from a board's code."""
+"""A device shows its own certificate and no password, at a real broker: from a gateway, and with a board's code."""
 
 import json
 import subprocess
@@ -37,7 +37,7 @@ POLICY = policy_of(boots_per_day=1000, write_seconds=1)
 
 @pytest.fixture
 def site(mosquitto_binary, tmp_path, free_port):
-    """A broker that knows certificates alone; (configuration of a device by name, what was heard)."""
+    """A broker that accepts certificates alone; yields (the configuration of a device by its name, what was heard)."""
     port = free_port()
     authority = private_authority(tmp_path / "tls", "localhost")
     for name in ("server", "meter-1"):
@@ -99,7 +99,7 @@ def test_the_boards_code_shows_its_certificate(site, micropython, tmp_path):
     script = mp.REPO / "device/examples/unix_device.py"
     result = micropython(script, str(device()), "2", "1,2,3", cwd=tmp_path)
     assert result.returncode == 0, result.stdout + result.stderr
-    # What the device has an acknowledgement for comes here a little later.
+    # The broker has acknowledged the messages, but the test's client gets them a little later.
     wait_for(lambda: len(heard) >= 2)
     assert len(set(heard)) == len(heard)
 

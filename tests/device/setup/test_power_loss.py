@@ -1,6 +1,6 @@
 """Power fails at every single step of every write, on a disk that loses, tears and reorders what was not synced.
 
-Whatever survives, no interval is released twice with different bytes, and no reading is on the disk.
+Whatever the disk keeps, no interval is released twice with different bytes, and no reading is on the disk.
 """
 
 import errno
@@ -24,18 +24,18 @@ SECTOR = 64
 
 
 class PowerLoss(BaseException):
-    """Nothing that runs on the device can catch it."""
+    """Stands for a power failure. No code of the device can catch this exception."""
 
 
 class Disk:
-    """A POSIX file system: content is safe after fsync of the file, names after fsync of the directory."""
+    """A POSIX file system: content is safe after fsync of the file, and names are safe after fsync of the directory."""
 
     def __init__(self, names=None, contents=None):
         self.names = names or {}  # name -> inode, as the running system sees it
         self.contents = contents or {}  # inode -> bytes
         self.safe_names = dict(self.names)
         self.safe_contents = dict(self.contents)
-        self.pending = []  # name operations since the directory was synced
+        self.pending = []  # changes of names since the directory was synced
         self.steps = 0
         self.cut_at = None
         self.seen = b""
@@ -80,7 +80,7 @@ class Disk:
             self.safe_contents[handle] = self.contents[handle]
 
     def after_power_loss(self, rng):
-        """What a reboot finds: any of the unsynced names in any order, any of the unsynced sectors."""
+        """What a reboot finds: some of the unsynced changes of names, in any order, and some unsynced sectors."""
         names = dict(self.safe_names)
         for path, inode in rng.sample(self.pending, rng.randint(0, len(self.pending))):
             if inode is None:
@@ -99,7 +99,7 @@ class Disk:
 
 
 class Fat(Disk):
-    """Names are on the disk at once, in their order; a rename over a file removes it first."""
+    """A disk like FAT: names are on the disk at once and in order, and a rename over a file removes the file first."""
 
     def replace(self, old, new):
         if new in self.names:
@@ -171,7 +171,7 @@ def mount(monkeypatch):
 
 
 class Life:
-    """A device that wakes, reads and reports, until the power fails; then again on what the disk kept."""
+    """A device that wakes up, reads and reports until the power fails, and then again with what the disk kept."""
 
     def __init__(self, mount, slots):
         self.mount = mount
@@ -183,7 +183,7 @@ class Life:
         assert self.released.setdefault(slot, report) == report, f"slot {slot} was drawn twice"
 
     def live(self, disk, now):
-        """Run to the end; the power may fail on the way. Returns the second it is then."""
+        """Run to the end, or until the power fails. Returns the second of the end."""
         try:
             reporter = Reporter(
                 "meter-1",
@@ -198,7 +198,7 @@ class Life:
                 following = make_campaign(epoch=START + DAY, report=ReportRule(0, 500, hybrid()))
                 for campaign in (make_campaign(), following):
                     if reporter.following is None and now < campaign.end:
-                        with suppress(Refused):  # too early, or known to be over
+                        with suppress(Refused):  # too early, or the device knows that it is over
                             reporter.accept(issue.pack(campaign, now), now)
                 reporter.ticks.now += SLOT * 1000
                 report = reporter.run_once(READING, now)
@@ -220,12 +220,12 @@ def run(mount, slots, cut_at, seed, make_disk=Disk):
     for trace in (READING.to_bytes(4, "big"), READING.to_bytes(4, "little"), b"%d" % READING, b"%x" % READING):
         assert trace not in disk.seen
     rebooted = disk.after_power_loss(random.Random(seed))
-    # The clock comes up two slots behind: the device may not report them again.
+    # After the failure, the clock is two slots behind. The device may not report these slots again.
     life.live(rebooted, now - 2 * SLOT)
     return disk.steps, len(life.released)
 
 
-# What a reboot finds of unsynced data is random: each step is the last for so many seeds.
+# It is random what a reboot finds of unsynced data. So each step is the last one for several seeds.
 SEEDS = pytest.mark.parametrize("seeds", [2, pytest.param(4, marks=pytest.mark.exhaustive)])
 
 
@@ -254,7 +254,7 @@ def test_a_rename_that_is_no_single_step_costs_nothing_either(mount, seeds):
 
 
 def test_the_model_finds_a_ledger_that_is_written_in_place(mount, monkeypatch):
-    """The disk does lose what is not synced: a storage without the rename releases an interval twice."""
+    """The model's disk does lose what is not synced: a storage without the rename releases an interval twice."""
 
     def write_in_place(self, name, data):
         with storage.open(self._path(name), "wb") as file:

@@ -1,4 +1,7 @@
-"""A state folder on a real file system: one process at a time, only absence is absence, nobody else may read it."""
+"""The state is in a folder of a real file system.
+
+Only one process uses it, and nobody else may read it. A damaged or unreadable file does not count as absent.
+"""
 
 import errno
 import json
@@ -69,7 +72,7 @@ sys.stdin.read()
 
 @contextmanager
 def another_process(folder):
-    """Holds the state folder as a running device does."""
+    """Another process, which uses the state folder as a running device does."""
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8"
     ) as process:
@@ -110,7 +113,7 @@ def test_a_ledger_that_cannot_be_read_is_not_a_lost_one(tmp_path):
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     assert raised.value.errno == errno.EMFILE
     (tmp_path / "ledger").rename(tmp_path / "kept")
-    (tmp_path / "ledger").mkdir()  # what root may not read either
+    (tmp_path / "ledger").mkdir()  # not even root can read it
     with pytest.raises(IsADirectoryError):
         boot(tmp_path)
     (tmp_path / "ledger").rmdir()

@@ -1,4 +1,4 @@
-"""TLS with a private authority against mosquitto and a server's own endpoint, under CPython and MicroPython."""
+"""TLS with a private authority, at mosquitto and at a server's own endpoint, under CPython and MicroPython."""
 
 import contextlib
 import gc
@@ -31,7 +31,7 @@ CONNECTED = "['connected', 'acked']"
 
 @pytest.fixture(params=["cpython", "micropython"])
 def probe(request):
-    """Runs tls_probe.py; its output."""
+    """Run tls_probe.py; return its output."""
     if request.param == "micropython":
         micropython = request.getfixturevalue("micropython")
 
@@ -58,7 +58,7 @@ def probe(request):
 
 @pytest.fixture(params=["mosquitto", "direct"])
 def serving(request, tmp_path, free_port):
-    """Call it for the port of a broker, or of a server's own endpoint, with this certificate."""
+    """A function that starts a broker, or a server's own endpoint, with this certificate, and returns its port."""
     with contextlib.ExitStack() as stack:
 
         def serve(certificate):
@@ -151,7 +151,7 @@ def test_paho_verifies_too(serving):
     gc.collect()
 
 
-# What is refused before any connection
+# --- what is refused before any connection
 
 
 class _Policy:
@@ -184,7 +184,7 @@ def test_the_systems_authorities_where_there_are_any(monkeypatch):
 
 
 def test_a_machine_that_cannot_verify_refuses(monkeypatch):
-    """axTLS on the ESP8266 has no CERT_REQUIRED; a board without TLS has no ssl at all."""
+    """axTLS on the ESP8266 has no CERT_REQUIRED, and a board without TLS has no module ssl. Both refuse."""
     ca = (TLS / "ca.pem").read_bytes()
     for absent in (None, types.SimpleNamespace(SSLContext=object, PROTOCOL_TLS_CLIENT=0)):
         monkeypatch.setattr(tls_context, "ssl", absent)

@@ -1,4 +1,4 @@
-"""Run by test_tls.py under both interpreters: connects to HOST PORT by TLS with the authorities in CA."""
+"""Run by test_tls.py under both interpreters: connects to HOST PORT by TLS, and trusts the authorities in CA."""
 
 import sys
 

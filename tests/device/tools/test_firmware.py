@@ -1,4 +1,7 @@
-"""Firmware of one's own: what is missing is named before anything is written; make gets the manifest; how to flash."""
+"""Building firmware with the device's code.
+
+The command names what is missing before it writes anything, gives the manifest to make, and says how to flash.
+"""
 
 import shutil
 import subprocess
@@ -19,7 +22,7 @@ from undertone_shared.errors import Invalid
 SOURCES = mp.REPO / ".tools/board/build/micropython"
 BUILDING = "building mpy-cross"
 
-# What a fake make does: it notes its arguments and writes the image that a board is flashed with.
+# A fake make that notes its arguments and writes the image with which a board is flashed.
 MAKE = """#!/bin/sh
 echo "$@" >>{notes}
 for word in "$@"; do
@@ -42,7 +45,7 @@ echo "20040000 A __GcHeapEnd"
 
 @pytest.fixture
 def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A PATH with every tool of every board and nothing else but a shell; the folder of the tools."""
+    """A PATH with every tool of every board and with no other program but a shell; the folder of the tools."""
     folder = tmp_path / "tools"
     folder.mkdir()
     programs = {"make": MAKE.format(notes=tmp_path / "notes"), "arm-none-eabi-gcc": GCC, "arm-none-eabi-nm": NM}
@@ -95,7 +98,7 @@ def test_make_builds_mpy_cross_and_then_the_board_with_the_manifest(
 
 
 class Manifest:
-    """What a manifest freezes: reads one as MicroPython's tools do."""
+    """Reads a manifest as MicroPython's tools do, and keeps what it freezes."""
 
     def __init__(self, text: str):
         self.included: list[str] = []
@@ -232,7 +235,10 @@ def test_an_unknown_board_is_refused_by_name() -> None:
 
 @pytest.mark.parametrize("name", firmware.BOARDS)
 def test_the_tools_of_micropython_freeze_what_the_manifest_names(name: str, tmp_path: Path) -> None:
-    """With the sources of board_sources.sh, which lack micropython-lib: each library of it is an empty module."""
+    """Uses the sources of board_sources.sh, which lack micropython-lib.
+
+    Each of its libraries is an empty module here.
+    """
     if not (SOURCES / "mpy-cross/build/mpy-cross").is_file():
         absent("the sources that scripts/board_sources.sh fetches")
     board = firmware.BOARDS[name]
@@ -250,7 +256,8 @@ def test_the_tools_of_micropython_freeze_what_the_manifest_names(name: str, tmp_
         "BOARD_DIR": port / "boards" / name,
         "MPY_LIB_DIR": tmp_path / "lib",
     }
-    # What the board's own folder freezes, too, but no C code: the names of its strings are the build system's.
+    # This reads what the board's own folder freezes, too, but no C code. The build system makes the names of its
+    # strings.
     reads = "import manifestfile, sys\nfile = manifestfile.ManifestFile(manifestfile.MODE_FREEZE, dict(%r))\n"
     reads += "file.execute(%r)\nprint('\\n'.join(each.target_path for each in file.files()))\n"
     program = reads % ({key: str(value) for key, value in variables.items()}, str(tmp_path / "manifest.py"))
@@ -268,7 +275,7 @@ def test_the_tools_of_micropython_freeze_what_the_manifest_names(name: str, tmp_
     assert set(names) > {*board_files(), "main.py"}
 
 
-# What the emulated board runs: a report is drawn, and a signature is checked, by code in its firmware.
+# This runs on the emulated board: the code in its firmware draws a report and checks a signature.
 EMULATED = """\
 from undertone_device.core.reporter import Reporter
 from undertone_shared.ed25519 import verify
@@ -284,7 +291,7 @@ machine.reset()
 def test_the_command_builds_an_image_that_runs_on_an_emulated_cortex_m(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To the end, with the real compiler; the boards themselves need sources that no package of Debian has."""
+    """This runs to the end, with the real compiler. Real boards would need sources that no package of Debian has."""
     for tool, package in (("arm-none-eabi-gcc", "gcc-arm-none-eabi"), ("qemu-system-arm", "qemu-system-arm")):
         if shutil.which(tool) is None:
             absent(f"apt-get install {package} libnewlib-arm-none-eabi")
@@ -300,7 +307,8 @@ def test_the_command_builds_an_image_that_runs_on_an_emulated_cortex_m(
             others if folder == str(SOURCES / "ports") else {"tests"} if folder == str(SOURCES) else ()
         ),
     )
-    # micropython-lib, of which the image needs two libraries; neither runs on a board without a network.
+    # micropython-lib is missing here. The image needs two of its libraries, and neither runs on a board without a
+    # network.
     for name in ("README.md", "micropython/ntptime/manifest.py", "micropython/ssl/manifest.py"):
         (checkout / "lib/micropython-lib" / name).parent.mkdir(parents=True, exist_ok=True)
         (checkout / "lib/micropython-lib" / name).write_text("", encoding="utf-8")
@@ -318,7 +326,7 @@ def test_the_command_builds_an_image_that_runs_on_an_emulated_cortex_m(
             *("qemu-system-arm", "-machine", "mps2-an385", "-nographic", "-monitor", "null", "-semihosting"),
             *("-serial", "stdio", "-kernel", str(image)),
         ],
-        # The raw REPL takes the program as a whole.
+        # The raw REPL takes the whole program at once.
         input=b"\x01" + program.encode() + b"\x04",
         capture_output=True,
         timeout=120,

@@ -1,4 +1,4 @@
-"""What a board installs: mip from a server that takes no detours, and the compiled files."""
+"""What a board installs: by mip, from a server that gives only exact paths, and from the compiled files."""
 
 import ast
 import functools
@@ -19,7 +19,7 @@ NOT_ON_BOARDS = {
     "shared": set[str](),
     "device": {
         "__main__.py",
-        # MicroPython takes a folder without one for a package: a board saves the memory of four modules.
+        # MicroPython takes a folder without this file for a package. So a board saves the memory of four modules.
         "board/__init__.py",
         "core/__init__.py",
         "mqtt/__init__.py",
@@ -32,7 +32,7 @@ NOT_ON_BOARDS = {
         "setup/durable_folder.py",
     },
 }
-# Boards have sensors from a list of their own, and never the others.
+# Boards get sensors from a list of their own, and never these folders.
 ROOMS_ELSEWHERE = ("host/", "off_board/", "sensors/", "tools/")
 PROBE = """
 from undertone_device.core import reporter
@@ -45,7 +45,7 @@ print(undertone_device.mqtt.client.__file__)
 
 
 class Strict(http.server.SimpleHTTPRequestHandler):
-    """Serves the repository as GitHub would: no parent folders, no listings."""
+    """Serves the repository as GitHub would: without parent folders and listings."""
 
     asked: list[str]
 
@@ -90,7 +90,10 @@ def test_the_package_names_every_module_of_a_board_and_no_other():
 
 
 def imported_on_a_board(source):
-    """Our modules that a source imports when it runs: not for type checkers alone, nor where a board may lack them."""
+    """The project's modules that a source imports when it runs.
+
+    Imports for type checkers, and those that may fail, do not count.
+    """
     tree = ast.parse(source)
     skipped = {
         inner
@@ -106,7 +109,7 @@ def imported_on_a_board(source):
 
 
 def test_a_board_carries_every_module_that_its_modules_import():
-    """This includes modules that are loaded on demand: a board once lacked one until it needed it."""
+    """Modules that are loaded on demand count, too: a board once lacked such a module and noticed it only in use."""
     urls = package()["urls"]
     there = {name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name, _ in urls}
     for _, path in urls:
@@ -137,7 +140,7 @@ def test_the_manifest_freezes_exactly_what_mip_installs():
     manifest = (REPO / "device/manifest.py").read_text(encoding="utf-8")
     exec(compile(manifest, "manifest.py", "exec"), {"package": freeze})
     assert sorted(frozen) == sorted(dict(package()["urls"]))
-    # And it is what the command writes.
+    # The manifest is the one that the command writes.
     assert written_manifest() == manifest
 
 
@@ -198,7 +201,7 @@ def test_the_core_alone_in_a_loop_of_its_own(interpreter, request):
         result = request.getfixturevalue("micropython")(script, paths=[])
     assert result.returncode == 0, result.stderr
     lines = result.stdout.splitlines()
-    # The first slot was entered in its middle, the last one has not ended.
+    # The device entered the first slot in its middle, and the last slot has not ended.
     assert len(lines) == 60
     assert lines[0].startswith("undertone/v2/load/")
     assert lines[-1].startswith("0 reports wait")

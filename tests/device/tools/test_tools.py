@@ -1,4 +1,4 @@
-"""What a PC does for boards and services: the files arrive, the board starts with them, the service names them."""
+"""What a PC does for boards and services. It copies the files, boards start with them, and the service names them."""
 
 import json
 import os
@@ -27,7 +27,7 @@ from undertone_shared.errors import Invalid
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A device's folder, as provision writes it."""
+    """The folder of a device, as `provision` writes it."""
     made = tmp_path / "meter-17"
     made.mkdir()
     device = {
@@ -78,7 +78,7 @@ def test_a_board_gets_everything_and_runs_it(folder: Path, board: Board, tmp_pat
     for name in expected:
         assert (flash / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
     assert (flash / "state/ledger").read_text(encoding="utf-8") == "what was spent"
-    # The code on the board loads there, without any source.
+    # The board's interpreter loads the code from there, without any source.
     result = mp.run_micropython(
         "from undertone_device.setup.config import read_config\nprint(read_config('device.json').name)",
         cwd=flash,
@@ -91,7 +91,7 @@ def test_a_board_gets_everything_and_runs_it(folder: Path, board: Board, tmp_pat
 @pytest.mark.waits
 @pytest.mark.micropython
 def test_a_board_is_flashed_over_one_connection(folder: Path, board: Board, monkeypatch) -> None:
-    """Between two connections another program could open the port."""
+    """Between two connections, another program could open the port."""
     started = []
     popen = subprocess.Popen
     monkeypatch.setattr(subprocess, "Popen", lambda line, **options: started.append(line) or popen(line, **options))
@@ -125,7 +125,7 @@ def test_a_compiled_module_has_no_name_that_a_board_never_looks_up(tmp_path: Pat
     names = compiled.read_bytes()
     for name in (b"TYPE_CHECKING\x00", b"typing", b"Elsewhere", b"_HALF", b"_WHOLE", b"_WORD", b"SHOWN"):
         assert name not in names
-    # main.py imports TICKS_MASK, and the other module reads TOLD as an attribute.
+    # main.py imports TICKS_MASK, and another module reads TOLD as an attribute.
     for name in (b"_EITHER", b"TICKS_MASK", b"TOLD", b"Base", b"both"):
         assert name in names
     names = importing.read_bytes()
@@ -241,12 +241,12 @@ def test_systemd_accepts_the_service(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.micropython
 def test_a_board_that_waits_gets_its_files_over_the_serial_line(folder: Path, compiled: Path, tmp_path: Path) -> None:
-    """The real interpreter on a pseudo-terminal, with main.py and the compiled code and nothing else."""
+    """The real interpreter on a pseudo-terminal has main.py and the compiled code, and no other file."""
     interpreter = mp.interpreter()
     if interpreter is None:
         unavailable(mp.MISSING)
     near, far = pseudo_terminal()
-    # What the board reads comes as it was sent.
+    # The board reads exactly the bytes that were sent.
     tty.setraw(near)
     tty.setraw(far)
     board = tmp_path / "board"
@@ -258,7 +258,7 @@ def test_a_board_that_waits_gets_its_files_over_the_serial_line(folder: Path, co
     stand_ins.mkdir()
     for name in ("machine.py", "network.py", "ntptime.py", "port_names.py"):
         shutil.copy(mp.REPO / "tests/device/board/stand_in" / name, stand_ins)
-    # main.py and the compiled code alone, as after flashing; it starts anew once it has its files.
+    # main.py and the compiled code alone are there, as after flashing. The board starts again once it has its files.
     code = "import main; main.main()"
     there = {"MICROPYPATH": f".frozen:{board}:{stand_ins}:{compiled}"}
     running = subprocess.Popen([interpreter, "-c", code], cwd=board, stdin=near, stdout=near, stderr=near, env=there)

@@ -1,4 +1,4 @@
-"""A server's folder in one file, and on an empty machine again, where it serves."""
+"""A server's folder is saved in one file, and restored on an empty machine, where it serves again."""
 
 import contextlib
 import hashlib
@@ -26,7 +26,7 @@ from undertone_shared.errors import Invalid
 
 @pytest.fixture
 def home(tmp_path: Path, free_port: Callable[[], int]) -> Path:
-    """A server's folder with a campaign, some devices and a store, as a machine has it that will be lost."""
+    """A server's folder with a campaign, some devices and a store, on a machine that will be lost."""
     folder = tmp_path / "home"
     made = undertone("init", str(folder), "--port", str(free_port()), "--health", "127.0.0.1:0")
     assert made.returncode == 0, made.stderr
@@ -38,7 +38,7 @@ def home(tmp_path: Path, free_port: Callable[[], int]) -> Path:
 
 @contextlib.contextmanager
 def serving(home: Path) -> Iterator[None]:
-    """A server of this folder that takes in reports."""
+    """A server with this folder that takes in reports."""
     running = Running(home)
     try:
         wait_for(lambda: bool(running.port) and running.ready("power"), 120, "the server")
@@ -81,7 +81,7 @@ def test_a_folder_serves_on_another_machine(home: Path, tmp_path: Path) -> None:
     done = undertone("restore", str(file), str(elsewhere))
     assert done.returncode == 0, done.stderr
     assert "power: 1 epoch, 0 reports" in done.stdout
-    # What the lost server may have published since is never published from this store.
+    # Numbers that the lost server may have published since are never published from this store.
     assert "power: no number is published for the time from" in done.stdout
     plan = Home(elsewhere).config("power").campaign
     with open_store(Home(elsewhere).config("power").store_url, campaign="power", read_only=True) as store:
@@ -146,7 +146,7 @@ def test_what_is_not_whole_leaves_nothing(home: Path, tmp_path: Path, wrong: str
 
 
 def crafted(file: Path, members: list[tuple[str, int]], content: bytes = b"x") -> None:
-    """A backup whose manifest agrees with its members, (name, mode) each, all with this content."""
+    """A backup whose manifest fits its members, which are (name, mode) each and all have this content."""
     digest = hashlib.sha256(content).hexdigest()
     files = [{"name": name, "size": len(content), "mode": mode, "sha256": digest} for name, mode in members]
     manifest = json.dumps({"format": "undertone-home-1", "folder": "/x", "files": files}).encode()

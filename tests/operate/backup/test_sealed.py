@@ -1,4 +1,4 @@
-"""Backups with a passphrase: only who knows it restores one, and no changed or cut one is restored."""
+"""Backups with a passphrase: only somebody who knows it can restore one, and no changed or cut backup is restored."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""`undertone campaign extend`: a later end within what the devices' policies allow."""
+"""`undertone campaign extend` moves a campaign's end to a later time that the devices' policies still allow."""
 
 import json
 import time
@@ -20,7 +20,7 @@ from undertone_aggregator.server.history import history
 from undertone_aggregator.store.store import open_store
 from undertone_shared.policy import parse_policy
 
-# A binary campaign has no threshold rounds: its first epoch reports at once, here for 60 days of half-hours.
+# A binary campaign has no threshold rounds, so its first epoch has reports at once: here for 60 days of half-hours.
 CREATE = ("--sensor", "light", "--unit", "on", "--bound", "1", "--epsilon", "1")
 PLAN = ("--set", "report_slots=2880", "--set", "epoch_slots=336", "--set", "cycle=48")
 DAY = 86400
@@ -42,7 +42,7 @@ def extend(home: Home, *words: object, code: int = 0) -> str:
 
 
 def tick(home: Home, now: int, name: str = "light") -> list[Epoch]:
-    """Let the server's coordinator do what is due at Unix second ``now``; return the epochs."""
+    """Let the server's coordinator do what is due at the Unix second ``now``; return the epochs."""
     config = home.config(name)
     with open_store(config.store_url, campaign=name) as store:
         seed = open_campaign(store, config.campaign, config.stream)
@@ -57,7 +57,7 @@ def home(tmp_path: Path) -> Home:
     run("campaign", "create", folder, "light", *CREATE, *PLAN)
     run("devices", "add", 2, "--home", folder)
     home = Home(folder)
-    # It began two days ago.
+    # The campaign began two days ago.
     tick(home, int(time.time()) - 2 * DAY)
     return home
 
@@ -79,7 +79,7 @@ def test_the_server_issues_the_epoch_again_with_the_later_end(home: Home) -> Non
 
 
 def test_each_extension_names_the_end_before_it_and_its_own(home: Home) -> None:
-    """This includes ends that no epoch has yet: while the campaign learns θ, and while the server does not run."""
+    """This also holds for an end that no epoch has yet, while the campaign learns θ or the server does not run."""
     run("campaign", "create", home.folder, "load", "--sensor", "load", "--unit", "Wh", "--bound", "100", "--epsilon", 1)
     run("devices", "add", 2, "--home", home.folder, "--campaign", "load")
     now = int(time.time())
@@ -112,7 +112,7 @@ def test_the_next_campaign_begins_at_the_later_end(home: Home) -> None:
 
 
 def test_an_epoch_keeps_the_budget_of_its_rule(home: Home) -> None:
-    """A change of ε does not change what the issued rule costs."""
+    """A change of ε in the plan does not change what the issued rule costs."""
     plan = home.folder / "plan.toml"
     plan.write_text(
         home.file("light").read_text(encoding="utf-8").replace('epsilon = "1"', 'epsilon = "1/2"'), encoding="utf-8"
@@ -169,7 +169,10 @@ def test_what_cannot_be_extended_is_named(home: Home) -> None:
 
 
 def test_a_campaign_that_is_over_is_not_extended(home: Home) -> None:
-    """Its devices have nothing to report, so the server would wait for them before it issues an epoch."""
+    """Devices of a campaign that is over have nothing to report.
+
+    The server would wait for them before issuing an epoch.
+    """
     run("campaign", "create", home.folder, "past", *CREATE, *PLAN)
     (only,) = tick(home, int(time.time()) - 61 * DAY, "past")
     said = run("campaign", "extend", home.folder, "past", "--by", "9d", code=2)
@@ -192,7 +195,7 @@ def test_campaigns_without_an_end_to_move_are_named(home: Home) -> None:
 
 
 def test_an_extension_counts_the_reports_of_predecessors(home: Home) -> None:
-    """A device has one lifetime for the campaign and the one before it."""
+    """A device has one lifetime for this campaign and the one before it together."""
     run("campaign", "succeed", home.folder, "light", "light-2", "--although-refused")
     config = home.config("light-2")
     with open_store(config.store_url, campaign="light-2") as store:

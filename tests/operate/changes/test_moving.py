@@ -1,4 +1,4 @@
-"""Moves of devices: what the signed hand-over asks of whom, and what the server's folder has afterwards."""
+"""Devices move to another campaign or server. What does the signed hand-over ask, and how does the folder change?"""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`undertone campaign succeed`: the next campaign for the same devices, and what they may spend in both."""
+"""`undertone campaign succeed` makes the next campaign for the same devices, and limits what they spend in both."""
 
 import json
 import threading
@@ -95,7 +95,7 @@ def test_the_next_campaign_has_the_devices_of_the_old_one(home: Home) -> None:
 
 
 def test_after_an_extension_the_next_campaign_begins_at_the_later_end(home: Home) -> None:
-    """Also before the server has issued an epoch with that end, and while the threshold is still being learnt."""
+    """This holds also before the server has issued an epoch with that end, and while θ is still being learnt."""
     end = begin(home, "power", int(time.time()))
     run("campaign", "extend", home.folder, "power", "--by", "2d")
     said = run("campaign", "succeed", home.folder, "power", "power-2")
@@ -246,5 +246,5 @@ def test_who_has_joined_by_a_code_goes_on_inside_what_was_agreed_to_and_no_furth
     assert not is_inside(policy, [("The town", "heat"), ("The country", "noise"), ("", "")])
     assert agreements(home, "power") == [("", "")]
     end = begin(home, "power", 1_800_000_000)
-    # The time that households agreed to suffices for one more campaign of this length, and not for two.
+    # The households agreed to a time that suffices for one more campaign of this length, and not for two.
     assert 0 < policy.until - end < end - 1_800_000_000

@@ -1,4 +1,4 @@
-"""`undertone init` and `undertone doctor`: a folder that works without editing, and what is wrong with others."""
+"""`undertone init` makes a folder that works without editing. `undertone doctor` says what is wrong with a folder."""
 
 import contextlib
 import errno
@@ -41,15 +41,15 @@ def results(folder: Path) -> dict[str, str]:
 @pytest.fixture(autouse=True)
 def mosquitto(mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
-    # A broker beside a busy machine's other work answers late.
+    # On a busy machine, a broker answers late.
     monkeypatch.setattr(doctor_broker, "_WAIT_SECONDS", 60.0)
-    # Where nothing is to come, waiting longer shows no more.
+    # Where no message may come, waiting longer would show nothing more.
     monkeypatch.setattr(doctor_broker, "_QUIET_SECONDS", 0.1)
 
 
 @contextlib.contextmanager
 def broker_of(folder: Path, mosquitto_binary: str) -> Iterator[None]:
-    """The broker whose files init has made."""
+    """The broker that runs with the files of `init`."""
     command = [mosquitto_binary, "-c", str(folder / "broker/mosquitto.conf")]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as child:
         try:
@@ -89,7 +89,7 @@ def test_what_init_writes_is_served_and_healthy_without_editing(tmp_path: Path, 
         wait_for(running.healthy)
         found = results(folder)
         assert found.pop("sync") in ("ok", "warning")
-        # That slots of a second outlast no absence is a warning.
+        # With slots of a second, devices keep reports for a short absence only, which doctor warns of.
         assert {check for check, result in found.items() if result != "ok"} == {"absence"}, found
     finally:
         running.end()
@@ -118,7 +118,7 @@ def test_what_init_writes_for_a_broker_is_served_and_healthy_without_editing(
         wait_for(lambda: running.server.outlet.heard.get(broadcast), what="the campaign at the broker")  # type: ignore[union-attr]
         examined = undertone_process("doctor", str(folder), "--json")
         results = {row["check"]: row["result"] for row in json.loads(examined.stdout)}
-        # How fast a disk is that others write to is no fact of this folder.
+        # The speed of a disk that other programs use says nothing about this folder.
         assert results.pop("sync") in ("ok", "warning")
         assert set(results.values()) == {"ok"}, examined.stdout
         assert {"password", "access", "client ids", "broadcast of power", "store of power"} <= set(results)
@@ -126,7 +126,7 @@ def test_what_init_writes_for_a_broker_is_served_and_healthy_without_editing(
         rung = {event for _, event in running.server.journal.alarm_counts}  # type: ignore[union-attr]
         assert rung <= {"silent"}, "a server that runs is not disturbed; that nobody reports is an alarm in time"
         assert {"broker's file", "ports"} <= set(results)
-        # Another's signature.
+        # The signature is by another key.
         key = folder / "signing.key"
         key.rename(folder / "kept.key")
         make_key(key)
@@ -174,7 +174,8 @@ def test_init_of_a_direct_endpoint_with_certificates_is_served(
             socket.create_connection(("127.0.0.1", port), 60) as plain,
             context.wrap_socket(plain, server_hostname="localhost") as secure,
         ):
-            # MQTT's CONNECT, with the device's name and nothing else; its answer is a CONNACK that accepts.
+            # This is a CONNECT with the device's name alone. The broker answers with a CONNACK that accepts the
+            # connection.
             name = b"power-002"
             connect = b"\x00\x04MQTT\x04\x82\x00\x3c" + (len(name).to_bytes(2, "big") + name) * 2
             secure.sendall(bytes([0x10, len(connect)]) + connect)
@@ -203,7 +204,7 @@ def websocket_findings(folder: Path) -> list[tuple[str, str]]:
 
 
 def test_what_is_wrong_is_a_failure_with_its_fix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Everything that is waited for comes here, however late.
+    # Each awaited message comes here, perhaps late.
     monkeypatch.setattr(doctor_broker, "_QUIET_SECONDS", 60.0)
     folder = tmp_path / "home"
     missing = undertone("doctor", str(folder))

@@ -1,4 +1,4 @@
-"""Who asks households to take part and what for, as the page shows it."""
+"""Who asks households to take part, and for what purpose, as the page shows it."""
 
 import time
 from pathlib import Path

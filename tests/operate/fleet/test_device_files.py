@@ -47,7 +47,7 @@ def config(tmp_path):
 
 
 def written(config, folder, count=3, authority=None, target=None, outbox=None):
-    """Secrets of devices whose files are in this folder."""
+    """The secrets of devices whose files are in this folder."""
     target = target or Target("127.0.0.1", 4711, authority)
     ensure_key(config.path(config.server.signing_key))
     policy = json.dumps(make_policy(config.campaign, insecure=target.authority is None, signers=signers(config)))
@@ -64,7 +64,7 @@ def test_devices_can_read_their_files(config, tmp_path):
     policy = assembly.read_policy(member)
     assert policy.sensor == "load"
     assert policy.insecure
-    # ln(p/q) <= 1, and within a millionth of it.
+    # The policy's cap satisfies ln(p/q) <= 1, and is within a millionth of 1.
     p, q = policy.cap
     assert 2.71828 < p / q < 2.718282
     assert [member.name for member in read_provisioned(tmp_path / "out")] == list(passwords)
@@ -78,7 +78,7 @@ def test_each_device_gets_the_broker_of_its_shard(tmp_path):
     ports = {name: read_config(str(tmp_path / f"out/devices/{name}/device.json")).broker.port for name in names}
     assert ports == {name: 4711 + shard(name) % 2 for name in names}
     assert set(ports.values()) == {4711, 4712}
-    # A simulated fleet connects to the same.
+    # A simulated fleet connects to the same ports.
     assert {member.name: member.place[1] for member in read_provisioned(tmp_path / "out")} == ports
 
 

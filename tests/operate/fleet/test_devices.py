@@ -1,4 +1,4 @@
-"""Devices come and go while a broker runs: each step as a command, judged by the broker itself."""
+"""Devices come and go while a broker runs. Each step is a command, and the real broker shows its effect."""
 
 import json
 import threading
@@ -40,7 +40,7 @@ def run(tmp_path, free_port):
 
 @pytest.mark.parametrize("where", [(), ("--broker", "mqtts://broker.example")], ids=["direct", "external"])
 def test_at_the_servers_own_endpoint_every_device_is_tied_to_its_campaign(tmp_path, monkeypatch, where):
-    """At a mosquitto, which reads many rules too slowly, many devices share one pattern."""
+    """mosquitto reads many rules too slowly, so there many devices share one pattern."""
     monkeypatch.setattr(devices.credentials, "EXACT_DEVICES", 2)
     home = tmp_path / "home"
     done = [undertone("init", str(home), *where)]
@@ -60,7 +60,7 @@ def test_at_the_servers_own_endpoint_every_device_is_tied_to_its_campaign(tmp_pa
 
 
 class Client:
-    """A device's connection: whether the broker lets it in, and when it throws it out."""
+    """A device's connection: whether the broker accepts it, and when the broker ends it."""
 
     def __init__(self, port: int, name: str, password: str) -> None:
         self.answer = threading.Event()
@@ -87,7 +87,7 @@ def password(tmp_path: Path, name: str) -> str:
 
 
 def lets_in(port: int, name: str, secret: str, expected: bool) -> None:
-    """The broker's answer, once it has read its files again."""
+    """Wait until the broker has read its files again; return whether it accepts the device."""
 
     def as_expected():
         client = Client(port, name, secret)
@@ -157,7 +157,7 @@ def test_a_revocation_that_was_cut_short_is_ended_by_another(run, tmp_path, monk
 
 @pytest.mark.parametrize(("file", "sentence"), [("device.json", "is not JSON"), ("policy.json", "is not JSON")])
 def test_a_first_device_whose_files_are_damaged_is_named(run, tmp_path, file, sentence):
-    """A power cut may leave them empty: they are not synced one by one."""
+    """A power cut may leave these files empty, because they are not synced one by one."""
     (tmp_path / "home/fleets/load/devices/load-001" / file).write_text("", encoding="utf-8")
     told = run("devices", "add", "1", code=2)
     assert f"{tmp_path / 'home/fleets/load/devices/load-001'}, the model of the new devices, cannot be read: " in told
@@ -165,7 +165,7 @@ def test_a_first_device_whose_files_are_damaged_is_named(run, tmp_path, file, se
 
 
 def test_who_is_lost(run, monkeypatch):
-    """A device is lost if it is active and was never heard of, or so long ago that its reports would be too late."""
+    """An active device is lost if it was never heard, or so long ago that its reports would come too late."""
 
     def lost():
         return [row["name"] for row in json.loads(run("devices", "list", "--lost", "--json"))]

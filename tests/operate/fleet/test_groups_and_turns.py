@@ -1,4 +1,4 @@
-"""What the help and the operator's page show of groups, turns, policies and brokers, typed as it stands there."""
+"""The help's and the operator's page's examples of groups, turns, policies and brokers, typed as they stand there."""
 
 import json
 from collections.abc import Callable
@@ -39,13 +39,13 @@ def test_a_group_needs_no_file_made_by_hand(home: Path, done: Callable[..., str]
     groups = Home(home).config("load").campaign.groups
     assert groups == "fleets/load/groups.csv"
     assert read_groups(home / groups) == {"load-001": "north", "load-002": "south"}
-    # A device shows its group's mean, so its files name the group; none for everybody.
+    # A device shows its group's mean, so its files name the group. Devices without a group have no such name.
     told = [json.loads((home / f"fleets/load/devices/load-00{n}/device.json").read_bytes()) for n in (1, 2, 3)]
     assert [settings.get("groups") for settings in told] == [{"load": "north"}, {"load": "south"}, None]
 
 
 def test_a_new_group_is_said_beside_the_others(home: Path, done: Callable[..., str]) -> None:
-    """A misspelt name makes a group, which only this line shows."""
+    """A misspelt name makes a new group. Only this line shows the mistake."""
     add = ("devices", "add", 1, "--home", home, "--group")
     assert "a new group" not in done("devices", "add", 2, "--home", home)
     assert "\nnorth is a new group; the campaign has no other\n" in done(*add, "north")
@@ -86,7 +86,7 @@ def test_rounds_that_are_no_numbers_are_refused(home: Path, rounds: str) -> None
 
 
 def test_a_policy_has_a_spare_tenth_of_time_as_it_has_of_reports(home: Path, done: Callable[..., str]) -> None:
-    """A campaign of a year can be extended by 30 days, as the page says."""
+    """A policy allows a tenth more time and reports, so that a campaign of a year can be extended by 30 days."""
     done("devices", "add", 1, "--home", home)
     plan = Home(home).config("load").campaign
     policy = json.loads((home / "fleets/load/devices/load-001/policy.json").read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""A home of `undertone init --certificates`: devices log in by certificates from their first day to their last."""
+"""In a home of `undertone init --certificates`, devices log in by certificates from their first day to their last."""
 
 import contextlib
 import shutil
@@ -39,7 +39,7 @@ def home(tmp_path: Path, free_port: Callable[[], int]) -> Home:
 
 
 class Site:
-    """The endpoint of a home runs, without the home's campaigns; devices connect to it."""
+    """The endpoint of a home runs without the home's campaigns, and devices connect to it."""
 
     def __init__(self, home: Home, source: Source, stack: contextlib.ExitStack) -> None:
         self._port = home.config("power").broker.port
@@ -47,7 +47,7 @@ class Site:
         self.facts = source.facts
 
     def connect(self, folder: Path) -> Device:
-        """Connect with the certificate in a device's folder; what the server shows is verified."""
+        """Connect with the certificate in a device's folder, and verify the server's certificate."""
         context = ssl.create_default_context(cafile=str(folder / "ca.crt"))
         context.load_cert_chain(folder / "device.crt", folder / "device.key")
         device = Device(self._port, folder.name.partition(".")[0], context=context)
@@ -70,7 +70,7 @@ def test_added_rotated_revoked_and_renewed_beside_a_running_endpoint(home: Home,
     for device in (first, second):
         assert device.wait("connected")
 
-    # A device that is added while the endpoint runs logs in once the endpoint has read its entry.
+    # If a device is added while the endpoint runs, it can log in once the endpoint has read the new entry.
     run("devices", "add", "1", "--home", home.folder, "--campaign", "power")
 
     def admitted() -> bool:
@@ -82,7 +82,7 @@ def test_added_rotated_revoked_and_renewed_beside_a_running_endpoint(home: Home,
 
     wait_for(admitted, what="the login of a device that was added")
 
-    # A new certificate ends the old one's connection, and the old one is refused.
+    # A new certificate ends the connection with the old one, which is refused from then on.
     shutil.copytree(devices / "power-001", home.folder / "power-001.old")
     run("devices", "rotate", "--home", home.folder, "--campaign", "power", "power-001")
     assert first.closed()
@@ -90,13 +90,13 @@ def test_added_rotated_revoked_and_renewed_beside_a_running_endpoint(home: Home,
     again = site.connect(devices / "power-001")
     assert again.wait("connected")
 
-    # So does a revocation; the files of the device are still there.
+    # A revocation has the same effect, even though the device still has its files.
     run("devices", "revoke", "--home", home.folder, "--campaign", "power", "power-002")
     assert second.closed()
     assert site.connect(devices / "power-002").closed()
     assert site.facts()["refused"]["removed"] == 2
 
-    # The server's own new certificate disconnects nobody, and devices verify it.
+    # When the server gets a new certificate, no connection ends, and devices verify the new one.
     run("authority", "renew", home.folder)
     renewed = ssl.PEM_cert_to_DER_cert((home.folder / "broker/server.crt").read_text(encoding="utf-8"))
 

@@ -1,4 +1,4 @@
-"""`undertone authority renew`: the server's certificate is new, and devices that trust its authority see nothing."""
+"""`undertone authority renew` gives the server a new certificate. Devices that trust its authority notice nothing."""
 
 import json
 import ssl

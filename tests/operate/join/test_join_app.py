@@ -1,4 +1,4 @@
-"""The HTTP API at which people join, asked without a socket."""
+"""The HTTP API through which people join, called without a socket."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ REPLY = {"device": "power-001", "files": {"password": "secret-of-the-device"}}
 
 
 class Fake(Joining):
-    """Codes in memory: one is known, others are unknown; ``error`` is raised instead."""
+    """Codes in memory. One code is known. ``error``, if it is set, is raised by each call."""
 
     def __init__(self) -> None:
         self.asked: list[Redemption] = []
@@ -57,7 +57,7 @@ class Fake(Joining):
 
 
 class Site:
-    """The application; ``log``: what it has logged; ``now``: its clock."""
+    """The application. ``log`` is what it has logged, and ``now`` is its clock."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -187,7 +187,7 @@ def test_guesses_of_one_network_are_slowed_down_and_no_other(site):
 
 @pytest.mark.slow
 def test_requests_under_way_are_counted_and_one_network_stops_no_other(site):
-    """900 requests of one network, each with the last byte of its body held back until all have begun."""
+    """One network begins 900 requests. The last byte of each body is held back until all have begun."""
     many = 900
     begun = 0
 
@@ -211,7 +211,7 @@ def test_requests_under_way_are_counted_and_one_network_stops_no_other(site):
     assert set(asyncio.run(send())) == {404}
     for number in range(100):
         assert site.post("offer", {"code": code_text(CODE)}, f"198.51.100.{number}").status_code == 200
-    # The network itself has to wait, but no longer than its floor asks for.
+    # The network itself has to wait, but no longer than its guaranteed share of requests needs.
     answer = site.post("offer", {"code": code_text(CODE)})
     assert answer.status_code == 429
     assert int(answer.headers["retry-after"]) <= (EACH_NETWORK.burst + 1) / EACH_NETWORK.per_second + 1
@@ -220,7 +220,7 @@ def test_requests_under_way_are_counted_and_one_network_stops_no_other(site):
 
 
 def test_a_limit_is_reserved_before_the_body():
-    """As many requests as a network may begin at once are admitted, also while none of them has ended."""
+    """As many requests are admitted as a network may begin at once, even while none of them has ended."""
     limit = RateLimit(Rate(3, 1), Rate(100, 1), lambda: 0.0)
     assert [limit.admit("192.0.2.1") for _ in range(5)] == [0, 0, 0, 1, 1]
     assert limit.admit("192.0.2.2") == 0
@@ -267,7 +267,7 @@ def test_no_log_holds_a_code_or_a_secret(site, caplog):
 
 
 def test_no_log_holds_an_address(site, caplog):
-    """docs/privacy.md says so."""
+    """docs/privacy.md promises that no log has an address."""
     caplog.set_level(logging.DEBUG)
     assert 429 in [site.post("offer", {"code": code_text(secrets.token_bytes(16))}).status_code for _ in range(12)]
     site.codes.error = RuntimeError("a fault of the program")

@@ -1,4 +1,4 @@
-"""The listener at which people join: TLS, cut connections, many at once, and ends at any moment."""
+"""The listener through which people join: TLS, cut connections, many clients at once, and kills at any moment."""
 
 import asyncio
 import contextlib
@@ -55,7 +55,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Site:
-    """A server's folder, the port of its listener, and what a client needs to trust it."""
+    """A server's folder, the port of its listener, and the authority that a client needs to trust it."""
 
     def __init__(self, folder: Path) -> None:
         self.home = Home(folder)
@@ -97,7 +97,7 @@ class Site:
             yield connection
 
     def get(self, path: str) -> tuple[int, str]:
-        """The status and the head of an answer."""
+        """Return the status and the head of an answer."""
         with self.connected() as connection:
             connection.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
             answer = b""
@@ -122,7 +122,7 @@ def site(template: Path, tmp_path: Path) -> Site:
 
 
 def test_connections_are_counted_before_tls() -> None:
-    """A client that never begins TLS holds a connection, too: the next one of its network is closed at once."""
+    """A client that never begins TLS counts as a connection. The next connection of its network is closed at once."""
     listening = Listening(socket.create_server(("127.0.0.1", 0)))
     listening.most = (4, 2)
     address = listening.getsockname()
@@ -164,9 +164,9 @@ def request(code: str, key: str) -> bytes:
 
 
 async def send(site: Site, data: bytes, cut: float | None) -> tuple[int, Any] | None:
-    """Send a request; return status and JSON of its answer. None for a connection that was cut at a share of it.
+    """Send a request; return the status and the JSON of its answer, or None for a connection that was cut.
 
-    ``cut``: below 1 of the request, above of the answer.
+    ``cut``: the share of the request (below 1) or of the answer (above 1) after which the connection is cut.
     """
     reader, writer = await asyncio.open_connection("localhost", site.port, ssl=site.context)
     try:
@@ -185,7 +185,7 @@ async def send(site: Site, data: bytes, cut: float | None) -> tuple[int, Any] | 
 
 
 async def join(site: Site, code: str, key: str, cut: float | None) -> tuple[int, Any]:
-    """Redeem a code as a client does: again with the same key until there is an answer."""
+    """Redeem a code as a client does: try again with the same key until there is an answer."""
     data = request(code, key)
     if cut is not None:
         with contextlib.suppress(OSError):
@@ -246,7 +246,10 @@ def test_a_thousand_codes_at_once(site):
 
 
 def killed_at_any_moment(site: Site, kills: int) -> None:
-    """Kill a process at random points in redemptions of three codes; then each of them is redeemed by its key."""
+    """Kill a process at random points while it redeems three codes.
+
+    Afterwards, each code is redeemed by its first key.
+    """
     tries = [(code, secrets.token_hex(32)) for code in site.codes(3 * (kills + 2))]
     batches = [tries[start : start + 3] for start in range(0, len(tries), 3)]
     child = Child(
@@ -279,7 +282,10 @@ def test_two_hundred_killed_redemptions_lose_nothing(site):
 
 @pytest.mark.waits
 def test_a_killed_listener_loses_nothing(site):
-    """A client repeats with its key until the listener, which was killed and started again, has answered."""
+    """The listener is killed and started again.
+
+    A client repeats its request, with its key, until there is an answer.
+    """
     tries = [(code, secrets.token_hex(32)) for code in site.codes(10)]
 
     async def begin() -> None:
@@ -310,7 +316,7 @@ def test_a_command_adds_devices_while_people_join(site):
 
 
 def ended(connection: socket.socket, begun: bytes) -> bool:
-    """Whether the server ends a connection on which a request was only begun."""
+    """Whether the server ends a connection on which only a part of a request was sent."""
     try:
         connection.sendall(begun)
         return connection.recv(100) == b""

@@ -1,4 +1,4 @@
-"""TLS of the listener at which people join: renewed as a whole, and by an authority that a link can name."""
+"""TLS of the listener through which people join: files are renewed together, and a link can name the authority."""
 
 import hashlib
 import re
@@ -19,7 +19,7 @@ OPTIONS = JoinOptions(certificate="broker/server.crt", key="broker/server.key")
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A folder with an authority, and a certificate of it for the listener."""
+    """A folder with an authority, and with a certificate by it for the listener."""
     private_authority(tmp_path / "tls", "localhost")
     (tmp_path / "broker").mkdir()
     for name in ("server.crt", "server.key"):
@@ -85,7 +85,7 @@ def test_a_link_names_the_authority_that_issued_the_listeners_certificate(home):
 
 
 def test_a_link_of_a_listener_with_another_certificate_names_no_authority(home, tmp_path):
-    # Another authority of the same name, as that of another home.
+    # Another home may have an authority of the same name.
     private_authority(tmp_path / "other", "localhost")
     shutil.copy(tmp_path / "other/ca.crt", home / "tls/ca.crt")
     tls = tls_of(home)

@@ -1,4 +1,4 @@
-"""The language of a request, and the sentences of refusals in it."""
+"""The language of a request, and the refusals' sentences in this language."""
 
 import pytest
 

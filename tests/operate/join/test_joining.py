@@ -1,4 +1,4 @@
-"""Joining by a code: the codes of a server's folder, their offers and their redemption."""
+"""Joining by a code: the codes of a server's folder, what they offer, and how they are redeemed."""
 
 import hashlib
 import importlib
@@ -143,7 +143,7 @@ def test_one_code_is_one_device_with_its_files(home):
         path.name: path.read_text(encoding="utf-8") for path in (home.fleet("power") / "devices/power-002").iterdir()
     }
     assert sorted(added) == sorted(reply["files"])
-    # What a household agreed to is its own: who asks, what for, and until when.
+    # Each household has its own answer to who asks, for what and until when.
     own = dict.fromkeys(("agreed", "until"))
     assert json.loads(added["policy.json"]) | own == json.loads(reply["files"]["policy.json"]) | own
     assert added["device.json"] == reply["files"]["device.json"].replace("power-001", "power-002")
@@ -159,7 +159,7 @@ def test_the_address_of_mqtt_over_websocket(home):
 
 
 def test_the_address_of_an_external_brokers_websocket(tmp_path, monkeypatch):
-    # A clone has the app's MicroPython only after scripts/vendor.py.
+    # A clone has the app's MicroPython only after scripts/vendor.py has run.
     monkeypatch.setattr("undertone_operate.join.pages.phone_files", lambda websocket: {"index.html": b"<p>the app"})
     run("init", tmp_path / "home", "--broker", "mqtts://broker.example")
     run("campaign", "create", tmp_path / "home", "power", *CREATE)
@@ -246,7 +246,7 @@ def test_a_code_that_is_bound_but_has_no_device_can_be_revoked(home, monkeypatch
     assert [code.state(NOW) for code in codes.codes()] == [BOUND, OPEN]
     assert codes.revoke([1], NOW) == [1]
     assert refused(Joining(home), asked) == REVOKED
-    # A code is revoked while its device is about to be made.
+    # The code is revoked just before its device is made.
     promise = JoinCodes.promise
     monkeypatch.setattr(JoinCodes, "promise", lambda self, names: (self.revoke([2], NOW), promise(self, names)))
     assert refused(Joining(home), late) == REVOKED
@@ -319,7 +319,7 @@ def test_groups(home):
 
 
 class Cut(BaseException):
-    """Stands for kill -9: nothing catches it."""
+    """Stands for kill -9: no code catches this exception."""
 
 
 # Each step of a redemption after which the process may end.
@@ -356,7 +356,7 @@ def test_a_redemption_that_was_cut_is_ended_by_the_same_key(home, monkeypatch, s
         patched.setattr(owner, name, cut)
         with pytest.raises(Cut):
             Joining(home).redeem([asked])
-    # Meanwhile another device is added, which must not take a name that is promised.
+    # Meanwhile another device is added, and must not get a name that is promised already.
     run("devices", "add", 1, "--home", home.folder)
     if after or "bind" not in step:
         assert refused(Joining(home), redemption(code)) == USED
@@ -368,7 +368,7 @@ def test_a_redemption_that_was_cut_is_ended_by_the_same_key(home, monkeypatch, s
 
 
 def offer_of(home: Home, *options: object) -> tuple[dict, dict[str, str]]:
-    """An offer, and what a person reads of its policy."""
+    """Return an offer and the rows that a person reads about its policy."""
     run("campaign", "create", home.folder, "other", *CREATE, *options)
     (code,) = codes_of(home, 1, "other")
     offer = Joining(home).offer(code)
@@ -386,7 +386,7 @@ def test_an_offer_is_who_asks_and_the_policy_that_the_device_gets(home):
     same_policy(offer["policy"], reply["files"]["policy.json"])
     policy = offered(offer["policy"], offer["operator"], offer["about"])
     assert (policy.sensor, policy.unit, policy.measures, policy.slot_seconds) == ("load", "Wh", ("sum",), 1800)
-    # All reports that the lifetime allows fit, and no more than a day.
+    # The policy's time suffices for all reports that its lifetime allows, and at most for a day more.
     end = epochs_of(home.config("power")).first(NOW).campaign.epoch + allowed_reports(policy) * 1800
     assert 0 <= policy.until - end <= DAY + 2 * 1800
 
@@ -395,7 +395,7 @@ def test_an_offer_is_who_asks_and_the_policy_that_the_device_gets(home):
 @pytest.mark.waits
 @pytest.mark.parametrize("begins_after", [None, DAY // 2, 3 * DAY])
 def test_an_offer_stays_what_it_was_over_midnight_and_the_campaigns_beginning(home, begins_after):
-    """Who reads an offer in the evening and agrees after midnight (UTC) gets what was read."""
+    """Somebody reads an offer in the evening and agrees after midnight (UTC). What was read still holds."""
     codes = JoinCodes(home.folder).create("power", 6, "all", "", NOW, NOW + 14 * DAY)
     clock = Clock()
     joining = Joining(home, clock)

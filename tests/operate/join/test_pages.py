@@ -1,4 +1,4 @@
-"""The size of the files that a phone loads from the server when its owner joins."""
+"""The sizes of the files that a phone loads from the server when its owner joins."""
 
 import re
 
@@ -20,5 +20,5 @@ def test_the_phones_app_takes_what_its_page_says() -> None:
     text = (REPO / "docs/phones.md").read_text(encoding="utf-8")
     found = re.search(r"once, which takes about (\d+) KB", text)
     assert found
-    # The page rounds to 10 KB, which is up to 1.5 %, and zlib compresses otherwise from version to version.
+    # The page rounds to 10 KB, which is up to 1.5 %. Versions of zlib differ a little, too.
     assert int(found[1]) * 1000 == pytest.approx(total, rel=0.03)

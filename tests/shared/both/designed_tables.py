@@ -1,7 +1,7 @@
-"""Tables as the designer made them, frozen so that a board gets them too: (epsilon, theta, table with its decode).
+"""Tables as the designer made them, fixed so that a board gets them, too: (epsilon, theta, table with its decode).
 
-The first two for a density of levels e^(-6k/24), worst variance at most 1.25 times the Hybrid's; the third for the
-worst case, with its columns split to 65 symbols: the largest that a campaign carries.
+The first two are for a density of levels e^(-6k/24), and their worst variance is at most 1.25 times the Hybrid's. The
+third is for the worst case. Its columns are split into 65 symbols, the largest number that a campaign carries.
 """
 
 import binascii
@@ -221,7 +221,7 @@ _FROZEN = (
 
 
 def designed():
-    """The tables; made anew at each call, for a board has no room to keep them all."""
+    """Make the tables. They are made anew at each call, because a board has no room to keep all of them."""
     for epsilon, theta, bits, shift, values, ys, denominator, rows in _FROZEN:
         yield (
             epsilon,

@@ -1,4 +1,4 @@
-"""A campaign body and a policy as they are on the wire and on flash."""
+"""The body of a campaign and a policy, as they are on the wire and in flash."""
 
 import json
 

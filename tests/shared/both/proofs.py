@@ -1,13 +1,13 @@
-"""What every mechanism must satisfy, exactly: one list of checks for all of them, on CPython and on MicroPython.
+"""What every mechanism must satisfy exactly: one list of checks for all of them, under CPython and MicroPython.
 
-Rationals are pairs of integers and compared by cross-multiplication. Each check raises AssertionError.
+Rational numbers are pairs of integers and compared by cross-multiplication. Each check raises AssertionError.
 """
 
 from undertone_shared.mechanism import Hybrid
 
 
 class Outcome:
-    """Stands in for `Entropy`: every ``below`` gives the chosen word, and the bounds asked for are kept."""
+    """Stands for `Entropy`: every ``below`` returns the chosen word, and notes the bound that it was asked for."""
 
     def __init__(self, word=0):
         self.word = word
@@ -20,12 +20,12 @@ class Outcome:
 
 
 def parts(mechanism):
-    """The window or table mechanisms that draw."""
+    """The mechanisms of windows or tables that draw the symbols."""
     return (mechanism.rounding, mechanism.piecewise) if isinstance(mechanism, Hybrid) else (mechanism,)
 
 
 def drawn(part, level, word):
-    """The symbol for this outcome, through the shipped draw: one word below the row's total."""
+    """The symbol for this outcome, drawn by the device's own code: one word below the row's total."""
     outcome = Outcome(word)
     symbol = part.draw(level, outcome)
     assert outcome.bounds == [part.row_total()]
@@ -33,7 +33,7 @@ def drawn(part, level, word):
 
 
 def check_every_outcome(part, levels=None):
-    """The symbols of all Z outcomes, counted at every level, are the weights."""
+    """Counted over all Z outcomes, each symbol comes as often as its weight, at every level."""
     outcome = Outcome()
     draw = part.draw
     for level in range(part.levels + 1) if levels is None else levels:
@@ -47,7 +47,7 @@ def check_every_outcome(part, levels=None):
 
 
 def boundaries(part, level):
-    """The outcomes at which a new symbol may start, from 0 to Z, by the mechanism's definition."""
+    """The outcomes from 0 to Z at which a new symbol may begin, by the mechanism's definition."""
     if hasattr(part, "window"):
         inside = part.a * part.window
         outside = range(inside, part.total, part.b)
@@ -59,7 +59,7 @@ def boundaries(part, level):
 
 
 def check_boundaries(part, levels):
-    """Both ends of every run of outcomes give one symbol, and the runs' lengths are the weights."""
+    """Both ends of each run of outcomes give the same symbol, and the lengths of the runs are the weights."""
     for level in levels:
         counts = [0] * part.symbols
         edges = boundaries(part, level)
@@ -71,7 +71,7 @@ def check_boundaries(part, levels):
 
 
 def check_rows(mechanism, levels):
-    """Weights are positive from the first symbol on, and each row sums to its total."""
+    """All weights of symbols are positive, and each row's sum is its total."""
     first = getattr(mechanism, "first", 0)
     for level in levels:
         row = mechanism.weights(level)
@@ -82,7 +82,10 @@ def check_rows(mechanism, levels):
 
 
 def check_certificate(mechanism):
-    """The certificate is the largest ratio within a column of any part; ``permits`` is exact on both sides of it."""
+    """The certificate is the largest ratio in a column of any part.
+
+    ``permits`` is exact just below and just above it.
+    """
     worst = (1, 1)
     for part in parts(mechanism):
         rows = [part.weights(level) for level in range(part.levels + 1)]
@@ -99,7 +102,7 @@ def check_certificate(mechanism):
 
 
 def moments(mechanism, level, theta):
-    """(total, scale, Σ W y scale, Σ W (y scale)²) over the symbols, y the decoded values, by summation."""
+    """(total, scale, Σ W y scale, Σ W (y scale)²), summed over the symbols, where y are the decoded values."""
     row = mechanism.weights(level)
     symbols = [j for j in range(mechanism.symbols) if row[j]]
     decoded = [mechanism.decode(j, theta) for j in symbols]
@@ -116,7 +119,7 @@ def moments(mechanism, level, theta):
 
 
 def check_moments(mechanism, theta, levels):
-    """The decode is exactly unbiased at every level, and ``variance`` is what summation gives."""
+    """The decode is exactly unbiased at every level, and ``variance`` equals the sum over symbols."""
     for level in levels:
         total, scale, first, second = moments(mechanism, level, theta)
         value, unit = mechanism.value(level, theta)
@@ -128,7 +131,7 @@ def check_moments(mechanism, theta, levels):
 
 
 def check_rounding(part, theta, readings=None):
-    """Reading to level: one word whatever the reading, neighbouring levels, exactly unbiased over all outcomes."""
+    """A reading becomes one of its two neighbouring levels by one word, and is exactly unbiased over all outcomes."""
     for x in range(theta + 1) if readings is None else readings:
         outcome = Outcome()
         part.level(x, theta, outcome)
@@ -147,7 +150,7 @@ def check_rounding(part, theta, readings=None):
 
 
 def check_bins(part):
-    """The bin of a reading by its edges, end bins open, without a word."""
+    """A reading's bin follows from the edges without a random word. The first and the last bin are open."""
     edges = part.edges
     for x in range(edges[0] - 3, edges[-1] + 3):
         outcome = Outcome()
@@ -159,7 +162,7 @@ def check_bins(part):
 
 
 def check_hybrid(mechanism, levels):
-    """The coin's outcomes, and the weights as the mixture of the parts, stochastic rounding's own rounding included."""
+    """The outcomes of the coin, and the weights as a mixture of the parts, which includes the rounding to levels."""
     outcome = Outcome()
     heads = 0
     for outcome.word in range(65536):
@@ -182,7 +185,7 @@ def check_hybrid(mechanism, levels):
 
 
 def check_small(mechanism, theta):
-    """Everything, by enumeration."""
+    """Do all checks by enumeration."""
     levels = range(mechanism.levels + 1)
     for part in parts(mechanism):
         assert part.row_total() <= 20000
@@ -196,7 +199,7 @@ def check_small(mechanism, theta):
 
 
 def check_all(mechanism, theta, levels):
-    """Everything except the enumeration of outcomes; rows and moments at ``levels``."""
+    """Do all checks except the enumeration of outcomes. Rows and moments are checked at ``levels``."""
     for part in parts(mechanism):
         check_boundaries(part, levels if part is mechanism else {level for level in levels if level <= part.levels})
     check_rows(mechanism, levels)

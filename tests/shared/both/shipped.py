@@ -1,6 +1,7 @@
-"""The integers of shipped sizes, as a board gets them; test_shipped_mechanisms.py holds them to the designer's.
+"""The integers of the sizes that devices use, as a board gets them.
 
-(epsilon, stochastic rounding's a and b, coin, the piecewise window and stride at 256 levels, the best window).
+test_shipped_mechanisms.py compares them with the designer's. Each row has: epsilon, a and b of stochastic rounding, the
+coin, window and stride of the piecewise part at 256 levels, the best window.
 """
 
 from undertone_shared.mechanism import Hybrid, WindowMechanism
@@ -18,7 +19,7 @@ SHIPPED = (
 
 
 def mechanisms():
-    """(name, mechanism, a theta whose product with the levels is nearly 2^30) of every shipped size."""
+    """(name, mechanism, a theta whose product with the levels is nearly 2^30), for each size that devices use."""
     shipped = []
     theta = ((1 << 30) - 1) // LEVELS
     for epsilon, a, b, coin, window, best in SHIPPED:
@@ -28,6 +29,6 @@ def mechanisms():
         shipped.append(("piecewise, best window, %s" % epsilon, WindowMechanism(a, b, best, STRIDE, LEVELS), theta))
         piecewise = WindowMechanism(a, b, window, STRIDE, LEVELS, None, 2)
         shipped.append(("hybrid %s" % epsilon, Hybrid(coin, rounding, piecewise), theta))
-    # The largest total that a mechanism may have.
+    # This mechanism has the largest total that is allowed.
     shipped.append(("largest", WindowMechanism((1 << 30) - 4, 1, 1, 1, 1), (1 << 30) - 1))
     return tuple(shipped)

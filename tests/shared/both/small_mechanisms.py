@@ -1,4 +1,4 @@
-"""One small mechanism of every kind that the project has, and the theta to try it at: (name, mechanism, theta)."""
+"""One small mechanism of every kind in the project, with a theta to try it with: (name, mechanism, theta)."""
 
 from undertone_shared.mechanism import Hybrid, WindowMechanism
 from undertone_shared.table import TableMechanism
@@ -7,7 +7,10 @@ ROWS = ((96, 64, 48, 32, 16), (56, 72, 64, 40, 24), (24, 40, 64, 72, 56), (16, 3
 
 
 def small_table(shift):
-    """Five symbols decode to 8j - 10 times 2^-shift, so that the four rows' means are (0, 3, 9, 12) times 2^-shift."""
+    """A table of four rows and five symbols.
+
+    The symbols decode to 8j - 10 times 2^-shift, and the rows have the means (0, 3, 9, 12) times 2^-shift.
+    """
     rows = [b"".join(bytes((0, 0, weight)) for weight in row) for row in ROWS]
     return TableMechanism(8, rows, (0, 3, 9, 12), shift, ((-10, -2, 6, 14, 22), 1 << shift))
 

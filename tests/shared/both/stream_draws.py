@@ -1,4 +1,7 @@
-"""Draws from a fixed byte stream, on any interpreter: prints one digest per mechanism and thousand draws."""
+"""Draws from a fixed stream of bytes, under any interpreter.
+
+Prints one digest for each mechanism and thousand draws.
+"""
 
 import hashlib
 
@@ -14,7 +17,10 @@ TEXT = b"undertone stream %d"
 
 
 class Stream:
-    """16 KB of chained sha256 digests, read from a place that moves by an odd step at each refill."""
+    """16 KB of chained sha256 digests.
+
+    Each refill begins to read at another place, an odd number of bytes further on.
+    """
 
     def __init__(self):
         digest = b""
@@ -29,7 +35,7 @@ class Stream:
         self.next = draw * 211 % 16384
 
     def fill(self, entropy):
-        """What ``refill`` does, without its health test, which would take most of the time here."""
+        """Fill the buffer as ``refill`` does, but without the health test, which would take most of the time here."""
         entropy._buffer[:] = self.data[self.next : self.next + BUFFER_BYTES]
         entropy._next = 0
 
@@ -40,7 +46,7 @@ class Stream:
 
 
 def reading(draw, theta):
-    """A reading in [0, theta] for draw number ``draw``."""
+    """The reading in [0, theta] for the draw of number ``draw``."""
     return draw * 7919 % (theta + 1)
 
 
@@ -50,7 +56,7 @@ def chosen():
 
 
 def digests(draws=DRAWS):
-    """Lines of name, thousand, digest of the symbols as 4 bytes each."""
+    """Lines with name, thousand, and the digest of the symbols as 4 bytes each."""
     stream = Stream()
     entropy = Entropy(stream)
     for name, mechanism, theta in chosen():

@@ -1,8 +1,8 @@
-"""Stream rules as they are on the wire."""
+"""The rules of streams as they are on the wire."""
 
 from undertone_shared.stream import StreamRule
 
-# C = 1/20 of 1000 levels, r = 217/256; one day of half-hours in at most two chains.
+# C = 1/20 with 1000 levels, r = 217/256, a day of half-hours in at most two chains.
 GAUSSIAN = {
     "kind": "stream",
     "law": "gaussian",

@@ -1,4 +1,4 @@
-"""Campaign and policy: parsed strictly, one clear sentence for whatever does not fit."""
+"""Campaign and policy are parsed strictly: one clear sentence for anything that does not fit."""
 
 import json
 
@@ -16,7 +16,7 @@ from undertone_shared.scalar import Cohort, ReportRule
 from undertone_shared.schedule import Schedule
 from undertone_shared.table import TableMechanism
 
-# What is signed of the frozen campaign.
+# The digest that is signed for the frozen campaign.
 DIGEST = bytes.fromhex("7dd1cb35e972c4b52417bbfcd0e18a21e2660545f9738eeee9c57762ff04d58d")
 
 
@@ -29,7 +29,7 @@ def invalid(function, *arguments):
 
 
 def changed(path, value):
-    """The frozen campaign with one field, named by its path, set to ``value``; ... removes it."""
+    """The frozen campaign with one field, given by its path, set to ``value``. The value ... removes the field."""
     fields = json.loads(FROZEN)
     inner = fields
     for name in path[:-1]:
@@ -42,7 +42,7 @@ def changed(path, value):
 
 
 def canonical(fields):
-    """The body with these fields."""
+    """The body with these fields, in canonical form."""
     pieces = []
     campaigns.write_canonical(fields, pieces.append)
     return b"".join(pieces)
@@ -264,7 +264,7 @@ def test_a_body_that_is_not_canonical_is_refused():
 def test_bodies_that_are_no_json_object_are_refused():
     for body in (b"", b"[]", b"7", b"null", b"{", FROZEN[:-1], b"\xff\xfe", b"[" * 9000, FROZEN + b" " * 12288):
         invalid(Campaign, body)
-    # What boards' parsers take for objects, and cannot sort or hold.
+    # The parsers of boards take these for objects that they cannot sort or store.
     for body in (b'{1:2,"a":3}', b'{"a":{null:1,"b":2}}', b"{[1]:2}", b'{"a":{{}:1}}'):
         invalid(Campaign, body)
 
@@ -273,7 +273,7 @@ def test_tables_that_do_not_sum_or_cover_are_refused():
     description = table().describe()
     rows = description["rows"]
     good = changed(["rule", "mechanism"], description)
-    # Its levels reach 200/2: readings up to 300 are scaled.
+    # The mechanism's levels reach 100, so readings up to 300 are scaled.
     mechanism = Campaign(good).report.mechanism
     assert (mechanism.reach, mechanism.covers(300)) == (100, True)
     fields = json.loads(good)
@@ -341,7 +341,7 @@ def test_each_policy_field_that_does_not_fit_is_named():
 
 
 def test_the_ends_of_what_a_campaign_may_say():
-    # A binary sensor, and the last second of 32 bits.
+    # A binary sensor, and a campaign that ends at the last second that 32 bits can hold.
     binary = changed(["bound"], 1)
     assert "a theta in rule.ranges" in invalid(Campaign, binary) or "theta up to the bound 1" in invalid(
         Campaign, binary

@@ -1,9 +1,9 @@
-"""Checks of single values: what they take at their limits, what they refuse, and that they name the field."""
+"""Checks of single values: what they accept at their limits, what they refuse, and that they name the field."""
 
 from undertone_shared.checks import SMALL, check_cap, check_integer, check_object, check_text, integers
 from undertone_shared.errors import Invalid
 
-# First and last of the characters that are not seen, or that change the order of others.
+# The first and last characters of ranges that are invisible or change the order of other characters.
 HIDDEN = (
     (0x00, 0x1F),
     (0x7F, 0x9F),
@@ -20,7 +20,7 @@ HIDDEN = (
 
 
 def refusal(check, *arguments):
-    """What the check says, None if it takes the value."""
+    """What the check says, or None if it accepts the value."""
     try:
         check(*arguments)
     except Invalid as error:

@@ -1,4 +1,4 @@
-"""Designed tables on every interpreter: the generic proofs, and what a device refuses of one that was tampered with."""
+"""Designed tables under every interpreter pass the proofs for all mechanisms, and devices refuse changed ones."""
 
 from designed_tables import designed
 from proofs import check_all
@@ -8,7 +8,7 @@ from undertone_shared.errors import Invalid
 from undertone_shared.notation import parse_mechanism
 from undertone_shared.table import LARGEST_ROWS, TableMechanism
 
-# best_fraction of each epsilon, as a policy would have it.
+# The best_fraction of each epsilon, as a policy has it.
 CAPS = {"1": (2721, 1001), "2": (2564, 347), "4": (3931, 72)}
 
 
@@ -33,7 +33,7 @@ def test_a_reading_is_rounded_without_bias_by_one_word():
     for _, theta, table in designed():
         for x in (0, 1, theta // 3, theta - 1, theta):
             word = Word()
-            # Word 0 is below every positive chance: the upper level, unless the reading is the lower one.
+            # Word 0 is below each positive chance, so it gives the upper level, unless the reading is the lower level.
             level = table.level(x, theta, word)
             assert len(word.asked) == 1
             low = level - (table.values[level] > x << table.shift)
@@ -44,7 +44,7 @@ def test_a_reading_is_rounded_without_bias_by_one_word():
 
 
 class Words:
-    """Words that were chosen; the bounds that they were asked for."""
+    """Returns words that a test has chosen, and notes the bounds that were asked for."""
 
     def __init__(self, *words):
         self.words = list(words)
@@ -56,7 +56,7 @@ class Words:
 
 
 def mean_value(table, x, theta):
-    """The mean of ``value`` over all words, times their number; in units of its denominator."""
+    """The sum of ``value`` over all words, in units of its denominator: the mean times the number of words."""
     probe = Words(0, 0)
     table.level(x, theta, probe)
     first = probe.asked[0]
@@ -66,13 +66,13 @@ def mean_value(table, x, theta):
         table.level(x, theta, probe)
         second = probe.asked[1]
         values = [table.value(table.level(x, theta, Words(word, other)), theta)[0] for other in range(second)]
-        # Exact where ``second`` is a power of two.
+        # This is exact if ``second`` is a power of two.
         total += (sum(values) << 20) // second
     return total, first
 
 
 def test_a_reading_of_another_range_is_scaled_without_bias():
-    # Gaps of 4 and 8: sums over their words are exact in multiples of 2^-20.
+    # The gaps are 4 and 8, so the sums over their words are exact in multiples of 2^-20.
     rows = [bytes((0, 0, 100, 0, 0, 156)), bytes((0, 0, 128, 0, 0, 128)), bytes((0, 0, 156, 0, 0, 100))]
     table = TableMechanism(8, rows, (0, 4, 12), 0)
     assert table.reach == 12
@@ -80,7 +80,7 @@ def test_a_reading_of_another_range_is_scaled_without_bias():
         assert table.covers(theta)
         for x in range(theta + 1):
             total, words = mean_value(table, x, theta)
-            # value = mu theta / reach, hence its mean is x.
+            # The value is mu theta / reach, so its mean is x.
             assert total == x * words * table.reach << 20, (theta, x)
     level = Words(0)
     assert table.level(12, 12, level) == 2

@@ -1,4 +1,4 @@
-"""Given a filled buffer, a report is drawn without allocating anything, so every integer in it is a small one."""
+"""With a filled buffer, drawing a report allocates no memory. So every integer in it is a small integer."""
 
 import gc
 

@@ -1,4 +1,4 @@
-"""Ed25519 verification: the vectors of RFC 8032, every single-bit change, and what a strict verifier refuses."""
+"""Ed25519 verification: the vectors of RFC 8032, changes of single bits, and what a strict verifier refuses."""
 
 from undertone_shared import ed25519
 
@@ -25,7 +25,7 @@ VECTORS = (
 )
 BASE = bytes.fromhex("58" + "66" * 31)
 IDENTITY = b"\x01" + bytes(31)
-# All encodings of points whose order divides 8, canonical or not (the first bit of the last byte is x's sign).
+# All encodings of points whose order divides 8, canonical or not. The first bit of the last byte is the sign of x.
 SMALL = (
     "0100000000000000000000000000000000000000000000000000000000000000",
     "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
@@ -62,7 +62,7 @@ def test_no_bit_may_change():
     key, message, signature = VECTORS[2]
     given = (bytes.fromhex(key), message, bytes.fromhex(signature))
     for part in range(3):
-        # Every bit of the message, one of each byte of the others.
+        # In the message every bit is changed, and in the other parts one bit of each byte.
         for bit in range(8 * len(given[part])) if part == 1 else range(0, 8 * len(given[part]), 9):
             changed = bytearray(given[part])
             changed[bit // 8] ^= 1 << bit % 8
@@ -87,7 +87,7 @@ def test_s_beyond_the_order_is_refused():
 
 
 def test_keys_of_small_order_are_refused():
-    # With such a key A and [k]A = 0, R = B and S = 1 would pass whatever the message says.
+    # If such a key A were accepted, [k]A = 0, and R = B with S = 1 would pass for any message.
     for message in range(16):
         assert not ed25519.verify(IDENTITY, bytes([message]), BASE + little(1))
     for key in SMALL:
@@ -96,14 +96,15 @@ def test_keys_of_small_order_are_refused():
 
 
 def test_an_r_of_small_order_is_refused():
-    # The key is B itself, whose secret is 1: S = k + r makes [S]B = R + [k]A for R = [r]B.
+    # The key is B itself, and its secret is 1. With S = k + r, [S]B = R + [k]A holds for R = [r]B.
     for r, first, valid in ((0, IDENTITY, False), (1, BASE, True)):
         s = (scalar(first, BASE, b"m") + r) % ed25519.ORDER
         assert ed25519.verify(BASE, b"m", first + little(s)) == valid
 
 
 def test_coordinates_beyond_p_are_refused():
-    # y = 1 + p stands for the identity, y = 3 + p for a point of large order: both have another, canonical form.
+    # y = 1 + p stands for the identity and y = 3 + p for a point of large order. Both points have another, canonical
+    # form.
     for y in (ed25519.P + 1, ed25519.P + 3):
         assert not ed25519.verify(little(y), b"", BASE + little(1))
 
@@ -116,7 +117,7 @@ def test_a_watchdog_is_fed_on_the_way():
 
 
 def test_messages_of_up_to_47_bytes_are_verified():
-    # The key is B, whose secret is 1, or -B, whose x has the other sign and whose secret is -1; R = B.
+    # The key is B with the secret 1, or -B, whose x has the other sign, with the secret -1. R is B.
     for sign in (1, -1):
         key = little(int.from_bytes(BASE, "little") | (sign < 0) << 255)
         for size in (0, 1, 46, 47):
@@ -139,6 +140,6 @@ def test_what_is_decoded_is_on_the_curve():
             assert (y * y - x * x - 1 - ed25519._D * x * x * y * y) % p == 0
             assert x & 1 == sign
             signs.append(sign)
-    # Half of all y have two points, the others none.
+    # Half of all y have two points, and the others have none.
     assert 2 * sum(signs) == points
     assert 30 < points < 90

@@ -1,4 +1,4 @@
-"""The byte source and ``below``: exact law, the draw contract, the health test, what is left in memory."""
+"""The source of bytes and ``below``: exact probabilities, the contract, the health test, and what stays in memory."""
 
 import os
 
@@ -8,7 +8,7 @@ from undertone_shared.errors import Invalid
 
 
 def stream(data):
-    """A source that gives these bytes, then a counter."""
+    """A source that gives these bytes and then a counter."""
     rest = [bytes(data)]
 
     def source(n):
@@ -56,7 +56,8 @@ def test_below_is_uniform_over_all_masked_words():
             bits += 1
         counts = [0] * n
         for word in range(1 << bits):
-            # A rejected word is followed by n - 1, which is recognised by its position; high bits are masked.
+            # After a rejected word comes n - 1, which shows by its value that it was the second word. The high bits are
+            # masked off.
             entropy = Entropy(stream(words(0x5AA50000 | word, 0x3CC30000 | n - 1)))
             entropy.refill()
             value = entropy.below(n)
@@ -126,7 +127,7 @@ def test_six_equal_bytes_in_a_row_are_noticed_wherever_they_begin_and_five_are_n
 
 
 def test_the_health_test_is_a_count_of_equal_bytes_in_a_row():
-    """The test agrees with a plain count, for sources that repeat bytes more or less, over three buffers each."""
+    """The health test agrees with a simple count, for sources that repeat bytes more or less often in three buffers."""
     state = 1
     outcomes = [0, 0]
     for trial in range(120):
@@ -136,7 +137,7 @@ def test_the_health_test_is_a_count_of_equal_bytes_in_a_row():
             state = (state * 75 + 74) % 65537
             data[i] = state // 7 % values
         if trial % 10 == 9:
-            # Whole buffers of one byte.
+            # These buffers have the same byte everywhere.
             data[: BUFFER_BYTES * (1 + trial % 3)] = bytes([5]) * (BUFFER_BYTES * (1 + trial % 3))
         entropy = Entropy(stream(data))
         last, run = -1, 0
@@ -174,7 +175,7 @@ def test_without_urandom_it_does_not_start():
 
 def test_the_mask_has_all_bits_below_its_first():
     for bits in range(1, 31):
-        # n - 1 has one bit, and the largest word below it all others.
+        # n - 1 has one bit set, and the largest word below it has all others.
         n = (1 << bits - 1) + 1
         assert below_after(n, n - 2) == n - 2, bits
 

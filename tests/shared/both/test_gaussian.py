@@ -1,6 +1,7 @@
-"""The discrete Gaussian against its exact probabilities. Seeds are fixed; a change of the code that keeps the law
+"""The discrete Gaussian agrees with its exact probabilities.
 
-raises a false alarm with probability below 1e-6 in all tests of this file together.
+Seeds are fixed. If a change of the code keeps the distribution, all tests of this file together raise a false alarm
+with a probability below 1e-6.
 """
 
 import hashlib
@@ -15,7 +16,7 @@ DRAWS = 3000
 
 
 class Hashed:
-    """A byte source from a seed, counting what it gave."""
+    """A source of bytes from a seed, which counts the bytes that it gave."""
 
     def __init__(self, seed):
         self.seed = seed
@@ -30,7 +31,7 @@ class Hashed:
 
 
 class Extreme:
-    """Stands in for `Entropy`: the largest or the least that is asked for."""
+    """Stands for `Entropy`: returns the largest or the least word that is possible."""
 
     left = 1 << 20
 
@@ -42,7 +43,10 @@ class Extreme:
 
 
 def check(drawn, law, low, high, limit):
-    """Chi-square of ``drawn`` against the weights ``law(x)``, cells below low and above high joined to the ends."""
+    """Chi-square of ``drawn`` against the weights ``law(x)``.
+
+    Cells below ``low`` and above ``high`` are joined to the ends.
+    """
     counts = [0] * (high - low + 1)
     for x in drawn:
         counts[min(max(x, low), high) - low] += 1
@@ -61,7 +65,7 @@ def check(drawn, law, low, high, limit):
 def test_discrete_gaussian_has_its_probabilities():
     entropy = Entropy(Hashed(1))
     drawn = [discrete_gaussian(9, entropy) for _ in range(DRAWS)]
-    # 17 cells: a chi-square of 16 degrees of freedom exceeds 63.2 with probability 1e-7.
+    # With 17 cells, a chi-square of 16 degrees of freedom exceeds 63.2 with a probability of 1e-7.
     check(drawn, lambda x: math.exp(-x * x / 18), -8, 8, 63.2)
 
 
@@ -76,7 +80,7 @@ def test_a_coin_of_probability_exp_minus_gamma():
     for numerator, denominator in ((0, 1), (1, 3), (1, 1), (9, 4)):
         heads = sum([bernoulli_exp(numerator, denominator, entropy) for _ in range(1000)])
         p = math.exp(-numerator / denominator)
-        # Hoeffding: off by more than 92 with probability below 1e-7.
+        # By Hoeffding's inequality, the number differs by more than 92 with a probability below 1e-7.
         assert abs(heads - 1000 * p) < 92
         assert p < 1 or heads == 1000
 
@@ -89,7 +93,7 @@ def test_integers_of_three_words_are_uniform():
         x = uniform(n, entropy)
         assert 0 <= x < n
         eighths[8 * x // n] += 1
-    # A chi-square of 7 degrees of freedom exceeds 46.6 with probability below 1e-7.
+    # A chi-square of 7 degrees of freedom exceeds 46.6 with a probability below 1e-7.
     assert sum([(count - DRAWS / 8) ** 2 for count in eighths]) / (DRAWS / 8) < 46.6
 
 
@@ -103,7 +107,7 @@ def test_large_variances_keep_their_scale_and_cost_little():
     squares = sum([discrete_gaussian(variance, entropy) ** 2 for _ in range(draws)])
     spent = clock() - began
     print("a draw of variance 10^12: %d us, %d bytes of entropy" % (spent // draws, 32 * source.count // draws))
-    # The mean square of 300 normals is within 45 % of the variance but for probability 1e-7.
+    # The mean square of 300 normal values differs from the variance by more than 45 % with a probability of 1e-7.
     assert 0.55 < squares / draws / variance < 1.45
 
 
@@ -133,7 +137,7 @@ def test_a_uniform_integer_of_several_limbs_reaches_both_ends():
 
 
 class Given:
-    """Stands in for `Entropy`: these words, already masked."""
+    """Stands for `Entropy`: returns these words, which are masked already."""
 
     left = 1 << 30
 
@@ -147,7 +151,7 @@ class Given:
 
 
 def test_a_uniform_integer_is_below_n_also_where_the_highest_limb_is_full():
-    # n = 2^30 + 1: the words 1 and 1 are n itself, and are drawn again.
+    # For n = 2^30 + 1, the words 1 and 1 make n itself, so two new words are drawn.
     assert uniform((1 << 30) + 1, Given(1, 1, 1, 0)) == 1 << 30
     assert uniform((1 << 30) + 1, Given(1, 1, 0, 5)) == 5
 

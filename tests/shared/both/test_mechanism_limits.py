@@ -1,4 +1,4 @@
-"""Mechanisms at the limits of their integers: the last that is taken, the first that is refused, and its name."""
+"""Mechanisms at the limits of their integers. The last value is accepted, and the next one is refused by name."""
 
 import binascii
 
@@ -22,7 +22,7 @@ def refused(named, make, *arguments):
 
 
 class Word:
-    """Stands in for `Entropy`: always this word."""
+    """Stands for `Entropy`: returns this word at every call."""
 
     def __init__(self, word):
         self.word = word
@@ -77,7 +77,7 @@ def test_a_level_stays_within_small_integers():
         assert refused("reading is 8", mechanism.level, 8, 7, Word(0))
         assert refused("level is -1", mechanism.draw, -1, Word(0))
         assert refused("level is %d" % (levels + 1), mechanism.draw, levels + 1, Word(0))
-    # 5 of 7 on 16 levels is 11 3/7: one of three words of seven rounds up.
+    # The reading 5 of 7 on 16 levels is 11 3/7, so three of seven words round it up.
     assert [WindowMechanism(2, 1, 3, 2, 16).level(5, 7, Word(word)) for word in range(7)] == [12] * 3 + [11] * 4
 
 
@@ -116,7 +116,7 @@ def test_a_cap_below_one_is_no_cap():
     for mechanism in (ROUNDING, Hybrid(1, ROUNDING, PIECEWISE), table):
         assert refused("cap's numerator is 1", mechanism.permits, (1, 2))
         assert refused("cap's denominator is 0", mechanism.permits, (0, 0))
-    # Each part of a Hybrid has to fit.
+    # Each part of a Hybrid has to fit the limit.
     bold, shy = WindowMechanism(9, 1, 1, 1, 1), WindowMechanism(9, 1, 3, 2, 16, None, 2)
     assert not Hybrid(1, bold, PIECEWISE).permits((2, 1))
     assert not Hybrid(1, ROUNDING, shy).permits((2, 1))
@@ -175,7 +175,7 @@ def test_a_table_covers_its_reach_and_what_scales_to_it_in_small_integers():
     assert [wide.covers(theta) for theta in (1023, 1024, LARGEST_LEVEL)] == [True, False, True]
     one = TableMechanism(8, HALF, (0, 1), 0)
     assert [one.covers(theta) for theta in (1, 2, SMALL - 1, SMALL)] == [True, True, True, False]
-    # mu_K / 2^shift below one unit covers nothing.
+    # If mu_K / 2^shift is below one unit, the table covers no range.
     assert not TableMechanism(8, HALF, (0, 3), 2).covers(1)
     assert TableMechanism(8, HALF, (0, 4), 2).covers(2)
 
@@ -183,11 +183,12 @@ def test_a_table_covers_its_reach_and_what_scales_to_it_in_small_integers():
 def test_a_reading_is_scaled_then_rounded_between_its_neighbours():
     table = TableMechanism(8, rows_of((1, 255), (2, 254), (3, 253)), (-4, 40, 100), 1)
     assert table.reach == 50
-    # x = 10 is 20 halves, 24 of the 44 from -4 to 40; the words below 24 round up.
+    # x = 10 is 20 halves, which is 24 of the 44 halves from -4 to 40. The words below 24 round up.
     assert [table.level(10, 50, Word(word)) for word in (0, 23, 24, 43)] == [1, 1, 0, 0]
     assert [table.level(20, 50, Word(word)) for word in (0, 59)] == [1, 1]
     assert [table.level(50, 50, Word(word)) for word in (0, 59)] == [2, 2]
-    # Of [0, 20] it is scaled by 50/20 first: 3 is 7.5, which word 9 of 20 rounds up and word 10 does not.
+    # A reading in [0, 20] is first scaled by 50/20. Then 3 becomes 7.5, which word 9 of 20 rounds up, and word 10 does
+    # not.
     assert [table.level(3, 20, Word(word)) for word in (9, 10)] == [1, 1]
     assert [table.level(9, 20, Word(word)) for word in (0, 9, 10, 19)] == [2, 1, 1, 1]
     for x in (-1, 21):
@@ -230,7 +231,7 @@ def test_the_text_of_a_table_is_plain_base64_of_a_bounded_size():
     assert refused("table.rows is not a list", parse_table, "table", fields([], rows="AAAA"))
     for text in ("", "AAA", "AAAA=", "AA AA", "A\u00e9AA", 5, None):
         assert refused("rows[1] is not plain base64", parse_table, "table", fields(HALF, rows=["AAAA", text]))
-    # As many bytes as there may be are no error of the text, but of what they say.
+    # With as many bytes as possible, the text is accepted and its contents are refused.
     assert refused("row 0, column 0 is 0", parse_table, "table", fields([bytes(LARGEST_PACKED - 3), bytes(3)]))
     assert refused("more than 6600 characters", parse_table, "table", fields([bytes(LARGEST_PACKED), b"1"]))
     assert refused("list of 2 to 257", parse_table, "table", fields(HALF, values=[0]))

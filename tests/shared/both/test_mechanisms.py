@@ -1,4 +1,4 @@
-"""Small mechanisms of every kind, proven by enumeration on every interpreter."""
+"""Small mechanisms of every kind pass all proofs by enumeration, under every interpreter."""
 
 from proofs import check_small
 from small_mechanisms import SMALL
@@ -85,7 +85,7 @@ def test_bad_tables_are_one_sentence():
 
 
 def test_the_largest_table_is_read_and_nothing_larger():
-    # 75 rows of 22 weights, 3 bytes each, are as much as is taken: 4950 bytes.
+    # A table may have at most 75 rows of 22 weights with 3 bytes each, which are 4,950 bytes.
     row = "AAAB" * 22
     fields = {"bits": 8, "shift": 0, "values": list(range(75)), "rows": [row] * 75}
     assert LARGEST_PACKED == 75 * 22 * 3

@@ -1,4 +1,4 @@
-"""The rule of a scalar campaign, and checks of single values: what they take and what they refuse."""
+"""The rule of a scalar campaign, and checks of single values: what they accept and what they refuse."""
 
 from undertone_shared.checks import check_cap, check_integer, integers
 from undertone_shared.errors import Invalid
@@ -78,7 +78,7 @@ def test_an_integer_is_within_its_limits_and_no_boolean():
 
 
 class Recorder:
-    """A mechanism that remembers what it was asked for, and draws 7."""
+    """A mechanism that notes what it was asked for, and always draws 7."""
 
     edges = None
 
@@ -116,7 +116,7 @@ def test_a_reading_is_truncated_to_the_block_of_its_slot_or_for_the_cohort_to_th
     for reading, x in ((-51, 0), (-50, 0), (-49, 1), (949, 999), (5000, 1000)):
         assert rule.draw(Scale, 0, reading, True, None, None) == (0, (7,), 0)
         assert everything.asked == (x, 1000)
-    # In a threshold epoch everybody reports for it.
+    # In a threshold epoch, every device reports for the threshold.
     assert ScalarRule(cohort, None).draw(Scale, 0, 100, False, None, None) == (0, (7,), 0)
     assert everything.asked == (150, 1000)
     assert refused(rule.draw, Scale, 0, 1.5, False, None, None)

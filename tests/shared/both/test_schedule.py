@@ -1,4 +1,4 @@
-"""The schedule: frozen, equal to its definition, and flat."""
+"""The schedule never changes, equals its definition, and spreads devices evenly."""
 
 from undertone_shared.errors import Invalid
 from undertone_shared.schedule import Schedule, check_coprime

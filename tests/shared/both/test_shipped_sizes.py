@@ -1,4 +1,7 @@
-"""Shipped sizes on every interpreter: both sides of every boundary of the outcome, at the lowest, middle, top level."""
+"""The sizes that devices use, under every interpreter.
+
+Both sides of each boundary between outcomes are tried, at the lowest, a middle and the top level.
+"""
 
 from proofs import check_boundaries, check_moments, check_rows, parts
 from shipped import mechanisms

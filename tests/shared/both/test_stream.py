@@ -1,4 +1,7 @@
-"""The stream mechanisms exactly: clipping, recursion, one-bit law, closed form, refusals. See docs/cgm-proof.md."""
+"""The exact mechanisms of streams: clipping, recursion, the one-bit law, the closed form, refusals.
+
+See docs/cgm-proof.md.
+"""
 
 import hashlib
 import json
@@ -20,7 +23,7 @@ from undertone_shared.stream_policy import StreamPolicy, rho_below
 
 
 class Outcome:
-    """Stands in for `Entropy`: ``below`` gives the chosen word."""
+    """Stands for `Entropy`: ``below`` returns the chosen word."""
 
     def __init__(self):
         self.word = 0
@@ -79,7 +82,7 @@ def test_vectors_keep_norm_and_slew_in_integers_after_every_rounding():
 def test_the_release_is_the_rounded_recursion():
     rule = gaussian()
     a, r = 256, 217
-    # X_2 = (A n_2 - R n_1 + e + R X_1) / A, half up
+    # X_2 = (A n_2 - R n_1 + e + R X_1) / A, where a half is rounded up
     assert rule.first((100,), (-30,), None) == (70,)
     for noise in (-12345, 0, 777):
         exact = a * 120 - r * 100 + noise + r * 70
@@ -90,7 +93,7 @@ def test_the_release_is_the_rounded_recursion():
 
 
 def test_rounding_moves_a_chain_by_less_than_stated():
-    # Scaled by A^k the exact recursion stays in integers.
+    # Multiplied by A^k, the exact recursion has integers only.
     rule = gaussian()
     draw = Digits()
     a, r = 256, 217
@@ -131,7 +134,7 @@ def test_one_bit_is_exactly_unbiased_and_its_range_never_exceeds_the_swing():
 
 
 def paths(length, levels, slew):
-    """All integer difference paths: |d| <= levels, steps of at most 2 slew."""
+    """All paths of integer differences with |d| <= levels and steps of at most 2 slew."""
     grown = [[d] for d in range(-levels, levels + 1)]
     for _ in range(length - 1):
         grown = [p + [d] for p in grown for d in range(-levels, levels + 1) if abs(d - p[-1]) <= 2 * slew]
@@ -148,7 +151,7 @@ def test_the_closed_form_is_no_less_than_any_path_costs():
                 cost += (a * path[i] - reuse * path[i - 1]) ** 2
             worst = max(worst, cost)
         assert worst <= squared_bound(length, 1, levels, slew, shift, reuse)
-        # Any split into two chains is within the bound for two.
+        # However a path is split into two chains, its cost is within the bound for two chains.
         for cut in range(1, length):
             parts = [squared_bound(n, 1, levels, slew, shift, reuse) for n in (cut, length - cut)]
             assert sum(parts) <= squared_bound(length, 2, levels, slew, shift, reuse)
@@ -157,7 +160,7 @@ def test_the_closed_form_is_no_less_than_any_path_costs():
 def test_first_reports_cost_no_more_than_the_closed_form_gives_them():
     for later in (16, 1000, 10**12):
         first = least_first_variance(later, 8, 217)
-        # 1/(s_1 - 4) <= (A² - R²)/(s - 4), and the same without the 4
+        # 1/(s_1 - 4) <= (A² - R²)/(s - 4), and also without the 4
         assert (later - 4) <= (first - 4) * (65536 - 217 * 217)
         assert later <= first * (65536 - 217 * 217)
     assert first_step_suffices(8200, 1100000, 1000, 50, 8, 217)
@@ -199,7 +202,7 @@ def test_bad_rules_are_refused_naming_the_field():
         ("noise", [65000000, 1 << 61]),
         ("noise", [True, 10**12]),
         ("dimension", 9),
-        ("lag", 3),  # more chains than the budget has
+        ("lag", 3),  # there are more chains than the budget allows
         ("reports", 0),
         ("reports", 65536),
         ("chains", 0),
@@ -230,7 +233,7 @@ def test_independent_noise_needs_no_slew():
 
 
 def test_a_cap_as_epsilon_and_delta_is_safe_in_integers():
-    # ρ + 2√(ρ k ln 2) = ε for ε = 1, k = 17 at ρ = .0203243
+    # ρ + 2√(ρ k ln 2) = ε has the solution ρ = .0203243 for ε = 1 and k = 17.
     assert rho_below([1, 1], 17) == 21311
     for p, q, bits in ((1, 1, 1), (1, 3, 40), (7, 2, 100), (64, 1, 17), (1, 100, 9), (1, 500, 1)):
         largest = rho_below([p, q], bits)
@@ -239,7 +242,7 @@ def test_a_cap_as_epsilon_and_delta_is_safe_in_integers():
             allowed = rest >= 0 and 36 * rest * rest >= 100 * bits * rho * q * q * (1 << 20)
             assert allowed == (rho == largest), (p, q, bits)
     assert rho_below([1, 1], 1000) > 0
-    # Where both sides are equal the cap is met: (6 - 1)² 36 = 100 · 9, at ρ = 1.
+    # At ρ = 1 both sides are equal, (6 - 1)² 36 = 100 · 9, and the cap is kept.
     assert rho_below([6, 1], 9) == 1 << 20
     assert rho_below([64, 1], 1000) == rho_below([128, 2], 1000) > 0
     for epsilon, bits in (([65, 1], 17), ([129, 2], 17), ([1, 1000000], 1000), ([1, 1 << 30], 1)):
@@ -267,7 +270,7 @@ def test_a_cap_as_epsilon_and_delta_is_safe_in_integers():
 
 
 class Issued:
-    """The times of a campaign: slots of half an hour from an epoch on."""
+    """The times of a campaign: slots of half an hour, which begin at an epoch."""
 
     def __init__(self, epoch, slots=48):
         self.slot_seconds = 1800
@@ -292,7 +295,10 @@ def test_a_policy_charges_all_windows_of_its_period_together():
 
 
 def test_a_cap_per_report_takes_no_more_reports_than_slots():
-    """Of a window, or, where the campaign is shorter, of the campaign; each report within the cap by itself."""
+    """A campaign has at most as many reports as slots: in a window or, if it is shorter, in all.
+
+    Each report is within the cap.
+    """
     rule = gaussian()
     fields = {"rho": rule.report_charge(), "period_seconds": 86400, "per_report": True}
     assert rule.report_charge() * 48 >= rule.charge()
@@ -407,7 +413,7 @@ def test_a_one_bit_step_covers_its_swing_and_costs_what_the_closed_form_says():
             one_bit(noise=[first, swing // 2 + 1])
         except Invalid as error:
             assert ("expected an integer from %d" % (levels // 2 + 1) in str(error)) == least
-    # Without reuse a chain's first step is as every other: equal ones just suffice.
+    # Without reuse, the first step of a chain is like all others, so equal variances just suffice.
     assert first_step_suffices(600, 600, 1000, 50, 0, 0)
     assert not first_step_suffices(599, 600, 1000, 50, 0, 0)
 
@@ -434,12 +440,15 @@ def test_levels_and_lag_up_to_their_limits_and_no_further():
 
 
 def variance_for(step, width):
-    """b²(1 - τ²)², τ = W/(2b), as a rational."""
+    """b²(1 - τ²)² with τ = W/(2b), as a rational number."""
     return (4 * step * step - width * width) ** 2, 16 * step * step
 
 
 def test_rho_is_the_closed_form_of_the_module():
-    """A variance counts less 4, for what a discrete Gaussian lacks of a continuous one: much of 16, the least."""
+    """4 is subtracted from a variance, because a discrete Gaussian hides less than a continuous one.
+
+    Of 16, the least variance, this is much.
+    """
     alone = {"shift": 0, "reuse": 0, "slew": 1000}
     for rule in (
         gaussian(),

@@ -1,4 +1,4 @@
-"""Report, topics and cohort rule: the bytes that device and aggregator agree on, frozen."""
+"""Reports, topics and the cohort rule: the bytes on which device and server agree never change."""
 
 from undertone_shared import report as reports
 from undertone_shared import topics
@@ -7,7 +7,7 @@ from undertone_shared.off_board import intake, issue
 from undertone_shared.scalar import truncate
 
 FINGERPRINT = b"\xa1\xb2\xc3\xd4\xe5\xf6\x07\x18"
-# Whoever changes these changes what every device in the field sends.
+# Whoever changes these bytes changes what all devices in the field send.
 FROZEN = (
     ((reports.COHORT, FINGERPRINT, 994314, (42,), 1, 0), "0200a1b2c3d4e5f60718000f2c0a0000002a000000000001"),
     ((reports.REPORT, FINGERPRINT, 994314, (1646,), 70000, 0), "0201a1b2c3d4e5f60718000f2c0a0000066e000000011170"),

@@ -1,8 +1,8 @@
 """An audit: exact distributions of short streams for the worst neighbours, and their hockey-stick divergence.
 
-H_ε(P, Q) = Σ max(P - e^ε Q, 0) over what is released must be at most the δ that the budget promises at ε, for every ε.
-The shipped integer code makes the distributions; the printed clipping of Eq. 23 and a window without a new chain fail
-the same audit, which shows that it can fail.
+For every ε, H_ε(P, Q) = Σ max(P - e^ε Q, 0) over the released values must be at most the δ that the budget promises at
+ε. The devices' integer code makes the distributions. Two mistakes fail the same audit: the clipping of Eq. 23 as
+printed, and a window without a new chain. So the audit can find mistakes.
 """
 
 from fractions import Fraction as F
@@ -48,7 +48,7 @@ def rule(law="gaussian", noise=None, reports=3, chains=1):
 
 
 class Word:
-    """An `Entropy` that gives one chosen word."""
+    """Stands for `Entropy`: returns one chosen word."""
 
     def __init__(self, word):
         self.word = word
@@ -59,7 +59,7 @@ class Word:
 
 
 def outcomes(tested, first):
-    """(probability, noise, entropy) of everything that one draw can meet."""
+    """(probability, noise, entropy) for every case that one draw can have."""
     scale = tested.noise[0] if first else tested.noise[1]
     if tested.law == "one-bit":
         return [(1 / (2 * scale), (), Word(word)) for word in range(2 * scale)]
@@ -71,7 +71,7 @@ def outcomes(tested, first):
 
 @cache
 def step(tested, point, previous):
-    """[X_{i-1}, X_i] -> probability, both from -RANGE to RANGE; ``previous`` None: a chain begins."""
+    """[X_{i-1}, X_i] -> probability, both from -RANGE to RANGE. If ``previous`` is None, a chain begins."""
     law = np.zeros((2 * RANGE + 1, 2 * RANGE + 1))
     for p, noise, word in outcomes(tested, previous is None):
         if previous is None:
@@ -79,7 +79,7 @@ def step(tested, point, previous):
             continue
         for last in range(-RANGE, RANGE + 1):
             x = tested.later((point,), (previous,), (last,), noise, word)[0]
-            # What is beyond has a probability below 1e-10.
+            # Values beyond the range have a probability below 1e-10, and count at its ends.
             law[last + RANGE, min(max(x, -RANGE), RANGE) + RANGE] += p
     return law
 
@@ -103,7 +103,8 @@ def clipped(raw):
     return path
 
 
-# Both ends, both ends towards each other, and a swing: the vertices of the dynamic programme and what is near them.
+# The paths start at both ends and stay, move towards each other or swing. They are vertices of the dynamic programme or
+# near to these.
 NEIGHBOURS = [([-2, -2, -2], [2, 2, 2]), ([-2, -1, 0], [2, 1, 0]), ([-2, -2, 2], [2, 2, -2]), ([0, 2, 2], [0, -2, -2])]
 
 
@@ -153,7 +154,7 @@ def test_one_bit(breaks):
         p, q = (distribution(tested, path, breaks) for path in paths)
         for delta in (0.3, 0.1, 0.01, 1e-4):
             assert hockey_stick(p, q, zcdp_epsilon(num / den, delta)) <= delta
-        # pure: (1 + τ)/(1 - τ) a report
+        # For pure ε, a report has the ratio (1 + τ)/(1 - τ).
         ratio = (2 * 9 + tested.swing) / (2 * 9 - tested.swing)
         first = (2 * 7 + LEVELS) / (2 * 7 - LEVELS)
         worst = max(first, ratio) ** 3
@@ -161,7 +162,7 @@ def test_one_bit(breaks):
 
 
 def product_hockey_stick(variances, shifts, epsilon):
-    """H_ε of independent discrete Gaussians of these variances, moved by these integers."""
+    """H_ε of independent discrete Gaussians with these variances, shifted by these integers."""
     losses, weights = np.zeros(1), np.ones(1)
     for variance, shift in zip(variances, shifts, strict=True):
         y = np.arange(-int(9 * sqrt(variance)), int(9 * sqrt(variance)) + 1)
@@ -194,7 +195,7 @@ def test_the_papers_schedule(calibration):
 
 
 def printed_clipping(raw):
-    """Eq. 23 as printed: against the raw previous value."""
+    """Clip as Eq. 23 is printed: relative to the raw previous value."""
     path = [raw[0]]
     for i in range(1, len(raw)):
         path.append(max(raw[i - 1] - SLEW, min(raw[i - 1] + SLEW, raw[i])))
@@ -206,7 +207,7 @@ def test_the_printed_clipping_fails_the_audit():
     mu = sqrt(2 * tested.rho()[0] / tested.rho()[1])
     raw = ([-2, 2, 2], [2, -2, -2])
     path, neighbour = (printed_clipping(x) for x in raw)
-    assert path == [-2, -1, 2]  # a step of three times the slew
+    assert path == [-2, -1, 2]  # one step is three times the slew
     p, q = distribution(tested, path), distribution(tested, neighbour)
     assert hockey_stick(p, q, 2.0) > 1.2 * delta_of(2.0, mu)
     p, q = (distribution(tested, clipped(x)) for x in raw)
@@ -214,7 +215,7 @@ def test_the_printed_clipping_fails_the_audit():
 
 
 def test_a_window_without_a_new_chain_fails_the_audit():
-    # The streams differ in the first slot alone; the promise is for a window of one report.
+    # The streams differ in the first slot alone. The promise is for a window of one report.
     tested = rule(reports=1)
     mu = sqrt(2 * tested.rho()[0] / tested.rho()[1])
     path, neighbour = clipped([-2, -2, 2]), clipped([2, -2, 2])
@@ -222,13 +223,13 @@ def test_a_window_without_a_new_chain_fails_the_audit():
     assert path[1:] != neighbour[1:]
     p, q = distribution(tested, path), distribution(tested, neighbour)
     assert hockey_stick(p, q, 1.0) > 1.02 * delta_of(1.0, mu)
-    # With a new chain in each window only the first report differs.
+    # If each window begins a new chain, only the first report differs.
     p, q = (distribution(tested, path, (1, 2)) for path in ([-2, -2, 2], [2, -2, 2]))
     assert hockey_stick(p, q, 1.0) <= delta_of(1.0, mu) + 1e-8
 
 
 def test_streams_that_differ_in_one_slot_can_stay_apart_for_ever():
-    # x_1 = ±.25, then both alternate ±.5 at C = .05.
+    # x_1 is ±.25, and then both streams alternate between ±.5, at C = .05.
     levels, slew = 1000, 50
     paths = []
     for start in (-250, 250):

@@ -1,4 +1,4 @@
-"""Calibration against the paper's numbers and an independent accountant."""
+"""The calibration of noise agrees with the paper's numbers and with an independent accountant."""
 
 import math
 import warnings
@@ -13,7 +13,7 @@ DELTA = 1e-5
 
 def test_the_papers_chi_and_sigma():
     assert c.chi(1, DELTA) == pytest.approx(2.54318, abs=5e-6)
-    # Eq. 9: sensitivity √2
+    # The sensitivity of Eq. 9 is √2.
     assert math.sqrt(2) / c.mu(1, DELTA) == pytest.approx(5.2759, abs=5e-5)
 
 
@@ -29,7 +29,7 @@ def test_mu_epsilon_and_delta_are_inverse(epsilon, delta):
     assert c.delta_of(epsilon, mu) == pytest.approx(delta, rel=1e-6)
     assert c.epsilon_of(mu, delta) == pytest.approx(epsilon, rel=1e-6)
     assert c.zcdp_epsilon(c.zcdp_rho(epsilon, delta), delta) == pytest.approx(epsilon, rel=1e-9)
-    # zCDP's conversion is an upper bound of the exact one.
+    # The conversion from zCDP gives an upper bound of the exact ε.
     assert c.zcdp_epsilon(mu * mu / 2, delta) >= epsilon
 
 
@@ -52,7 +52,7 @@ def test_the_oracle_agrees(epsilon):
         mu = c.mu(epsilon, DELTA)
         oracle = pld.from_gaussian_mechanism(1 / mu, value_discretization_interval=1e-3, use_connect_dots=True)
         assert oracle.get_epsilon_for_delta(DELTA) / epsilon == pytest.approx(1.0, abs=5e-4)
-        # The exact discrete Gaussian of variance s is calibrated as a continuous one of variance s - 4.
+        # An exact discrete Gaussian with the variance s is calibrated as a continuous one with the variance s - 4.
         variance = 20
         discrete = pld.from_discrete_gaussian_mechanism(math.sqrt(variance), value_discretization_interval=1e-3)
         assert c.delta_of(epsilon, 1 / math.sqrt(variance - 4)) >= discrete.get_delta_for_epsilon(epsilon)

@@ -1,4 +1,4 @@
-"""The methods behind one interface: errors as their formulas say, baselines, the logarithm's bias."""
+"""All methods have one interface. Their errors follow their formulas; there are baselines, and the logarithm's bias."""
 
 from fractions import Fraction as F
 from functools import cache
@@ -34,7 +34,7 @@ def test_corollary_5_2_by_simulation():
         flat = np.full((2000, slots), 0.5)
         error = np.mean((paper.release(flat, rng) - 0.5) ** 2)
         limits.append(error / (4 * 0.1 - 4 * 0.01) / (slots / mu(1, 1e-5) ** 2))
-        # 2000 correlated series: the mean square is within 5 %.
+        # Over 2,000 correlated series, the mean square is within 5 %.
         assert error == pytest.approx(np.mean(np.diag(paper.covariance)), rel=0.05)
     assert 1.0 < limits[1] + 0.05 < limits[0] + 0.05
     assert limits[1] == pytest.approx(1.0, abs=0.06)
@@ -44,7 +44,7 @@ def test_clipping_is_against_the_previous_clipped_reading():
     method = m.select(every(), "closed-form")
     path = method.clipped(np.array([[0.5] + [0.9] * 3 + [0.0] * 44]))[0]
     assert path[:6] == pytest.approx([0.5, 0.55, 0.6, 0.65, 0.6, 0.55])
-    # Algorithm 1 clips nothing.
+    # Algorithm 1 does not clip.
     assert m.select(every(), "direct").clipped(np.array([[0.1, 0.9] * 24]))[0, :2].tolist() == [0.1, 0.9]
 
 

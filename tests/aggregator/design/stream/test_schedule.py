@@ -1,4 +1,4 @@
-"""The paper's schedule and the stationary ones, exactly."""
+"""The schedules' weights are exact: those of the paper's schedule and those of the stationary ones."""
 
 from fractions import Fraction as F
 

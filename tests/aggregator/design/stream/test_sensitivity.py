@@ -1,4 +1,4 @@
-"""The exact squared sensitivity: against brute force, random paths, the sheet's numbers and the closed form."""
+"""The exact squared sensitivity equals a brute force, is reached by no random path, and has the published numbers."""
 
 from fractions import Fraction as F
 from itertools import product
@@ -13,7 +13,7 @@ from undertone_aggregator.design.stream.sensitivity import exact, triangle
 
 
 def brute_force(schedule, slew, unit):
-    """The maximum over all paths of multiples of 1/unit."""
+    """The largest squared norm over all paths whose values are multiples of 1/unit."""
     reach = int(2 * slew * unit)
     assert reach == 2 * slew * unit
     steps = range(-reach, reach + 1)
@@ -38,7 +38,7 @@ def brute_force(schedule, slew, unit):
         (stationary([F(4, 5)], 4), F(1, 8), 8),
         (stationary([F(1, 2), F(1, 4)], 4), F(1, 6), 6),
         (stationary([F(2, 5), F(1, 5), F(1, 5)], 5), F(1, 4), 4),
-        # a grid whose two halves do not meet: 2C does not divide 2
+        # The grid's two halves do not meet, since 2C does not divide 2.
         (paper(F(3, 20), 4), F(3, 20), 10),
         (triangular([[0, 0, 0], [F(1, 2), 0, 0], [F(1, 4), F(1, 3), 0]], [F(1), F(2), F(3)]), F(1, 6), 6),
     ],
@@ -62,7 +62,7 @@ def test_known_values(slew, slots, bits, known):
 
 
 def random_paths(rng, count, slots, slew):
-    """Feasible paths: reflected walks of every roughness, runs along the bounds, vertices."""
+    """Random feasible paths: walks reflected at the bounds, with steps of many sizes; runs along bounds; vertices."""
     bold = rng.random((count, 1))
     steps = np.where(rng.random((count, slots)) < bold, np.sign(rng.standard_normal((count, slots))), 0.0)
     steps += (1 - bold) * (2 * rng.random((count, slots)) - 1)

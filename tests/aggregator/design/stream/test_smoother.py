@@ -1,4 +1,4 @@
-"""Smoothing against the recursion that it replaces, and its standard errors."""
+"""Smoothing equals the recursion that it replaces, and its standard errors hold."""
 
 import numpy as np
 import pytest
@@ -41,7 +41,7 @@ def test_independent_noise_gives_the_rts_smoother():
 
 @pytest.mark.parametrize("season", [None, 12])
 def test_standard_errors_hold_for_correlated_noise(season):
-    # 150 series; the mean squared error over its stated variance is 1 within 15 %.
+    # Over 150 series, the mean squared error divided by its stated variance is 1 within 15 %.
     rng = np.random.default_rng(8)
     slots = np.arange(48)
     noise = 0.9 ** np.abs(np.subtract.outer(slots, slots))
@@ -78,7 +78,7 @@ def test_missing_slots_and_unseen_ones():
     assert np.allclose(smoothed.mean, [1, 1, 3, 3], atol=1e-3)
     known = prior(range(7), 1.0, 0.0, None, 1.0)
     after = posterior_covariance(known, np.eye(2) * 1e-9, np.array([0, 6]))
-    # A bridge: variance t(6 - t)/6 between two known ends.
+    # Between two known ends, a random walk is a Brownian bridge with the variance t(6 - t)/6.
     assert np.allclose(np.diag(after)[1:6], [t * (6 - t) / 6 for t in range(1, 6)], rtol=1e-3)
 
 

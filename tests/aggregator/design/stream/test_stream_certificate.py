@@ -1,4 +1,4 @@
-"""certify --message on stream campaigns: the stream is certified, and nothing in its place."""
+"""certify --message certifies a stream campaign by the stream itself and by nothing else."""
 
 import json
 

@@ -64,7 +64,7 @@ def devices(endpoint: Endpoint) -> Iterator[dict[str, Device]]:
 
 
 class Committing:
-    """A campaign that commits what it takes at once, while it is not ``blocked``, as by a store that hangs."""
+    """A campaign that commits what it takes at once. While ``blocked``, it waits, as with a store that hangs."""
 
     def __init__(self, intake: CampaignIntake) -> None:
         self.taken: list[Delivery] = []
@@ -120,7 +120,10 @@ def test_each_report_waits_for_its_own_campaign(endpoint: Endpoint, devices: dic
 
 @pytest.mark.waits
 def test_a_campaign_whose_store_hangs_delays_no_other(endpoint: Endpoint, devices: dict[str, Device]) -> None:
-    """Reports of the others are committed and acknowledged while it hangs, also beyond what it may keep waiting."""
+    """While one store hangs, reports of other campaigns are committed and acknowledged.
+
+    This also holds once the hanging campaign's queue is full.
+    """
     running = {name: Committing(endpoint.open(name, 3600)) for name in CAMPAIGNS}
     try:
         running["power"].free.clear()
@@ -141,7 +144,7 @@ def test_a_campaign_whose_store_hangs_delays_no_other(endpoint: Endpoint, device
 
 
 def test_reports_of_a_campaign_that_does_not_run_wait_for_it(endpoint: Endpoint, devices: dict[str, Device]) -> None:
-    """The campaign fails before it takes a report, and again while it holds a batch: its devices lose nothing."""
+    """The campaign fails before it takes a report, and again while it holds a batch. Its devices lose no report."""
     water = Committing(endpoint.open("water", 3600))
     try:
         numbers = devices["power-1"].publish([b"%d" % n for n in range(5)], to=topic("power", "power-1"))
@@ -208,14 +211,14 @@ def test_a_report_to_no_campaign_is_never_acknowledged_and_hinders_no_other(
         (number,) = device.publish([b"mine"], to=topic("power", "power-1"))
         assert device.wait("acked") == [("acked", number)]
         assert endpoint.facts()["unknown_campaign"] == len(strange) - 1
-        # A topic below a campaign's is counted there, under no topic.
+        # A report to another topic below the campaign's is counted there, under an empty topic.
         device.publish([b"y"], to=strange[1])
         device.wait("acked")
         assert [(each.topic, each.payload) for each in power.taken] == [
             (topic("power", "power-1"), b"mine"),
             ("", b"y"),
         ]
-        # The campaign's plan is deleted: nobody counts the reports that still come.
+        # The campaign's plan is deleted, so nobody counts the reports that still come.
         endpoint.serve(["water"])
         # The endpoint's own thread may make that call later than this line. It makes its calls in order, so a message
         # that is retained after the call shows that the call has been made.
@@ -237,7 +240,8 @@ def test_a_device_reports_for_its_own_campaigns_only(
         devices["power-1"].wait("acked")
         devices["both-1"].publish([b"y"], to=topic("water", "both-1"))
         devices["both-1"].wait("acked")
-        # The same rules as a broker's, read again when they change; with many devices a pattern is all there is.
+        # The endpoint applies the broker's rules and reads them again when they change. With many devices, one pattern
+        # is the only rule.
         credentials.write_access_rules(access, PREFIX, {"power-2": ["power", "water"]})
         endpoint.reload()
         devices["power-2"].publish([b"z"], to=topic("water", "power-2"))
@@ -311,16 +315,16 @@ def test_a_home_with_three_campaigns_one_of_which_fails(tmp_path: Path, free_por
 @pytest.mark.parametrize(
     ("campaigns", "reports", "grows", "due"),
     [
-        # Few reports, many, many for many campaigns, and so many for even more campaigns.
+        # The first case has few reports. The others have many, for few campaigns, for many and for even more.
         (2, 1, 0.0, 0.02),
         (2, 24, 0.0, 0.02),
         (20, 23, 0.0, 0.02),
         (10, 24, 1.0, 0.05),
         (20, 24, 1.0, 0.1),
         (60, 24, 1.0, 0.1),
-        # A whole batch.
+        # A whole batch is taken at once.
         (20, 100, 0.0, 0.0),
-        # Many reports, after which no more came for a while.
+        # Many reports came, and then none for a while.
         (20, 24, 0.03, 0.05),
     ],
 )

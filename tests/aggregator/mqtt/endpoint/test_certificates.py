@@ -23,7 +23,7 @@ def authority(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def endpoint(tmp_path: Path, authority: Path) -> Iterator[Endpoint]:
-    """load-1 shows a certificate, load-2 a password."""
+    """An endpoint where load-1 shows a certificate and load-2 gives a password."""
     certificate = issue(tmp_path, authority, "load-1", "load-1")
     users = {"load-1": ShownCertificate(certificate), "load-2": password("load-2")}
     credentials.write_passwords(tmp_path / "passwords", users)
@@ -74,12 +74,12 @@ def test_no_password_stands_for_a_certificate(endpoint: Endpoint, tmp_path: Path
 
 
 def test_whose_name_is_not_its_own_is_refused(endpoint: Endpoint, authority: Path, tmp_path: Path) -> None:
-    # Certificates of the same authority: of a device that uses passwords, of an unknown device, and an older one of
-    # load-1.
+    # Three certificates of the same authority: of a device that uses passwords, of an unknown device, and an older
+    # certificate of load-1.
     for number, name in enumerate(("load-2", "load-3", "load-1")):
         issue(tmp_path, authority, name, f"other-{number}")
         assert refused(endpoint, device(endpoint, tmp_path, f"other-{number}", name), "certificate")
-    # Its own certificate, and another one's name.
+    # A device shows its own certificate and gives another device's name.
     assert refused(endpoint, device(endpoint, tmp_path, "load-1", "load-2"), "certificate")
 
 

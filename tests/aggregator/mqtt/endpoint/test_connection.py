@@ -1,4 +1,4 @@
-"""Many reports in one piece are handled without parsing each: in the same way as those that come byte by byte."""
+"""Many reports that come in one piece have the same effect as reports byte by byte, though none is parsed by itself."""
 
 import struct
 from pathlib import Path
@@ -21,7 +21,7 @@ from undertone_shared.report import LENGTH
 
 
 class Wire:
-    """The stream below a connection: what was sent into it, and whether it is read."""
+    """Stands for the stream below a connection: keeps what was sent, and whether the stream is read."""
 
     reader: Any
     unread = 0
@@ -57,7 +57,7 @@ def publication(number: int, *, first: int = 0x32, payload: int = LENGTH, to: st
 
 
 def connected(gate: Gate, limits: Limits) -> tuple[Roster, Connection, Wire]:
-    """A connection that has sent one report, so that its topic is known."""
+    """A connection that has sent one report, so that the endpoint knows its topic."""
     roster, wire = Roster(gate, limits, PREFIX, lambda _: None), Wire()
     roster.now = lambda: 0.0
     roster.queues[CAMPAIGN] = Queue(CAMPAIGN)

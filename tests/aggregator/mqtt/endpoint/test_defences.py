@@ -1,4 +1,4 @@
-"""What strangers and devices gone bad can do to the endpoint: nothing that an honest device would notice."""
+"""Strangers and devices that misbehave can do nothing to the endpoint that an honest device would notice."""
 
 import contextlib
 import random
@@ -35,7 +35,7 @@ class Site:
         self._opened = open_endpoint(path, replace(limits), listener)
         self.taken: list[Any] = []
         self.committing = True
-        # Set while nothing is taken because ``committing`` is False.
+        # Set while ``committing`` is False and the committing thread takes nothing.
         self.paused = threading.Event()
         self.waits: list[float] = []
         self._context = None
@@ -69,12 +69,12 @@ class Site:
         return int(self.endpoint.facts()["refused"].get(reason, 0))
 
     def impatient(self, **limits: float) -> None:
-        """From now on the endpoint waits so long; before, the honest device had all the time to come in."""
+        """Give the endpoint these short limits of time, after the honest device had enough time to connect."""
         for name, seconds in limits.items():
             object.__setattr__(self.endpoint.limits, name, seconds)
 
     def honest_goes_on(self, reports: int = 5, seconds: float = 60.0) -> None:
-        """The honest device has that many more reports acknowledged."""
+        """Wait until the honest device has that many more reports acknowledged."""
         wanted = len(self.waits) + reports
         wait_for(lambda: len(self.waits) >= wanted or self._failures, seconds, "a report of the honest device")
         assert not self._failures, self._failures
@@ -113,7 +113,7 @@ class Site:
         device.close()
 
 
-# The honest device reports as fast as it is acknowledged, which no bucket for a slot's reports allows.
+# The honest device reports as fast as it is acknowledged, which the usual limit of reports a second would not allow.
 QUICK = Limits(per_second=1000.0)
 
 
@@ -217,7 +217,7 @@ def test_slow_but_whole_packets_are_not_cut_off(site: Site) -> None:
     """The clock of a packet starts with its first byte, not with the connection."""
     device = entered(site)
     roster = site.endpoint.roster
-    # The connection is older than a packet may become, and the honest device is heard of all the time.
+    # The connection is now older than a packet may become. Meanwhile, the honest device goes on sending.
     late = 3 * site.endpoint.limits.packet_seconds
     with site.endpoint.turn:
         roster.now = lambda: time.monotonic() + late
@@ -262,7 +262,7 @@ def test_devices_are_limited_in_all(passwords: Path) -> None:
 
 
 def test_strangers_leave_their_descriptors_to_devices(passwords: Path) -> None:
-    """Strangers use up all descriptors that there are, and wait: a device still comes in."""
+    """Strangers take all free descriptors and send nothing. A device can still connect."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -329,7 +329,7 @@ def test_reports_without_acknowledgement_are_bounded_by_connection_and_in_all(pa
         first.wait("connected")
         for device in (first, third):
             device.publish([b"%04d" % number for number in range(500)])
-        # From then on nothing more is read of them.
+        # From then on, the endpoint reads nothing more from the two connections.
         online = site.endpoint.roster.online
         wait_for(lambda: online["bad"].stalled and online["worse"].stalled)
         assert 100 <= site.endpoint.facts()["backlog"] <= 120 + 1
@@ -343,7 +343,10 @@ def test_reports_without_acknowledgement_are_bounded_by_connection_and_in_all(pa
 
 
 def test_a_flood_of_pings_that_nobody_reads(passwords: Path) -> None:
-    """The answers fill no memory: reading stops with the bucket, and an unread output ends the connection."""
+    """The answers do not fill the memory.
+
+    Reading stops at the limit, and too much unread output ends the connection.
+    """
     with Site(passwords, replace(QUICK, burst=20_000, unread_bytes=4096)) as site:
         device = entered(site)
         device.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
@@ -370,7 +373,10 @@ def test_a_tls_storm(tmp_path: Path, passwords: Path) -> None:
 
 
 def test_descriptors_used_up(passwords: Path) -> None:
-    """The honest device is served while no further connection can be accepted, and others come in afterwards."""
+    """While no further connection can be accepted, the honest device is served.
+
+    Afterwards, other devices can connect.
+    """
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -390,15 +396,15 @@ def test_descriptors_used_up(passwords: Path) -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         for client in clients:
             client.close()
-        # Some of them leave the endpoint's backlog with its next sweeps only.
+        # Some of the closed connections leave the backlog only when the endpoint next looks through its connections.
         entered(site)
 
 
-# Fuzz
+# --- random bytes
 
 
 def damaged(chance: random.Random) -> bytes:
-    """A connection's bytes: a CONNECT that may be right, then packets that may be, some of them changed."""
+    """The bytes of a connection: usually a right CONNECT, then packets, most of them right, and some bytes changed."""
     whole = [
         packets.encode_publish(chance.randrange(1, 9), topic("bad"), chance.randbytes(24)),
         packets.encode_publish(1, topic("worse"), b""),
@@ -420,7 +426,7 @@ def damaged(chance: random.Random) -> bytes:
 
 
 class Wire:
-    """In the place of a stream: it takes whatever is written."""
+    """Stands for a stream; it ignores whatever is written."""
 
     reader: Connection
     certificate = None
@@ -445,7 +451,7 @@ class Wire:
 
 
 def fuzz(endpoint: Endpoint, sequences: int, seed: int) -> int:
-    """Feed sequences to connections of the endpoint, cut anywhere, in turn with its own work; how many bytes."""
+    """Feed cut sequences to connections, in turn with the endpoint's own work; return the number of bytes."""
     chance = random.Random(seed)
     fed = 0
     for number in range(sequences):
@@ -488,7 +494,7 @@ def test_fuzzed_sequences(passwords: Path) -> None:
 
 @pytest.mark.slow
 def test_fuzzed_long(passwords: Path) -> None:
-    """10^5 sequences, above 10^7 bytes; the honest device's 99th percentile stays within 100 ms."""
+    """10^5 sequences with more than 10^7 bytes. The honest device's 99th percentile stays within 100 ms."""
     fed, waits = fuzzed(passwords, 100_000, 2)
     assert fed > 10_000_000
     assert np.quantile(waits, 0.99) <= 0.1, np.quantile(waits, [0.5, 0.99])

@@ -219,7 +219,7 @@ def test_a_batch_closes_in_number_and_in_time(passwords: Path) -> None:
 
 
 def test_many_threads_see_every_delivery_once(passwords: Path) -> None:
-    """The two threads of the queue race on purpose: nothing is lost or doubled, whatever the interleaving."""
+    """The queue's two threads race on purpose. No delivery is lost or doubled, whatever their order."""
     with open_endpoint(passwords, batch=7, batch_seconds=0.0005) as endpoint:
         device = Device(endpoint.port, "load-1")
         device.wait("connected")
@@ -259,7 +259,7 @@ def test_who_was_refused_is_told(passwords: Path, monkeypatch: pytest.MonkeyPatc
     assert told(said[0], "1 devices", "1 password", "0 times")
 
 
-# paho
+# --- the client paho
 
 
 class Paho:
@@ -285,7 +285,7 @@ def test_paho_publishes_and_subscribes(endpoint: OneCampaign) -> None:
     client = Paho(endpoint.port, "load-1", password("load-1"))
     client.mqtt.subscribe(CONFIG, 1)
     sent = [client.mqtt.publish(topic("load-1"), b"%d" % number, qos=1) for number in range(100)]
-    # It has 20 under way at a time.
+    # paho has at most 20 messages without acknowledgement at a time.
     for _ in range(5):
         endpoint.acknowledge(take(endpoint, 20))
     for message in sent:
@@ -311,7 +311,7 @@ def test_a_wrong_password_is_refused_with_its_code(endpoint: OneCampaign, user: 
     assert endpoint.facts()["refused"]["password"] >= 1
 
 
-# TLS and reload
+# --- TLS, and files that are read again
 
 
 def tls_listener(tmp_path: Path, name: str = "localhost") -> Listener:
@@ -349,7 +349,7 @@ def test_no_ticket_is_made_for_a_session_that_nobody_resumes(tmp_path: Path, pas
     context = ssl.create_default_context(cafile=str(TLS / "ca.pem"))
     with open_endpoint(passwords, listener=tls_listener(tmp_path)) as endpoint:
         device = Device(endpoint.port, "load-1", context=context)
-        # A ticket would have come before the answer to the login.
+        # The server would have sent a ticket before the answer to the login.
         device.wait("connected")
         assert isinstance(device.socket, ssl.SSLSocket)
         assert device.socket.version() == "TLSv1.3"

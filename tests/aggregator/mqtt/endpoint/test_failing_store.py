@@ -1,4 +1,7 @@
-"""A disk that fails for a while: nothing is acknowledged that is not kept, and a new start counts what comes again."""
+"""A disk fails for a while.
+
+Only reports that are kept are acknowledged, and a new start counts those that come again.
+"""
 
 import threading
 from pathlib import Path
@@ -23,7 +26,7 @@ REPORTS = 60
 
 
 class Flaky(MemoryStore):
-    """A store whose disk is full while ``full`` is set, and which fails every third commit otherwise."""
+    """A store whose disk is full while ``full`` is set. Otherwise, every third commit fails."""
 
     def __init__(self) -> None:
         super().__init__()

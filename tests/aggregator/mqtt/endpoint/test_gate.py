@@ -1,4 +1,4 @@
-"""Who is let in, and what reading the files again costs."""
+"""Which users the endpoint lets in, and how long it takes to read the password files again."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Mode direct with an outlet: estimates reach somebody's broker, campaigns and reports do not."""
+"""Mode direct with an outlet: estimates go to the outlet's broker, campaigns and reports stay at the endpoint."""
 
 import io
 import threading
@@ -45,7 +45,7 @@ min_reports = 1
 
 
 class Listener:
-    """Everything that a broker has, retained or not, by topic."""
+    """A client that keeps the last message of every topic of a broker, retained or not."""
 
     def __init__(self, port: int) -> None:
         self.heard: dict[str, bytes] = {}
@@ -98,7 +98,7 @@ def test_estimates_and_status_reach_the_broker_campaigns_and_reports_do_not(site
 
     wait_for(told, what="an estimate and the status")
     before = set(site.listener.heard)
-    # A broker that was away is told everything again.
+    # A broker that was away gets all messages again.
     site.broker.stop()
     site.broker.start()
     again = Listener(site.broker.port)

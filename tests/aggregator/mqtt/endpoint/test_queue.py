@@ -1,4 +1,4 @@
-"""The queue of a campaign's reports at the endpoint."""
+"""The queue of a campaign's reports at the endpoint: the age of reports, and who takes them."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ REPORT = Delivery("topic", b"report", False, None)
 
 
 class Watched(deque):
-    """Waiting reports; whenever one arrives, another thread looks at the queue, and its taker takes it."""
+    """The queue's waiting reports. Whenever one arrives, another thread asks for its age and then takes it."""
 
     def __init__(self, queue: Queue) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class Watched(deque):
 
 
 def test_a_report_has_its_age_from_its_arrival_on_whoever_looks_in_between():
-    """On a machine that has run for years, an age that is counted from 0 would be years."""
+    """If the age were counted from time 0, it would be years on a machine that has run for years."""
     queue = Queue("meters")
     queue.waiting = waiting = Watched(queue)
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""Readers at the endpoint: who may read what, slow readers, several connections of one user, devices beside them."""
+"""Readers at the endpoint: what each may read, slow readers, several connections of one user, and devices."""
 
 import contextlib
 import socket
@@ -42,7 +42,7 @@ def endpoint(files: Path) -> Iterator[OneCampaign]:
 
 
 class Client:
-    """A paho client that remembers what it hears."""
+    """A paho client that remembers the messages it gets."""
 
     def __init__(self, port: int, user: str, client_id: str = "", **options: bool) -> None:
         self.heard: list[tuple[str, bytes, int, bool]] = []
@@ -131,7 +131,7 @@ def test_one_user_has_several_connections_and_a_client_identifier_one(endpoint: 
             client.subscribe(MEAN)
         assert endpoint.facts()["readers_online"] == 4
         assert endpoint.facts()["devices_online"] == 0
-        # Another user's client with the same identifier ends nobody's connection.
+        # A client of another user may have the same identifier: no connection ends.
         stack.enter_context(Client(endpoint.port, "home", "a")).subscribe(MEAN)
         assert endpoint.facts()["readers_online"] == 5
         clients[2].client.reconnect_delay_set(600)
@@ -156,7 +156,7 @@ def test_readers_beyond_the_limit_are_refused(files: Path) -> None:
 
 
 class Second:
-    """A reader on a bare socket."""
+    """A reader on a socket, without a client library."""
 
     def __init__(self, port: int, user: str = "home", receive: int | None = None) -> None:
         self.socket = socket.socket()
@@ -204,7 +204,7 @@ def test_a_slow_reader_gets_the_newest_of_each_topic_and_delays_no_device(endpoi
     topics = [f"{PREFIX}/meters/aggregate/g{number}/raw" for number in range(30)]
     device = Device(endpoint.port, "load-1")
     device.wait("connected")
-    # More than the buffers of both sockets hold.
+    # These messages are more than the buffers of both sockets hold.
     for number in range(600):
         for topic in topics:
             endpoint.publish(topic, b"%6d" % number + b"." * 2000)
@@ -218,7 +218,7 @@ def test_a_slow_reader_gets_the_newest_of_each_topic_and_delays_no_device(endpoi
     (connection,) = endpoint.roster.readers.values()
     assert connection.session is not None
     assert len(connection.session._waiting) <= len(topics)
-    # Now it reads on: the last message of each topic comes at last.
+    # Now the reader goes on reading, and the last message of each topic comes in the end.
     newest: dict[str, bytes] = {}
     rest = b""
     while set(newest.values()) != {b"   599"} or len(newest) < len(topics):
@@ -247,13 +247,13 @@ def test_a_reader_that_takes_nothing_for_long_is_disconnected(files: Path, qos: 
         assert slow.socket.recv(5) == packets.suback(1, [qos])
 
         def publish() -> bool:
-            """Fill the buffers, and let a minute pass."""
+            """Fill the buffers, and let a minute pass by the endpoint's clock."""
             endpoint.publish(MEAN, b"." * 100_000)
             now[0] += 61
             return endpoint.facts()["refused"].get("unread") == 1
 
         wait_for(publish)
-        # The reason is counted first, and the connection removed after it.
+        # The endpoint counts the reason first and removes the connection then.
         wait_for(lambda: endpoint.facts()["readers_online"] == 0)
 
 
@@ -278,7 +278,7 @@ def test_no_more_messages_fly_than_allowed() -> None:
     numbers = [packets.packet_id(sent, packets.topic_end(sent, start, stop), stop)
                for _, start, stop in packets.split(sent)[0]]  # fmt: skip
     assert numbers == [*range(1, 26)]
-    # The newest of a topic replaces the one that waits.
+    # A newer message of a topic replaces the older one that still waits.
     reader.offer("a/49", b"y")
     reader.offer("a/49", b"z")
     wire.sent.clear()

@@ -1,4 +1,4 @@
-"""Strangers have a share of their own: however many there are, devices get in and stay."""
+"""Strangers have a share of the connections: however many strangers there are, devices connect and stay connected."""
 
 import random
 from collections import Counter
@@ -55,7 +55,7 @@ class World:
         return wire  # type: ignore[no-any-return]
 
     def connect(self, wire: Wire, user: str) -> Wire:
-        """The device shows who it is."""
+        """The device sends its certificate or password, so that it is no stranger any more."""
         wire.reader.received(packets.encode_connect(user, user, password(user), 60))
         return wire
 

@@ -1,4 +1,4 @@
-"""A stream over a pair of sockets: what is written goes out whole and in order, and what is paused is not read."""
+"""A stream over a pair of sockets: written bytes go out whole and in order, and a paused stream is not read."""
 
 import selectors
 import socket
@@ -30,7 +30,7 @@ class Heard:
 
 
 class Pair:
-    """A stream, its other side, and the selector between them."""
+    """A stream, the socket at its other end, and the selector that serves the stream."""
 
     def __init__(self, unread: int) -> None:
         with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -46,7 +46,10 @@ class Pair:
             key.data()
 
     def read(self) -> bytes:
-        """What the other side reads; nothing where the kernel still holds it back: then the stream has its turn."""
+        """Return what the other side reads now.
+
+        It is empty while the kernel holds the bytes back; then serve the stream.
+        """
         try:
             return self.device.recv(1 << 20)
         except TimeoutError:

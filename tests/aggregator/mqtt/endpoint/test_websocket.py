@@ -75,7 +75,7 @@ def open_both(files: Path, limits: Limits = LIMITS, **tls: Path) -> Iterator[One
         yield endpoint
 
 
-# --- Over real sockets.
+# --- over real sockets
 
 
 @contextlib.contextmanager
@@ -211,7 +211,7 @@ def test_what_is_wrong_in_the_settings_is_refused() -> None:
         BrokerOptions(websocket="8443")
 
 
-# --- Without sockets.
+# --- without sockets
 
 
 class Wire:
@@ -307,7 +307,7 @@ def reports(count: int) -> list[bytes]:
 
 
 def unpacked(data: bytes) -> list[Frame]:
-    """The frames of a server that has already accepted the upgrade."""
+    """The frames that a server sends after it has accepted the upgrade."""
     client = ClientProtocol(parse_uri("ws://localhost/"), state=State.OPEN, max_size=None)
     client.receive_data(data)
     return [each for each in client.events_received() if isinstance(each, Frame)]
@@ -481,7 +481,7 @@ def test_an_origin_is_compared_with_the_host(origin: str, host: str, same: bool)
         (frame(bytes(LIMITS.frame_bytes + 1))[:14], 1009, "oversized"),
         (frame(b"\x32", fin=False) + frame(bytes(LIMITS.frame_bytes), Opcode.CONT)[:14], 1009, "oversized"),
     ],
-    # A frame's mask is random.
+    # A frame's mask is random, so the cases need names.
     ids=["text", "unmasked", "continuation", "interrupted", "reserved", "opcode", "ping", "frame", "fragments"],
 )
 def test_a_frame_that_is_not_allowed_closes_the_connection(world: World, data: bytes, code: int, reason: str) -> None:

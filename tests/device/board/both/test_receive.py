@@ -1,4 +1,4 @@
-"""A board without files gets them over its serial line, all of them or none."""
+"""A board without files gets its files over the serial line, either all of them or none."""
 
 import json
 import os

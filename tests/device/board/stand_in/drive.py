@@ -1,12 +1,13 @@
-"""Runs device/main.py on the board that is not there.
+"""Runs device/main.py on a stand-in for a board.
 
-MODE [PORT]: how many acknowledged reports to wait for, or sleep; the port whose names its modules have.
+MODE is how many acknowledged reports to wait for, or "sleep". PORT, if given, is the MicroPython port whose names the
+modules have.
 """
 
 import os
 import sys
 
-# The first: what it finds to be on trial decides whose modules the others get.
+# main is imported first. If main finds code on trial, the other imports come from that code.
 import main  # isort: skip
 import machine
 import network
@@ -22,13 +23,16 @@ main.machine, main.network = machine.become(sys.argv[2] if len(sys.argv) > 2 els
 
 class Os:
     def urandom(self, n):
-        """Random numbers before the radio is on would be none on an ESP32."""
+        """An ESP32 has no real random numbers before its radio is on, so the test fails if they are read earlier."""
         assert "active" in network.log
         return os.urandom(n)
 
 
 class Sockets:
-    """Looks no name up while the radio has no network: it would block for longer than the watchdog waits."""
+    """Fails if a name is looked up while the radio has no network.
+
+    That would block for longer than the watchdog waits.
+    """
 
     looked_up = 0
 
@@ -59,8 +63,8 @@ def kept(*arguments):
 
 
 main.make_client = kept
-# A board whose campaign does not fit waits for a smaller one.
+# A board on which a campaign does not fit waits for a smaller campaign.
 main.main(lambda: clients[0].counts["acked"] >= int(mode) or "not enough memory" in clients[0].trouble)
-# What verifies signatures is dropped again.
+# The module that verifies signatures was unloaded after its use.
 assert "undertone_shared.ed25519" not in sys.modules
 print(network.log, len(ntptime.calls), ntptime.host, machine.WDT.fed > 5, clients[0].counts["acked"] >= int(mode))

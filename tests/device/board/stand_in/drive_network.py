@@ -1,7 +1,8 @@
-"""Runs device/main.py where the network is bad, and prints how long the watchdog was not fed at most, in milliseconds.
+"""Runs device/main.py where the network is bad.
 
-COUNT ANSWER WIFI: how many acknowledged reports to wait for, the deadline of a connection in milliseconds, and how many
-looks the Wi-Fi stays up and stays down in turn, 0 if it stays up.
+Prints the longest time without a feed of the watchdog, in milliseconds. COUNT ANSWER WIFI: how many acknowledged
+reports to wait for, the deadline of a connection in milliseconds, and after how many looks the Wi-Fi goes down or up
+again (0 if it stays up).
 """
 
 import os
@@ -23,7 +24,7 @@ falls = 0
 
 
 def isconnected(self):
-    """The radio's state, which the file ``radio`` tells the network outside."""
+    """The radio's state. The file ``radio`` tells it to the network outside."""
     global looks, falls
     looks += 1
     up = looks > 2 and (not wifi or looks // wifi % 2 == 0)

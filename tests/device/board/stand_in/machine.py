@@ -1,6 +1,6 @@
-"""A board that is not there: its watchdog, and a clock and memory that survive deep sleep in board.json.
+"""Stands for a board: its watchdog, and a clock and memory that survive deep sleep in board.json.
 
-`become` puts modules in the places of machine and network that have exactly the names that `port_names` says of a port.
+`become` replaces the modules machine and network by ones with exactly the names that `port_names` lists for a port.
 """
 
 import json
@@ -31,7 +31,10 @@ def save(**changes):
 
 
 def unix_time():
-    """The real time, moved; a sleeper's stands still while it is awake, however slow the machine is that plays it."""
+    """The real time plus an offset.
+
+    A board that sleeps has a clock that stands still while it is awake, so that a slow machine does not matter.
+    """
     state = load()
     return state.get("now") or _real_time() + state["offset"]
 
@@ -44,7 +47,7 @@ def set_time_of(clock):
 
 
 class WDT:
-    """``stretch``: the longest time without a feed, in milliseconds."""
+    """The watchdog. ``stretch`` is the longest time without a feed so far, in milliseconds."""
 
     fed = 0
     longest = 8388
@@ -110,7 +113,7 @@ class PlainRTC:
 
 
 class Port:
-    """``memory``: RTC.memory; the longest watchdog and sleep, in ms."""
+    """``memory``: whether the port has RTC.memory. Also its longest watchdog time and its longest sleep, in ms."""
 
     def __init__(self, memory, watchdog, sleep):
         self.memory = memory
@@ -129,11 +132,11 @@ longest_sleep = 1 << 60
 
 
 class Module:
-    """Has what is set, and nothing else."""
+    """A module that has the attributes that are set, and no others."""
 
 
 class Unused:
-    """What a port has and a board's program here has no business with."""
+    """A name that the port has and that the board's program must not use."""
 
     def __init__(self, name):
         self._name = name
@@ -150,16 +153,16 @@ def _module(names, offered):
 
 
 def become(port):
-    """(machine, network) of this port, which importers get from now on."""
+    """Return (machine, network) of this port; later imports get these two modules."""
     global longest_sleep
-    # What imitates a board should take little of its memory: the names are unloaded again.
+    # The stand-in should take little of the board's memory, so the lists of names are unloaded again.
     import port_names
 
     del sys.modules["port_names"]
     has = PORTS[port]
     if "DEEPSLEEP_RESET" not in port_names.MACHINE[port]:
         del globals()["DEEPSLEEP_RESET"]
-        # Such a port names the same cause after a deep sleep as after any other boot.
+        # Such a port reports the same cause after a deep sleep as after any other boot.
         save(cause=PWRON_RESET)
     if not has.memory:
         globals()["RTC"] = PlainRTC

@@ -1,4 +1,4 @@
-"""NTP that fails the first time."""
+"""NTP that fails at the first call."""
 
 host = None
 calls = []

@@ -1,6 +1,7 @@
-"""The names in machine and network of five ports of MicroPython 1.28: extmod and ports/*/modmachine.c, mpconfigport.h.
+"""The names in machine and network of five ports of MicroPython 1.28.
 
-A class that only some of a port's boards have counts. The dunder names are left out.
+They come from extmod, ports/*/modmachine.c and mpconfigport.h. A class that only some of a port's boards have is
+listed. The dunder names are left out.
 """
 
 _ALL = (
@@ -8,7 +9,7 @@ _ALL = (
     " bitstream dht_readinto time_pulse_us Signal SoftI2C SoftSPI ADC I2C PWM SPI UART WDT Pin RTC Timer"
     " PWRON_RESET WDT_RESET"
 )
-# What a port has beside them.
+# The names that each port has in addition.
 _OWN = {
     "esp32": "sleep SLEEP DEEPSLEEP HARD_RESET DEEPSLEEP_RESET SOFT_RESET wake_reason PIN_WAKE EXT0_WAKE EXT1_WAKE"
     " TIMER_WAKE TOUCHPAD_WAKE ULP_WAKE SDCard TouchPad DAC ADCBlock I2S Counter Encoder",

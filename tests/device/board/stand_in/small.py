@@ -21,16 +21,17 @@ import sys
 
 import micropython
 
-# One import with the module's own code on a Cortex-M: six within each other took 10.2 KB there, three took 5.6 KB.
+# What one import takes, with the module's own code, on a Cortex-M: six nested imports took 10.2 KB there, three took
+# 5.6 KB.
 IMPORT_BYTES = 1620
-# Words of a board in one of this interpreter's.
+# How many words of a board fit into a word of this interpreter.
 WORDS = 1 if sys.maxsize < 1 << 32 else 2
-# What the unix port leaves free of a thread's stack.
+# The number of bytes that the unix port keeps free in a thread's stack.
 MARGIN_BYTES = 8192
 
 
 class Imports:
-    """Makes the imports of another thread, one at a time, and counts how deep they go."""
+    """Makes the imports of another thread, one at a time, and counts how deeply they are nested."""
 
     def __init__(self):
         self.most = 0
@@ -48,7 +49,7 @@ class Imports:
         builtins.__import__ = self.take
 
     def take(self, *arguments):
-        """What an import statement calls, in either thread."""
+        """Import a module, in either thread. An import statement calls this function."""
         if _thread.get_ident() == self._main:
             return self._count(arguments)
         used = micropython.stack_use() // WORDS
@@ -77,7 +78,7 @@ class Imports:
         return made
 
     def serve(self):
-        """In the main thread, until ``end``."""
+        """Make the other thread's imports, in the main thread, until ``end`` is called."""
         while True:
             self._asked.acquire()
             if self._arguments is None:
@@ -89,13 +90,13 @@ class Imports:
             self._answered.release()
 
     def end(self):
-        """No more imports come."""
+        """Tell `serve` that no more imports come."""
         self._arguments = None
         self._asked.release()
 
 
 def mount(path):
-    """The image in place, as ROMFS is."""
+    """Mount the image as a board has its ROMFS."""
     import os
 
     import vfs
@@ -108,7 +109,7 @@ def mount(path):
 
 
 def run():
-    """The program, in the small thread."""
+    """Run the program, in the thread with the small stack."""
     try:
         with open(program, encoding="utf-8") as file:
             text = file.read()

@@ -1,4 +1,4 @@
-"""What the proof's tests share: a reporter whose draws are counted words, and mutants of its guard."""
+"""What the proof's tests share: a reporter with known random words, and mutants of the part that enforces the rest."""
 
 from rig import DAY, START, Memory, Ticks, make_campaign, make_policy
 
@@ -15,7 +15,7 @@ TOTAL = 4
 
 
 def stub():
-    """A mechanism of two symbols; its second part never draws."""
+    """A mechanism of two symbols. Its second part is never chosen."""
     rounding = WindowMechanism(3, 1, 1, 1, 1)
     return Hybrid(0, rounding, WindowMechanism(3, 1, 1, 1, 1, None, 2))
 
@@ -32,7 +32,7 @@ def stub_campaign(**changes):
 
 
 class Words:
-    """Entropy whose words of a draw are given; every other one is 0."""
+    """Entropy that gives the listed words to a draw, and 0 for every other word."""
 
     def __init__(self):
         self.given = ()
@@ -48,35 +48,35 @@ class Words:
         return self.given[self.taken - 1] if self.taken <= len(self.given) else 0
 
 
-# Mutants of the guard
+# --- mutants: each breaks one rule of the guard, which enforces the rest
 
 
 def draw_instead_of_opening(reporter):
-    """The ticks are asked at the draw."""
+    """The rest is measured to the draw, not to the opening of the slot."""
     guard = reporter.guard
     obstacle = guard.obstacle
     guard.obstacle = lambda campaign, slot, now, opened: obstacle(campaign, slot, now, reporter.ledger.uptime)
 
 
 def free_first_draw(reporter):
-    """The first draw after a boot is free, as the rate limit's is."""
+    """The first draw after a boot needs no rest."""
     guard = reporter.guard
     rested = guard.rested
     guard.rested = lambda opened: guard._drew_at is None or rested(opened)
 
 
 def no_ticks(reporter):
-    """Rule 1 alone: the clock says how long the rest was."""
+    """Only the clock says how long the rest was; the ticks are not asked."""
     reporter.guard.rested = lambda opened: True
 
 
 def one_slot_shorter(reporter):
-    """Rest ends a slot too early, by the clock and by the ticks."""
+    """The rest ends a slot too early, by the clock and by the ticks."""
     reporter.policy.rest_seconds -= SECONDS
 
 
 def one_report_a_period(reporter):
-    """No rest; one report in any period of the rest's length."""
+    """There is no rest, but at most one report in a period as long as the rest."""
     policy = reporter.policy
     policy.period_seconds = policy.rest_seconds
     policy.rest_seconds = 0
@@ -84,7 +84,7 @@ def one_report_a_period(reporter):
 
 
 class World:
-    """True time, a hostile clock, a storage that forgets, and the shipped reporter between them.
+    """The true time, a clock and a storage that may misbehave, and the real reporter.
 
     ``intervals``: (opened, closed) of every slot that was drawn, in milliseconds of true time.
     """
@@ -140,7 +140,7 @@ class World:
             pass
 
     def look(self):
-        """The reporter's loop comes by; a draw is noted with its interval."""
+        """Let the reporter look at the time as its loop does. If it draws, note the interval of the slot."""
         before = dict(self.storage.files)
         if self.reporter.close_slot(self.now) is not None:
             self._note(self.finished)
@@ -158,25 +158,25 @@ class World:
         self.true += seconds * 1000
         self.now += clock
 
-    # What may happen
+    # --- what may happen
 
     def tick(self):
-        """A slot, honestly."""
+        """A slot passes, and the clock is right."""
         self.pass_time(SECONDS, SECONDS)
         self.look()
 
     def stretch(self):
-        """A rest passes and the clock stands still."""
+        """A rest passes, and the clock stands still."""
         self.pass_time(self.rest, 0)
         self.look()
 
     def cut(self):
-        """A slot of the clock in no time."""
+        """The clock moves on by a slot, and no time passes."""
         self.pass_time(0, SECONDS)
         self.look()
 
     def run(self):
-        """A rest and a slot of the clock in no time."""
+        """The clock moves on by a rest and a slot, and no time passes."""
         self.pass_time(0, self.rest + SECONDS)
         self.hear()
         self.look()
@@ -187,24 +187,27 @@ class World:
         self.look()
 
     def agree(self):
-        """The server says that the clock is right."""
+        """The server confirms the time of the clock."""
         self.hear()
 
     def reboot(self):
         self.boot()
 
     def lose(self):
-        """The ledger is gone at the next boot."""
+        """The ledger is lost, and the device boots."""
         self.storage.files.pop("ledger", None)
         self.boot()
 
     def roll_back(self):
-        """The ledger of before the last draw is restored: the report may have left."""
+        """The ledger from before the last draw is restored, though the report may have been sent."""
         self.storage.files = dict(self.older)
         self.boot()
 
     def power_loss(self):
-        """The power fails between the ledger's write and the report's leaving; the report leaves after the boot."""
+        """The power fails after the ledger is written and before the report is sent.
+
+        The report is sent after the boot.
+        """
         self.boot()
 
     def another_epoch(self):
@@ -216,7 +219,7 @@ class World:
         self.hear()
 
     def sleep(self):
-        """Deep sleep with a counter for half a rest; the value is that of the true slot before the wake."""
+        """Deep sleep for half a rest, with a counter that goes on. The value is that of the slot before the wake-up."""
         self.pass_time(self.rest // 2, self.rest // 2)
         asleep = self.true - self.counted
         self.boot(asleep=asleep)

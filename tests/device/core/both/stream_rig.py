@@ -4,7 +4,7 @@ from rig import SLOT, START, make_campaign
 
 from undertone_shared.stream import StreamRule
 
-# 1000 levels of the reading itself: decoding needs no scale.
+# There are 1,000 levels, one for each reading, so decoding needs no scale.
 FIELDS = {
     "kind": "stream",
     "law": "gaussian",

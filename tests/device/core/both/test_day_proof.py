@@ -1,8 +1,8 @@
-"""The theorem of docs/day-proof.md, enumerated on the shipped reporter: every schedule of nine slots that it allows.
+"""Enumerates the theorem of docs/day-proof.md on the real reporter.
 
-The mechanism's certificate is 3/1. For a rest of w slots, every schedule, all W-neighbours and all outputs: the worst
-ratio is exactly the certificate; with a rest one slot shorter it is its square. This file enumerates w = 4, and
-test_day_proof_exhaustive.py w = 2, 3 and 4.
+Every schedule of nine slots that the theorem allows is tried, with all W-neighbours and all outputs. The mechanism's
+certificate is 3/1. The worst ratio is exactly the certificate; with a rest that is one slot shorter, the ratio is its
+square. This file tries a rest of 4 slots, and test_day_proof_exhaustive.py rests of 2, 3 and 4 slots.
 """
 
 from rest_model import SECONDS, TOTAL, Words, one_slot_shorter, resting_policy, stub_campaign
@@ -14,12 +14,12 @@ from undertone_shared.off_board import intake, issue
 SLOTS = 9
 RESTS = (2, 3, 4)
 HERE = (4,)
-# The 32-bit interpreter frees nothing within a test, and this one is long.
+# The 32-bit interpreter frees no memory within a test, and this test is too long for that.
 RUNS_ON = ("cpython", "micropython")
 
 
 class Lab:
-    """One reporter, whose life is stretches of nine slots, each after a whole rest."""
+    """One reporter that lives through stretches of nine slots, each after a whole rest."""
 
     def __init__(self, rest, mutant):
         self.rest = rest
@@ -35,7 +35,7 @@ class Lab:
         self.reporter = Reporter("meter-1", resting_policy(self.rest), self.storage, self.entropy, self.ticks)
         if self.mutant is not None:
             self.mutant(self.reporter)
-        # The ledger begins here: a rest before the first stretch.
+        # The ledger begins here, so a rest passes before the first stretch.
         self.reporter.accept(issue.pack(self.campaign, self.now), self.now)
         self.step()
 
@@ -45,10 +45,10 @@ class Lab:
         return self.reporter.close_slot(self.now)
 
     def run(self, wanted, readings, words):
-        """(schedule, symbols) of nine slots in which the reporter may draw the ``wanted`` ones alone."""
+        """Return (schedule, symbols) of nine slots in which the reporter may draw only in the ``wanted`` slots."""
         if self.now > self.campaign.end - 30 * SECONDS:
             self.boot()
-        # What is not wanted is kept from the reporter by a pause; what is wanted it may still refuse.
+        # A pause keeps the reporter from drawing in other slots. It may also refuse to draw in a wanted slot.
         self.storage.files["pause"] = b"0 4000000000"
         self.step(self.rest // SECONDS + 2)
         self.reporter.accept(issue.pack(self.campaign, self.now), self.now)
@@ -71,12 +71,15 @@ class Lab:
 
 
 def schedules(lab):
-    """Every set of slots that the reporter draws for some wish."""
+    """All sets of slots in which the reporter draws, over all sets of wanted slots."""
     return {lab.run(wanted, 0, ())[0] for wanted in range(1 << SLOTS)}
 
 
 def neighbours(w):
-    """Sets of slots that a real interval of W = w slots touches, its start on and between the slots' edges."""
+    """The sets of slots that a real interval of W = w slots can touch.
+
+    It starts at an edge of a slot or between edges.
+    """
     result = set()
     for u in range(-2 * w, 2 * SLOTS + 1):
         result.add(tuple([k for k in range(SLOTS) if 2 * k < u + 2 * w and 2 * k + 2 > u]))
@@ -84,7 +87,7 @@ def neighbours(w):
 
 
 def law(lab, schedule, readings):
-    """How many of the 4^n words give each output, for these readings; the schedule is the same for all of them."""
+    """How many of the 4^n words give each output for these readings. The schedule must be the same for all words."""
     wanted = sum([1 << slot for slot in schedule])
     counts = {}
     for index in range(TOTAL ** len(schedule)):
@@ -104,7 +107,8 @@ def worst(rest, w, mutant=None, longest=SLOTS):
     for schedule in allowed:
         if not 1 <= len(schedule) <= longest:
             continue
-        # What is read in other slots is not in the words: every reading of the drawn ones, the others all 0 or all 1.
+        # Readings in other slots must not matter: all readings of the drawn slots are tried, and the others are all 0
+        # or all 1.
         n = len(schedule)
         laws = []
         for index in range(1 << n):
@@ -126,7 +130,7 @@ def worst(rest, w, mutant=None, longest=SLOTS):
 
 
 def spaced(apart):
-    """Every set of slots whose members are at least ``apart`` from each other."""
+    """All sets of slots in which each two slots are at least ``apart`` from each other."""
     return {
         tuple([k for k in range(SLOTS) if wanted >> k & 1])
         for wanted in range(1 << SLOTS)

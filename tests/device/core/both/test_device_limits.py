@@ -1,4 +1,4 @@
-"""What a device counts, to the last second, byte and unit: rests after boots and losses, files, reserved slots."""
+"""What a device counts, to the last second, byte and unit: rests after boots and losses, files, and reserved slots."""
 
 import sys
 
@@ -28,7 +28,7 @@ def beginning(**policy):
 
 
 def by_seconds(seconds, **policy):
-    """A device whose slots last so many seconds, and its campaign."""
+    """A device whose slots last ``seconds``, and its campaign."""
     device = Device(now=START - seconds, slot_seconds=seconds, reports_per_period=DAY // seconds, **policy)
     campaign = make_campaign(slot_seconds=seconds, cycle=1, last_slot=(START + 9 * DAY) // seconds)
     device.accept(campaign)
@@ -36,7 +36,7 @@ def by_seconds(seconds, **policy):
     return device, campaign
 
 
-# A boot, a loss
+# --- a boot, and a lost ledger
 
 
 def test_a_boot_waits_its_rest_and_the_second_that_uptime_may_be_off():
@@ -46,7 +46,7 @@ def test_a_boot_waits_its_rest_and_the_second_that_uptime_may_be_off():
         report = device.reporter.close_slot(device.now)
         if report is not None:
             break
-    # It booted a second before the start: a slot may open 32 s later.
+    # The device booted a second before the start. A slot may open 32 s after the boot.
     assert intake.unpack(report).slot - START == 31
 
 
@@ -97,7 +97,7 @@ def test_no_clock_is_right_before_november_2026():
     assert BUILT == (20454 + 304) * DAY, "1 January 2026 is day 20454"
 
 
-# A sleeper
+# --- a device that sleeps
 
 
 def test_a_sleeper_draws_again_after_nine_tenths_of_a_slot():
@@ -112,11 +112,11 @@ def test_a_sleeper_draws_again_after_nine_tenths_of_a_slot():
         assert device.reporter.paused == paused
 
 
-# A server that is away
+# --- a server that is away
 
 
 def test_a_server_is_away_for_a_day_and_as_long_as_a_report_is_taken():
-    # Two days or 96 slots, whichever is longer.
+    # A report is accepted for two days or 96 slots, whichever is longer.
     for seconds, days in ((SLOT, 3), (SLOT // 2, 3), (2 * SLOT, 5)):
         device, _ = by_seconds(seconds)
         accepted = device.reporter.accepted
@@ -176,13 +176,13 @@ def test_a_damaged_campaign_that_came_again_is_on_file_and_its_time_counts():
 
 
 def campaign_of(body):
-    """A campaign with its body, as a server has it."""
+    """A campaign with its bytes, as a server has it."""
     campaign = make_campaign(last_slot=LAST)
     assert campaign.body == body
     return campaign
 
 
-# A clock that was wrong
+# --- a clock that was wrong
 
 
 def test_what_was_spent_ahead_is_given_back_beyond_a_day_and_a_block_and_not_before():
@@ -193,7 +193,7 @@ def test_what_was_spent_ahead_is_given_back_beyond_a_day_and_a_block_and_not_bef
         ledger.spent_until = now + ahead
         guard._return(now)
         assert ledger.spent_until == (now if ahead > DAY + 60 else now + ahead)
-    # Its next draw rests a second more than the ticks demand, and nothing is reserved any more.
+    # The next draw waits a second longer than the rest in ticks, and no slot is reserved any more.
     assert guard.rested(ledger.uptime + 1 + in_ticks(DAY))
     assert not guard.rested(ledger.uptime + in_ticks(DAY))
     guard.write()
@@ -210,7 +210,7 @@ def test_what_a_device_without_ticks_or_with_streams_spent_ahead_stays_spent():
         assert ledger.spent_until == device.now + 9 * DAY, policy
 
 
-# What is reserved
+# --- reserved slots
 
 
 def test_what_is_reserved_counts_as_drawn_until_it_is():
@@ -222,7 +222,7 @@ def test_what_is_reserved_counts_as_drawn_until_it_is():
         assert device.reporter.close_slot(device.now) is not None
         again = Device(storage=device.storage, slot_seconds=30, reports_per_period=DAY // 30)
         ledger = again.reporter.ledger
-        # Three are on file from the first one on.
+        # From the first of them on, the file counts all three.
         assert (ledger.sequence, ledger.ever, device.reporter.ledger.sequence) == (3, 3 * UNITS, drawn)
         assert month(ledger.sums, START // DAY, ledger.ever) == 3 * UNITS
         assert drawn_since(ledger.sums, START) == 3
@@ -231,7 +231,7 @@ def test_what_is_reserved_counts_as_drawn_until_it_is():
     assert "undertone_device.core.units" not in sys.modules
 
 
-# A pause
+# --- a pause
 
 
 def test_the_ledger_is_written_in_a_pause_as_often_as_the_policy_says_and_not_before():
@@ -247,7 +247,7 @@ def test_the_ledger_is_written_in_a_pause_as_often_as_the_policy_says_and_not_be
         assert device.reporter.close_slot(device.now) is None
     assert device.reporter.paused == "pause"
     assert 19 <= device.storage.writes - before <= 20
-    # A pause that is far away is no reason to write.
+    # A pause in the distant future does not make the device write.
     device, _ = by_seconds(30, write_seconds=DAY)
     device.storage.files["pause"] = b"%d %d" % (START + 7 * DAY, START + 8 * DAY)
     device.pass_time(30)
@@ -264,7 +264,8 @@ def test_the_ledger_is_written_in_a_pause_as_often_as_the_policy_says_and_not_be
 def test_a_pauses_edges_to_the_second():
     day, rest = DAY, 3 * SLOT
     assert pauses.ENDLESS == (1 << 32) - 1
-    # Asked for within a slot, at its edge; at once; with a rest; for a while, and until it is ended.
+    # The pauses begin within a slot or at its edge, at once or later, with or without a rest, for a time or without an
+    # end.
     assert pauses.begin(START + 1, SLOT, 0, False, 0) == (START + SLOT, pauses.ENDLESS)
     assert pauses.begin(START, SLOT, 0, False, 1) == (START, START + SLOT)
     assert pauses.begin(START, SLOT, rest, False, 1) == (START + rest, START + 2 * rest)
@@ -314,17 +315,18 @@ def test_a_pause_covers_what_it_touches_to_the_second_by_the_clock():
 
 
 def test_a_pause_is_counted_in_ticks_to_the_second():
-    # 320 s from now on, seen at uptime 1000: 310 s of ticks, whatever the clock says of the slot.
+    # Seen at uptime 1000, the pause lasts 320 s from now on. That is 310 s of ticks, whatever the clock says about the
+    # slot.
     for opened, uptime, touched in ((1309, 1400, True), (1310, 1400, False)):
         storage = Memory()
         span = pause_span.PauseSpan(storage, True)
         assert covered(span, (START, START + 320), -60, 0, 0, 940, 1000) is False, "it ends as the pause begins"
         assert storage.files[pause_span.COUNT] == b"%d %d 1000 1310 1000" % (START, START + 320)
         assert covered(span, (START, START + 320), 5000, 5060, 5060, opened, uptime) == touched
-        # Another process goes on with the count.
+        # After a restart, the count goes on.
         again = pause_span.PauseSpan(storage, True)
         assert covered(again, (START, START + 320), 5000, 5060, 5060, opened, uptime) == touched
-    # 64 s ahead: it begins after 64 s and 1/32 of them, and a second.
+    # The pause is 64 s ahead. It begins after 64 s, 1/32 of that, and a second.
     storage = Memory()
     covered(pause_span.PauseSpan(storage, True), (START + 64, START + 384), -60, 0, 0, 940, 1000)
     assert storage.files[pause_span.COUNT] == b"%d %d 1067 1374 1000" % (START + 64, START + 384)
@@ -334,12 +336,12 @@ def test_only_its_owner_shortens_a_pause_that_has_begun():
     storage = Memory()
     span = pause_span.PauseSpan(storage, True)
     covered(span, (START, START + 3200), -60, 0, 0, 940, 1000)
-    # A clock that says that it is over; a longer one by 32 s; one that ends 64 s from now; one that is over.
+    # The clock says that the pause is over. The pause is then prolonged by 32 s, shortened to 64 s from now, and ended.
     assert covered(span, (START, START + 3200), 9000, 9060, 9060, 1040, 1100)
     for until, now, ends in ((3232, 100, 4131), (164, 100, 1164), (150, 300, 1100)):
         covered(span, (START, START + until), now - 60, now, now, 1040, 1100)
         assert storage.files[pause_span.COUNT] == b"%d %d 1000 %d 1000" % (START, START + until, ends), until
-    # Another one, or another ledger's uptime, counts as new.
+    # A pause with another beginning, or a count by another ledger's uptime, is counted anew.
     covered(span, (START + 400, START + 720), 340, 400, 400, 1340, 1400)
     assert storage.files[pause_span.COUNT] == b"%d %d 1400 1710 1400" % (START + 400, START + 720)
     covered(span, (START + 400, START + 721), 340, 400, 400, 0, 1399)
@@ -350,26 +352,26 @@ def test_before_a_pause_every_look_at_the_clock_brings_it_forward_or_its_end_bac
     pause = (START + 1000, START + 1320)
     for opened, uptime, touched in ((1200, 1331, False), (1200, 1332, True), (2269, 2300, True), (2270, 2300, False)):
         span = pause_span.PauseSpan(Memory(), True)
-        # All at uptime 1000: it begins 640, 320 and 960 s later, as the clock says.
+        # At uptime 1000, the clock is read three times. By it, the pause begins 640, 320 and 960 s later.
         for now in (360, 680, 40):
             covered(span, pause, now - 60, now, now, 940, 1000)
         assert covered(span, pause, 5000, 5060, 5060, opened, uptime) == touched, (opened, uptime)
 
 
 def test_a_cap_whose_counts_are_lost_comes_back_as_it_may_have_been_spent():
-    """As if each of the last slots had been drawn: in no period, before and after the loss, are there more draws."""
+    """Each of the last slots counts as drawn. So no period has more draws than the cap, before and after the loss."""
     for cap, groups in ((1, 1), (5, 5), (96, 48), (100, 33)):
         sums, size, period = Sums(memoryview(bytearray(RING + 8 * GROUPS))), cap // groups, 300 * SLOT
         sums.limit(cap, 0, 0)
         sums.fill(START, 0, SLOT)
         spent = [START - SLOT * back for back in range(groups * size, 0, -1)]
         ends = spent[size - 1 :: size]
-        # So many are shown as drawn since then: whole groups.
+        # Whole groups of slots count as drawn since then.
         for group in range(groups):
             assert drawn_since(sums, ends[group]) == (groups - group) * size
             assert drawn_since(sums, ends[group] + 1) == (groups - group - 1) * size
         for start in range(START, START + 2 * period, SLOT):
-            # A group begins a period after the last draw of as many groups before.
+            # A group may begin one period after the last draw of the group that lies as many groups before.
             drawn = len(spent) - groups * size
             allowed = start - ends[drawn // size] >= period if drawn % size == 0 else True
             assert sums.permits(start, 0, period, 0) == allowed, (cap, start)
@@ -381,7 +383,7 @@ def test_a_cap_whose_counts_are_lost_comes_back_as_it_may_have_been_spent():
             assert len([1 for other in spent if other > start - period]) <= cap
 
 
-# Streams
+# --- streams
 
 
 def streaming(stream, period=400 * DAY):

@@ -7,7 +7,7 @@ from undertone_device.core import acceptance
 from undertone_device.core.ledger import DAYS, DEFAULT_OUTBOX, FILE, GROUPS, Ledger
 
 REPORT = bytes(range(24))
-# The fields of the header in the order of the table, each with a value of its own; 1 report in the outbox.
+# The fields of the header in the order of the table, each with another value. One report is in the outbox.
 FIELDS = (1800000001, 2, 3, 4, 20000, 6, 1, b"current!", b"the next", 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17)
 NAMES = (
     ("spent_until", 0),

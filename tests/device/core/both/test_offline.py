@@ -4,13 +4,16 @@ from rig import DAY, SLOT, START, Device, make_campaign
 
 from undertone_shared.off_board import intake
 
-# What docs/firmware.md says: half-hours drawn after the server's last message, and reports kept.
+# docs/firmware.md states both: the half-hours drawn after the server's last message, and the reports that are kept.
 DRAWN = 144
 KEPT = 96
 
 
 def lonely_week():
-    """A device that heard the server when its campaign began, and then nothing for a week; slots of its reports."""
+    """A device that heard its server when its campaign began, and then nothing for a week.
+
+    Also the slots of its reports.
+    """
     device = Device(now=START - SLOT)
     device.accept(make_campaign())
     device.reporter.close_slot(device.now)
@@ -34,7 +37,7 @@ def test_it_reports_for_three_days_and_keeps_the_newest_two():
 
 def test_all_that_it_kept_is_too_late_for_the_server():
     device, drawn = lonely_week()
-    # A report is counted until two days after its slot.
+    # The server counts a report until two days after its slot.
     assert (drawn[-1] + 1) * SLOT < device.now - 2 * DAY
 
 

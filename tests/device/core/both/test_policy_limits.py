@@ -1,4 +1,4 @@
-"""The largest and least values that a policy takes, the first ones that it refuses, and what it says of itself."""
+"""The largest and least values that a policy accepts, the first ones that it refuses, and what it says about itself."""
 
 import json
 
@@ -148,7 +148,7 @@ def test_a_campaign_at_the_owners_limits_and_just_beyond():
 
 
 def test_an_epochs_time_at_its_limits():
-    """A day after the last, by the owner's word or, without it, by the campaign's cycle."""
+    """The next epoch begins at least a day after the last one: by the policy, or by the cycle of the campaign."""
     first = make_campaign()
     later = make_campaign(epoch=START + DAY)
     assert later.cycle * later.slot_seconds == DAY
@@ -206,7 +206,7 @@ def test_what_is_allowed_of_streams_at_its_limits():
 
 
 def test_the_ends_of_a_cap_as_epsilon_and_delta():
-    """epsilon up to 64, delta from 2^-1 to 2^-1000; a denominator of 30 bits."""
+    """epsilon is at most 64, delta is 2^-1 to 2^-1000, and a denominator has at most 30 bits."""
     for epsilon, bits in (([64, 1], 1), ([64, 1], 1000), ([1 << 29, 1 << 28], 40)):
         assert StreamPolicy({"epsilon": epsilon, "delta_bits": bits, "period_seconds": DAY}).rho > 0
     for epsilon, bits, word in (
@@ -217,7 +217,7 @@ def test_the_ends_of_a_cap_as_epsilon_and_delta():
         ([1, 1, 1], 1, "epsilon"),
         ([1, 1], 0, "delta_bits"),
         ([1, 1], 1001, "delta_bits"),
-        # Less than 2^-20 is left.
+        # The rho of this cap would be below 2^-20.
         ([1, 1000000], 1000, "rho"),
     ):
         try:

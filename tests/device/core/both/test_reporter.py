@@ -1,4 +1,4 @@
-"""The reporter core under an injected clock: what it reports, what it refuses, what survives a reboot."""
+"""The core of the reporter with an injected clock: what it reports, what it refuses, and what survives a reboot."""
 
 from rig import DAY, SLOT, START, Counting, Device, Memory, hybrid, make_campaign, square_wave
 
@@ -23,7 +23,7 @@ def refusal(device, campaign, issued_at=None):
 
 
 class CutAfter(Memory):
-    """The power is cut once, just after this file is written."""
+    """Storage of a device whose power fails once, just after this file is written."""
 
     def __init__(self, name):
         super().__init__()
@@ -40,7 +40,7 @@ def running(**policy):
     device = Device(now=START - SLOT, **policy)
     device.accept(make_campaign())
     device.reporter.close_slot(device.now)
-    # The slot in which it booted was entered in its middle as far as it can know.
+    # The device booted in the middle of a slot, as far as it knows, so it does not report for this slot.
     assert device.slot() is None
     return device
 
@@ -64,7 +64,7 @@ def test_reports_of_a_day_have_consecutive_slots():
     slots = []
     for _ in range(48):
         slots.append(intake.unpack(device.slot()).slot)
-        device.accept(make_campaign())  # the hourly republication
+        device.accept(make_campaign())  # republished every hour
     assert slots == list(range(START // SLOT, START // SLOT + 48))
 
 
@@ -95,7 +95,7 @@ def test_a_late_sample_counts_for_the_next_slot():
 def test_a_slot_entered_after_a_jump_of_the_clock_is_not_reported():
     device = running()
     device.pass_time(SLOT // 2, clock=5 * SLOT)
-    assert device.reporter.close_slot(device.now) is not None  # the slot that the jump cut short, drawn once
+    assert device.reporter.close_slot(device.now) is not None  # the slot that the jump cut short is drawn once
     device.pass_time(SLOT)
     assert device.reporter.close_slot(device.now) is None
     device.pass_time(SLOT)
@@ -113,7 +113,7 @@ def test_floats_and_huge_integers_are_not_samples():
             raise AssertionError("accepted")
 
 
-# Every interval is drawn at most once
+# --- every interval is drawn at most once
 
 
 def test_a_reboot_does_not_draw_an_interval_again_and_sends_the_same_bytes():
@@ -142,7 +142,7 @@ def test_a_clock_that_runs_fast_is_held_to_the_rate_of_the_ticks():
     for _ in range(20):
         device.pass_time(SLOT // 10, clock=SLOT)
         drawn += device.reporter.close_slot(device.now) is not None
-    # Twenty slots of the clock, two of the ticks.
+    # Twenty slots passed by the clock, and two by the ticks.
     assert drawn <= 3
     assert device.reporter.paused == "rate"
 
@@ -208,16 +208,17 @@ def test_a_lost_ledger_costs_data_never_privacy():
     device.storage.files["ledger"] = b"UTL2 torn"
     device.boot()
     device.accept(make_campaign())
-    # The lost ledger may have drawn this slot already.
+    # Perhaps this slot was drawn before the ledger was lost.
     assert device.reporter.run_once(3, device.now) is None
-    # All twelve of a day may have been drawn, as late as ticks allow: the first counts no longer when it is a day old.
+    # All twelve of a day may have been drawn, as late as the ticks allow. The first stops counting when it is a day
+    # old.
     assert device.used() == 12
     device.reporter.close_slot(device.now)
     waited = 0
     while device.slot() is None:
         waited += 1
     assert 35 <= waited <= 37, waited
-    # A new device has none to lose.
+    # A new device has no ledger that could be lost.
     device = running(reports_per_period=12)
     assert device.slot() is not None
 
@@ -272,7 +273,7 @@ def test_a_slot_writes_the_ledger_once_and_an_acknowledgement_writes_nothing():
     assert len(device.storage.files["ledger"]) == 2936
 
 
-# Slots shorter than the policy's time between writes
+# --- slots that are shorter than the policy's time between writes
 
 
 def test_short_slots_are_reserved_in_blocks_and_a_reboot_forfeits_the_block():
@@ -300,7 +301,7 @@ def test_short_slots_are_reserved_in_blocks_and_a_reboot_forfeits_the_block():
 
 
 def test_what_was_reserved_at_another_campaigns_price_is_not_drawn_from():
-    # A power cut may come after any report: its price is on file before it leaves.
+    # The power may fail after any report, so its cost is in the file before it leaves.
     unit = epsilon_units(2, 1)
     device = Device(now=START - 2, slot_seconds=1, reports_per_period=DAY, lifetime=1 << 40)
     cheap = {"cohort": Cohort(square_wave(1001, 1000)), "report": ReportRule(0, 300, hybrid(1001, 1000))}
@@ -316,7 +317,7 @@ def test_what_was_reserved_at_another_campaigns_price_is_not_drawn_from():
     assert dear > 20
 
 
-# Outbox
+# --- the outbox
 
 
 def test_acknowledged_reports_leave_the_outbox_in_any_order():
@@ -339,7 +340,7 @@ def test_a_full_outbox_drops_the_oldest_and_counts_it():
     assert [outbox[i] for i in range(len(outbox))] == drawn[-96:]
 
 
-# Campaigns
+# --- campaigns
 
 
 def test_the_same_campaign_again_only_moves_issued_at_forward():
@@ -455,7 +456,7 @@ def test_the_next_epoch_begins_at_its_own_slot():
     assert refusal(device, make_campaign(epoch=START + 3 * DAY)) == "epoch_pending"
     for _ in range(48):
         assert intake.unpack(device.slot()).fingerprint == make_campaign().fingerprint
-        device.accept(following)  # the hourly republication
+        device.accept(following)  # republished every hour
     report = intake.unpack(device.slot())
     assert report.fingerprint == following.fingerprint
     assert report.slot == (START + DAY) // SLOT
@@ -528,7 +529,7 @@ def test_messages_that_are_no_campaign_are_invalid_and_counted():
 
 
 def test_a_slots_reading_is_truncated_before_it_is_drawn():
-    # At certificate 2^28 the Hybrid's rounding all but shows its input: the largest reading decodes to theta.
+    # With a certificate of 2^28, the Hybrid's rounding shows nearly the exact input. The largest reading decodes to θ.
     sharp = Hybrid(0, WindowMechanism(1 << 28, 1, 1, 1, 1), WindowMechanism(2, 1, 1, 1, 1, None, 2))
     device = Device(now=START - SLOT, cap=[1 << 28, 1])
     device.accept(make_campaign(report=ReportRule(100, 300, sharp)))
@@ -541,7 +542,7 @@ def test_a_slots_reading_is_truncated_before_it_is_drawn():
 def test_a_buffer_of_samples_counts_as_its_samples_do():
     sharp = Hybrid(0, WindowMechanism(1 << 28, 1, 1, 1, 1), WindowMechanism(2, 1, 1, 1, 1, None, 2))
     device = Device(now=START - SLOT, cap=[1 << 28, 1])
-    # Without a campaign there is no slot that they could count in.
+    # Without a campaign, there is no slot in which these readings could count.
     device.reporter.observe([1, 2], device.now)
     device.accept(make_campaign(report=ReportRule(100, 300, sharp)))
     device.reporter.close_slot(device.now)
@@ -585,7 +586,7 @@ def test_the_last_slot_may_end_with_the_policys_duration_and_no_later():
 
 
 def test_an_extended_campaign_goes_on_under_the_same_limits():
-    """The server issues the epoch again with a later end: `Rounds.extended`."""
+    """The server issues the epoch again with a later end, as `Rounds.extended` does."""
     end = START + 3 * DAY
     first = make_campaign(last_slot=end // SLOT - 1)
 
@@ -593,7 +594,7 @@ def test_an_extended_campaign_goes_on_under_the_same_limits():
         return make_campaign(epoch=epoch, last_slot=(end + days * DAY) // SLOT - 1)
 
     def draw_until(device, moment, campaign):
-        """Hear the campaign in every slot until a moment; return the slots that the device draws."""
+        """Give the device the campaign in every slot until a moment; return the slots that the device draws."""
         slots = []
         while device.now < moment:
             report = device.slot()

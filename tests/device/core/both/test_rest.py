@@ -1,4 +1,4 @@
-"""Rest, sliding caps, lifetime and pause in the shipped reporter, under honest and hostile clocks."""
+"""The rest, sliding caps, lifetime and pause in the real reporter, with honest and hostile clocks."""
 
 import sys
 
@@ -12,7 +12,7 @@ from undertone_shared.errors import Invalid, Refused
 from undertone_shared.off_board import intake
 
 WRAP = 1 << 30
-# MicroPython's share of the same search; its turn comes after CPython's has found nothing.
+# MicroPython makes fewer steps of the same search, because CPython makes all of them.
 STEPS = 600 if sys.implementation.name == "micropython" else 3000
 
 
@@ -23,17 +23,17 @@ def resting(seconds, **policy):
     return device
 
 
-# It lasts long enough for every test, and is made once: devices hear of it thousands of times.
+# The campaign lasts long enough for all tests, and is made once because devices get it thousands of times.
 CAMPAIGN = make_campaign(last_slot=(START + 300 * DAY) // SLOT - 1)
 
 
 def steps(values):
-    """Each value less the one before it."""
+    """The differences of neighbouring values."""
     return [values[i] - values[i - 1] for i in range(1, len(values))]
 
 
 def drawn(device, slots, tell=True):
-    """The slots drawn in so many slots of an honest clock, relative to the start."""
+    """The slots that the device draws during ``slots`` slots of an honest clock, relative to the start."""
     result = []
     for _ in range(slots):
         report = device.slot()
@@ -54,7 +54,8 @@ def test_no_interval_is_closer_than_the_rest_to_the_last_one():
         slots = drawn(resting(hours * 3600), 150)
         w = hours * 2
         assert len(slots) >= 100 // (w + 1)
-        # The first waits a rest of ticks after the boot; then every turn is taken.
+        # After the boot, a rest of ticks passes before the first draw. Then the device draws as soon as the rest is
+        # over.
         assert slots[0] >= w - 1
         assert steps(slots) == [w + 1] * (len(slots) - 1)
 
@@ -68,7 +69,7 @@ def test_a_boot_waits_a_whole_rest_of_ticks():
     while not drawn(device, 1):
         pass
     for _ in range(8):
-        # Up for two hours, again and again: the rest never passes in one boot.
+        # The device runs for two hours after each boot, so a whole rest never passes in one boot.
         device.boot()
         device.accept(CAMPAIGN)
         device.reporter.close_slot(device.now)
@@ -81,7 +82,7 @@ def test_six_days_of_rest_and_a_counter_that_comes_round():
     rest = 6 * DAY
     device = Device(now=START - SLOT, rest_seconds=rest, slot_seconds=SLOT)
     device.ticks.now = WRAP - 5 * SLOT * 1000
-    # The counter is read at the boot.
+    # The device reads the counter when it boots.
     storage, ticks = device.storage, device.ticks
     device.boot()
     device.ticks.now = 0
@@ -97,7 +98,7 @@ def test_ticks_that_come_round_while_nothing_is_reported_do_not_shorten_the_rest
     device = resting(DAY)
     while not drawn(device, 1):
         pass
-    # Twelve and a half days without a campaign, the reporter alive: more than a round of the counter.
+    # For twelve and a half days, the reporter runs without a campaign. That is longer than one round of the counter.
     for _ in range(25 * 24):
         device.pass_time(SLOT)
         device.reporter.close_slot(device.now)
@@ -107,7 +108,7 @@ def test_ticks_that_come_round_while_nothing_is_reported_do_not_shorten_the_rest
 
 
 def test_a_hostile_clock_gets_one_report_in_a_rest_of_ticks():
-    # The clock runs ahead by a rest after every draw; slots are stretched and cut as it likes.
+    # After every draw, the clock runs ahead by a rest. It makes slots longer and shorter.
     rest = DAY
     for tempo in (1, 10, SLOT, 4 * SLOT):
         device = resting(rest)
@@ -124,15 +125,15 @@ def test_a_hostile_clock_gets_one_report_in_a_rest_of_ticks():
 
 
 def test_a_slot_stretched_from_just_after_a_draw_is_not_reported():
-    # Opening counts, not the draw: the slot that is open when another is drawn lasts for a whole rest of ticks.
+    # The opening of the slot counts, not the draw. A slot that is open at another draw lasts for a whole rest of ticks.
     device = resting(DAY)
     while not drawn(device, 1):
         pass
-    # It opened with that draw. Its clock stands still for two days, then goes on.
+    # The slot opened with that draw. Its clock stands still for two days and then goes on.
     device.pass_time(2 * DAY, clock=0)
     device.reporter.close_slot(device.now)
     device.pass_time(0, clock=SLOT)
-    # The server lies with the clock, or the ticks alone would show that it stood still.
+    # The server confirms the wrong clock. Otherwise, the ticks would show that the clock stood still.
     device.accept(CAMPAIGN)
     assert device.reporter.close_slot(device.now) is None
     assert device.reporter.paused == "rest"
@@ -214,11 +215,14 @@ def test_streams_are_refused_where_there_is_rest():
         raise AssertionError("accepted")
 
 
-# Sliding caps
+# --- sliding caps
 
 
 def told_by_a_counter(rest, silent, pause=b""):
-    """(base, last reading) of each value that a draw got; the readings are the seconds that have passed."""
+    """(first reading, last reading) of each value that was drawn.
+
+    A reading is the number of seconds that have passed.
+    """
     device = Device(now=START - SLOT, rest_seconds=rest, boots_per_day=1000, measures=["counter"])
     device.storage.files["pause"] = pause
     device.accept(make_campaign(measure="counter", last_slot=(START + 300 * DAY) // SLOT - 1))
@@ -254,7 +258,7 @@ def test_a_counters_value_reaches_back_over_no_silence_and_its_base_leaves_the_r
 
 
 def test_four_a_day_is_four_in_any_day():
-    # Around midnight a calendar's cap gave eight in three and a half hours, with an honest clock.
+    # A cap by calendar days allowed eight reports in three and a half hours around midnight, with an honest clock.
     device = resting(0, reports_per_period=4)
     device.pass_time(DAY - 4 * SLOT)
     device.accept(CAMPAIGN)
@@ -271,7 +275,7 @@ def test_a_day_of_every_slot_fits_its_cap_of_every_slot():
 
 
 def test_a_clock_that_lies_with_the_server_does_not_refill_the_cap():
-    # The attack that took 47 reports out of "4 a day": a day of the clock in every slot of ticks.
+    # An attack took 47 reports out of "4 a day" in this way: the clock moves by a day in every slot of ticks.
     device = resting(0, reports_per_period=4)
     reports = 0
     for _ in range(24):
@@ -280,7 +284,7 @@ def test_a_clock_that_lies_with_the_server_does_not_refill_the_cap():
         device.reporter.close_slot(device.now)
         reports += len(drawn(device, 2))
     assert reports == 4
-    # And not by booting, either.
+    # Booting does not help the attacker either.
     for _ in range(6):
         device.boot()
         device.pass_time(0, clock=DAY)
@@ -290,7 +294,7 @@ def test_a_clock_that_lies_with_the_server_does_not_refill_the_cap():
     assert reports == 4
 
 
-# Sums
+# --- sums
 
 
 def test_units_are_the_ceiling_of_the_logarithm():
@@ -319,7 +323,7 @@ def test_what_was_spent_ever_survives_reboots_and_ends_a_lifetime():
     assert drawn(device, 20) == []
 
 
-# A household's pause
+# --- a household's pause
 
 
 def test_a_pause_covers_every_slot_that_it_touches_and_no_other():
@@ -332,7 +336,7 @@ def test_a_pause_covers_every_slot_that_it_touches_and_no_other():
 
 
 def test_no_counter_tells_what_was_consumed_in_a_pause():
-    # The readings count from one slot before the start.
+    # The readings count seconds from one slot before the start.
     begin, end = 11 * SLOT, 14 * SLOT
     pause = b"%d %d" % (START + 10 * SLOT, START + 13 * SLOT)
     for silent in ((), (12, 13), (11, 12, 13, 14)):
@@ -375,7 +379,7 @@ def test_a_lifetime_is_spent_to_its_last_unit():
     assert device.reporter.paused == "lifetime"
 
 
-# To the second
+# --- to the second
 
 
 def by_seconds(**policy):
@@ -387,7 +391,8 @@ def by_seconds(**policy):
 
 
 def test_a_rest_of_ticks_is_that_and_the_second_that_uptime_may_be_off():
-    # A slot of one second, a rest of 31 by the clock and as many of ticks, and one: uptime is in whole seconds.
+    # A slot of a second, a rest of 31 s by the clock and by the ticks, and one second, because uptime is in whole
+    # seconds.
     device = by_seconds(rest_seconds=31)
     slots = []
     for _ in range(200):
@@ -434,7 +439,7 @@ def test_a_sleep_counts_once_however_often_the_ledger_is_written_in_it():
         device.pass_time(SLOT)
         device.boot(asleep=wake * SLOT * 1000)
         device.reporter.run_once(3, device.now)
-        # A server that has the key makes each wake write.
+        # If a server with the key issues a new epoch at each wake-up, the device writes at each.
         device.accept(make_campaign(epoch=START + wake * SLOT, cycle=1))
         device.reporter.run_once(3, device.now)
         assert began + wake * SLOT <= device.reporter.ledger.uptime <= began + (wake + 2) * SLOT, wake
@@ -454,7 +459,7 @@ def test_a_cap_of_every_slot_takes_over_from_another_without_a_gap():
 
 
 def test_no_more_is_reserved_than_the_time_between_writes():
-    # 30 s slots: so many beyond the one that is drawn.
+    # With slots of 30 s, so many slots are reserved beyond the one that is drawn.
     for seconds, ahead in ((1, 0), (30, 0), (31, 1), (60, 1), (61, 2), (90, 2)):
         device = Device(now=START - 30, slot_seconds=30, write_seconds=seconds, reports_per_period=DAY // 30)
         device.accept(make_campaign(slot_seconds=30, last_slot=(START + DAY) // 30))

@@ -1,9 +1,9 @@
-"""A model check of the shipped reporter's rest: whatever happens, opened(i+1) - closed(i) >= 31/32 W of true time.
+"""Checks a model of the real reporter's rest: whatever happens, opened(i+1) - closed(i) >= 31/32 W of true time.
 
-Ticks, reboots, clock steps both ways, stretched and cut slots, epochs, two campaigns, lost and restored ledgers, power
-loss between write and send, deep sleep with a counter: every sequence of two after the first draw, and long random ones
-from a fixed seed; test_rest_model_slow.py has every sequence of three, and more random ones. The mutants of
-`day-proof.md` are caught by the same search.
+The events are ticks, reboots, steps of the clock, slots that are too long or short, epochs, two campaigns, lost and
+restored ledgers, a power failure between write and send, and deep sleep with a counter. After the first draw, every
+sequence of two events is tried, and long random ones from a fixed seed; test_rest_model_slow.py tries every sequence of
+three, and more random ones. The same search finds the mutants of `day-proof.md`.
 """
 
 from rest_model import (
@@ -21,7 +21,7 @@ REST = 4 * SECONDS
 
 
 class Choices:
-    """Numbers from a seed, the same on every interpreter."""
+    """Random numbers from a seed, the same under every interpreter."""
 
     def __init__(self, seed):
         self.state = seed
@@ -58,7 +58,7 @@ def violated(actions, mutant):
 def walks(count, length, seed):
     for number in range(count):
         choices = Choices(seed + number)
-        # Honest slots are most of life, and what lets a draw happen.
+        # Most events are honest slots, which let the device draw.
         yield [ACTIONS[choices.below(len(ACTIONS))] if choices.below(3) == 0 else "tick" for _ in range(length)]
 
 

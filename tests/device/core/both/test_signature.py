@@ -1,4 +1,4 @@
-"""Signed campaigns: whose the device takes, when it verifies, and the way out of one that should not be."""
+"""Signed campaigns: by whose keys the device accepts them, when it verifies, and how to leave one with a wrong key."""
 
 import gc
 
@@ -9,8 +9,8 @@ from undertone_shared import ed25519
 from undertone_shared.errors import Invalid, Refused
 from undertone_shared.off_board import issue
 
-# The keys whose secrets are the bytes 0 to 31, and 1 to 32; what each makes of the rig's campaign, and the first of the
-# same campaign a day later.
+# The public keys whose secrets are the bytes 0 to 31 and 1 to 32. Each key's signature of the rig's campaign follows,
+# and the first key's signature of the same campaign a day later.
 OLD = "03a107bff3ce10be1d70dd18e74bc09967e4d6309ba50d5f1ddc8664125531b8"
 NEW = "79b5562e8fe654f94078b112e8a98ba7901f853ae695bed7e0e3910bad049664"
 BY_OLD = bytes.fromhex(
@@ -66,7 +66,8 @@ def test_one_bit_changed_anywhere_is_refused():
     device = signed(OLD)
     good = message(device)
     for at in range(len(good)):
-        # The date alone is not signed: the clock rule judges it. Every 13th byte: verification takes its time.
+        # Only the date is unsigned, and a rule about the clock judges it. Verification is slow, so every 13th byte is
+        # changed.
         if 4 <= at < 8 or at % 13:
             continue
         changed = bytearray(good)
@@ -98,7 +99,7 @@ def test_a_body_is_verified_once():
         device.reporter.accept(message(device), device.now)
         assert len(calls) == 1
         for _ in range(3):
-            # The hourly message, whoever sends it, and a wake.
+            # The server repeats its message every hour, perhaps with another signature, and the device wakes up.
             assert device.reporter.accept(message(device, bytes(64)), device.now) is False
             device.boot()
         assert len(calls) == 1
@@ -115,7 +116,7 @@ def test_a_watchdog_is_fed_while_a_signature_is_verified():
 
 def test_a_board_collects_no_garbage_at_every_step_of_a_verification():
     if not hasattr(gc, "threshold"):
-        # CPython.
+        # CPython has no gc.threshold.
         return
     before = gc.threshold()
     gc.threshold(4096)
@@ -178,6 +179,6 @@ def test_reset_campaign_forgets_campaigns_and_keeps_what_was_spent():
     ledger = device.reporter.ledger
     assert (ledger.spent_until, ledger.sequence, ledger.ever, bytes(ledger.sums.buffer[20:])) == before
     assert len(device.reporter.outbox) == 2
-    # The same one again: what was spent stays spent.
+    # The device gets the same campaign again, and what was spent stays spent.
     assert device.reporter.accept(message(device), device.now)
     assert device.slot() is None or device.reporter.ledger.sequence == 3

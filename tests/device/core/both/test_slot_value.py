@@ -1,4 +1,4 @@
-"""A slot's value from its samples, by each measure."""
+"""The value of a slot, computed from the slot's samples by each measure."""
 
 from array import array
 
@@ -104,14 +104,14 @@ def test_duration_counts_the_seconds_in_the_state_across_slots():
     slot.add(0, 4500)
     slot.add(1, 10000)
     assert slot.close(12000) == 5
-    assert slot.close(42000) == 30  # on all the time, without a sample
+    assert slot.close(42000) == 30  # on all the time, though without a sample
     slot.add(0, 43000)
     assert slot.close(50000) == 1
     assert slot.close(60000) is None
 
 
 def test_a_duration_ends_with_its_slot_however_late_anybody_looks():
-    """A machine that was suspended at the end of a slot: the hours until it woke are no part of the slot."""
+    """A machine that was suspended at the end of a slot wakes up hours later. These hours do not belong to the slot."""
     ticks = Ticks()
     ticks.now = (1 << 30) - 700000
     campaign = make_campaign(measure="duration", unit="s", bound=SLOT)
@@ -122,7 +122,7 @@ def test_a_duration_ends_with_its_slot_however_late_anybody_looks():
     ticks.now += 7200 * 1000
     opened.close(ticks())
     assert opened.finished[2] == 300
-    # In time, or a little late: the next slot goes on where this one ended.
+    # If the machine looks in time or a little late, the next slot begins where this one ended.
     ticks.now += 5
     opened.open(campaign, START + SLOT, START + SLOT, 0, ticks())
     ticks.now += SLOT * 1000
@@ -146,13 +146,13 @@ def test_duration_survives_the_wrap_of_the_ticks():
 def test_a_counter_gives_differences_that_share_no_consumption():
     slot = SlotValue("counter", 1000)
     slot.add(900, 0)
-    assert slot.close(0) is None  # the first reading is only where the next slot starts
+    assert slot.close(0) is None  # the first reading only gives the start of the next slot's value
     slot.add(950, 0)
     slot.add(20, 0)
     assert slot.close(0) == 120
     assert slot.close(0) is None
     slot.add(25, 0)
-    assert slot.close(0) is None  # it would reach back over a slot without a reading
+    assert slot.close(0) is None  # the value would reach back over a slot without a reading
     slot.add(28, 0)
     assert slot.close(0) == 3
 

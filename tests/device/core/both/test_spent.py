@@ -1,4 +1,4 @@
-"""What the ledger's sums say of a month: all of its days, the oldest one included, and no day more."""
+"""What the ledger's sums say about a month: they count all of its days, including the oldest, and no other day."""
 
 from rig import make_policy
 
@@ -19,7 +19,7 @@ def test_a_month_has_its_oldest_day_and_none_before():
     made.spend(TODAY, 5)
     made.spend(TODAY + DAYS - 1, 7)
     assert month(made, TODAY + DAYS - 1, 0) == 12
-    # A day later the oldest one is over, also while nothing is spent.
+    # A day later, the oldest day no longer counts, even if nothing is spent meanwhile.
     assert month(made, TODAY + DAYS, 0) == 7
     made.spend(TODAY + DAYS, 1)
     assert month(made, TODAY + DAYS, 0) == 8
@@ -28,7 +28,7 @@ def test_a_month_has_its_oldest_day_and_none_before():
 def test_a_day_that_costs_more_than_its_place_holds_is_shown_no_less():
     made = sums()
     ever = 0
-    # Slots of two seconds at epsilon = 1, all day.
+    # Slots last two seconds, with epsilon = 1 each, all day.
     for _ in range(5):
         made.spend(TODAY, 8640 << 20)
         ever += 8640 << 20
@@ -46,7 +46,10 @@ def test_draws_since_count_whole_groups():
 
 
 def touched(slot, rest, seconds, readings):
-    """The most intervals that any window of ``seconds`` touches; a counter's begin and end at the ``readings``."""
+    """The largest number of intervals that a window of ``seconds`` touches.
+
+    Intervals of a counter begin and end at ``readings``.
+    """
     intervals = []
     end = 0
     for i in range(1, 9):
@@ -89,7 +92,7 @@ def test_the_newest_group_counts_what_it_holds_and_the_others_are_full():
     made = sums(96)
     for start in range(1, 6):
         made.add(start, start)
-    # Groups of two: two are full, the third one holds one.
+    # Draws are counted in groups of two. Two groups are full, and the third has one draw.
     assert drawn_since(made, 0) == drawn_since(made, 1) == 5
     assert drawn_since(made, 4) == 3
     assert drawn_since(made, 5) == 1
@@ -112,7 +115,8 @@ def test_the_most_reports_of_a_time_are_the_least_of_what_caps_and_rests_allow()
     ):
         assert most_reports(policy, seconds) == value, seconds
         assert most_reports(counting, seconds) == counter, seconds
-    # Of 41 slots of time, every third one; of a counter of two slots, every fourth one of 42.
+    # 40 slots of time touch 41 slots, of which every third may be drawn. A counter's values take two slots, so 42 are
+    # touched, and every fourth may be drawn.
     for measures, expected in ((["mean"], 14), (["counter"], 11)):
         assert most_reports(make_policy(rest_seconds=2 * slot, measures=measures), 40 * slot) == expected
 
@@ -126,6 +130,6 @@ def test_beside_another_measure_a_counter_makes_no_bound_smaller():
                 for measures in (["mean"], ["counter"], ["mean", "counter"])
             ]
             assert ways[2] == max(ways), (rest, seconds)
-    # Of slots of an hour with half an hour of rest, 17 readings touch a day, but 12 of a counter.
+    # With slots of an hour and a rest of half an hour, a day touches 17 reports of means, but 12 of a counter.
     both = make_policy(slot_seconds=3600, rest_seconds=1800, reports_per_period=48, measures=["mean", "counter"])
     assert most_reports(both, 86400) == 17

@@ -1,4 +1,7 @@
-"""Streams in the reporter: chains, counts, charges, reboots, renewal. Readings and noise never reach the storage."""
+"""Streams in the reporter: chains, counts, costs, reboots, renewal.
+
+Readings and noise are never written to the storage.
+"""
 
 from rig import DAY, SLOT, START, Counting, Device, square_wave
 from stream_rig import rule, stream_campaign
@@ -38,7 +41,7 @@ def chain(report):
 
 
 def reboot(device, slots=1):
-    """Boot within the open slot; ``slots`` of readings pass before the first report can come."""
+    """Boot within the open slot. The readings of ``slots`` slots pass before the first report can come."""
     device.boot()
     device.accept(device.campaign)
     device.reporter.close_slot(device.now)
@@ -91,7 +94,7 @@ def test_a_gap_continues_the_chain_unless_a_restart_is_asked_for():
         device.pass_time(SLOT // 10, clock=2 * SLOT)  # one slot is skipped
         device.reporter.close_slot(device.now)
         drawn = [device.slot() for _ in range(3)]
-        # The slot that the jump cut short, then what follows the gap.
+        # First comes the report of the slot that the jump cut short, and then what follows the gap.
         assert [chain(report) for report in drawn if report is not None][:2] == following
 
 
@@ -102,12 +105,12 @@ def test_interleaved_chains_of_a_lag_share_the_reports():
 
 
 def state(device):
-    """Where the chains are, and nowhere else."""
+    """The state of the stream, which is the only place where chains are kept."""
     return device.reporter.guard.rule_states["stream"]
 
 
 def last_point(device):
-    """The clipped reading of the last report."""
+    """The clipped reading of the newest report."""
     return state(device)._chains[0].point[0] + 500
 
 
@@ -185,7 +188,7 @@ def test_a_new_period_starts_from_nothing_when_its_length_has_passed_in_ticks():
         device.accept(day)
         device.reporter.close_slot(device.now)
         assert refusal(device, tomorrow) == reason
-    # A period's length of ticks, to the second: then the sum begins anew.
+    # The sum begins anew after a period's length of ticks, to the second.
     for seconds, reason in ((in_ticks(DAY) - 1, "rho"), (in_ticks(DAY), None)):
         device = Device(now=START - SLOT, stream={"rho": cost, "period_seconds": DAY})
         device.accept(day)
@@ -195,14 +198,14 @@ def test_a_new_period_starts_from_nothing_when_its_length_has_passed_in_ticks():
         device.reporter.close_slot(device.now)
         assert device.reporter.ledger.uptime - since == seconds
         assert refusal(device, tomorrow) == reason
-    # It touches tomorrow, too.
+    # This campaign has one slot more, which lies in the next day.
     device = Device(now=START - SLOT, stream={"rho": cost, "period_seconds": DAY})
     device.accept(stream_campaign(rule(), last_slot=START // SLOT + 48))
     assert refusal(device, tomorrow) == "rho"
 
 
 def test_a_clock_that_lies_with_the_server_spends_a_yearly_budget_once():
-    # The attack that spent it 24 times within a day: every hour another year, another campaign, another reboot.
+    # In this attack, a yearly budget was spent 24 times in a day: each hour brought another year, campaign and reboot.
     cost = rule().charge()
     year = 366 * DAY
     device = Device(now=START - SLOT, stream={"rho": cost, "period_seconds": year})
@@ -222,7 +225,7 @@ def test_a_clock_that_runs_through_windows_is_held_to_one_a_windows_length_and_o
     windows = set()
     device = running(rule(renewal=6, reports=6, chains=6), period=DAY, reports_per_period=1000)
     for _ in range(24):
-        # Two slots of ticks, a window of the clock.
+        # Two slots pass by the ticks, and a whole window by the clock.
         device.pass_time(0, clock=day - 2 * SLOT)
         device.accept(stream_campaign(rule(renewal=6, reports=6, chains=6)))
         device.reporter.close_slot(device.now)
@@ -236,7 +239,7 @@ def test_a_clock_that_runs_through_windows_is_held_to_one_a_windows_length_and_o
 def test_a_clock_and_a_server_that_lie_get_in_the_long_run_a_budget_and_one_window_in_31_of_32_parts_of_a_period():
     """By ticks, 31/32 of a period lie between two campaigns, and each draws one window ahead of its time.
 
-    Here a window costs all that a period may. A ledger that is lost in between gives nothing more.
+    Here a window costs as much as a period allows. If the ledger is lost in between, no more is drawn.
     """
     slot, period = 900, DAY
     stream = rule(renewal=period // slot, reports=1, chains=1)
@@ -254,7 +257,7 @@ def test_a_clock_and_a_server_that_lie_get_in_the_long_run_a_budget_and_one_wind
             drawn.append((device.ticks.now - began) // 1000)
 
     for number in range(1, 9):
-        # The clock is wherever the next campaign is, long after the one before.
+        # The clock is set to the beginning of the next campaign, long after the last one.
         epoch = START + 10 * number * period
         campaign = stream_campaign(stream, epoch=epoch, last_slot=(epoch + 3 * period) // slot - 1, slot_seconds=slot)
         device.now = epoch - slot
@@ -333,7 +336,8 @@ def test_a_lost_ledger_spends_the_period_and_a_new_device_is_not_a_lost_one():
 
 
 def test_nothing_that_was_read_or_drawn_in_secret_is_stored():
-    # Two devices, same public things, different readings and noise: only reports differ.
+    # Two devices have the same public facts but different readings and noise. Their files must be equal except for
+    # reports.
     files = []
     for reading in (0, 1000):
         device = running(rule())
@@ -361,7 +365,7 @@ def test_no_report_leaves_when_its_chain_cannot_be_counted():
 
 
 def test_a_copy_of_the_memory_shares_no_noise_with_the_original():
-    # A virtual machine's snapshot, restored: the copy's next report has noise of its own, for both kinds of report.
+    # A snapshot of a virtual machine is restored. The copy's next report has its own noise, for both kinds of report.
     for chains in (0, 3):
         reports = []
         for salt in (b"\1", b"\2"):
@@ -371,7 +375,7 @@ def test_a_copy_of_the_memory_shares_no_noise_with_the_original():
                 device.slot()
             device.pass_time(SLOT // 2)
             device.reporter.observe(40, device.now)
-            # Here the snapshot is taken; from here on each copy has its own bytes.
+            # The snapshot is taken here. From now on, each copy has its own random bytes.
             source.salt = salt
             device.pass_time(SLOT - SLOT // 2)
             reports.append(intake.unpack(device.reporter.close_slot(device.now)).values)
@@ -424,14 +428,16 @@ def test_no_chain_runs_on_into_the_next_window():
 def test_a_shorter_successor_does_not_uncharge_the_periods_of_the_longer_campaign():
     cost = rule().charge()
     device = Device(now=START - SLOT, stream={"rho": 2 * cost, "period_seconds": 10 * DAY})
-    # Charged to the periods of forty days; then a campaign of one day; a third one inside the first one's periods.
+    # The first campaign costs the periods of forty days. The second lasts a day. The third lies inside the first one's
+    # periods.
     assert refusal(device, stream_campaign(rule(), last_slot=START // SLOT + 40 * 48 - 1)) is None
     device.reporter.close_slot(device.now)
     following = stream_campaign(rule(), epoch=START + DAY, last_slot=START // SLOT + 2 * 48 - 1)
     assert refusal(device, following) is None
     until = device.reporter.ledger.rho_period
     assert until == (START + 40 * DAY - 1) // (10 * DAY)
-    # Day by day: the counter of ticks comes round after twelve, and a period's length of them has then passed.
+    # Time passes day by day, because the counter of ticks comes round after twelve days. Then a period's length of
+    # ticks has passed.
     for _ in range(25):
         device.pass_time(DAY)
         device.reporter.close_slot(device.now)
@@ -443,11 +449,11 @@ def test_a_shorter_successor_does_not_uncharge_the_periods_of_the_longer_campaig
 def test_a_period_that_a_campaign_ended_in_goes_on_for_the_next_however_long_it_has_been():
     cost = rule().charge()
     period = START // (100 * DAY)
-    # Two days before a period's end until one day into the next one.
+    # The campaign begins two days before a period's end and ends one day into the next period.
     begin = (period + 1) * 100 * DAY - 2 * DAY
     device = Device(now=begin - SLOT, stream={"rho": cost, "period_seconds": 100 * DAY})
     assert refusal(device, stream_campaign(rule(), epoch=begin, last_slot=(begin + 3 * DAY) // SLOT - 1)) is None
-    # Day by day, for the counter of ticks.
+    # Time passes day by day, because of the counter of ticks.
     for _ in range(101):
         device.pass_time(DAY)
         device.reporter.close_slot(device.now)
@@ -457,18 +463,18 @@ def test_a_period_that_a_campaign_ended_in_goes_on_for_the_next_however_long_it_
 
 
 def test_a_cap_per_report_holds_for_every_single_report():
-    # The attack: reports of a one-slot campaign that may number 65,535 cost what one does 7,281 times.
+    # The attack: a one-slot campaign numbers its reports up to 65,535, and each costs 7,281 times as much as usual.
     wide = rule(reports=65535)
     campaign = stream_campaign(wide, last_slot=START // SLOT)
     for rho in (1, wide.report_charge() - 1, wide.charge()):
         device = Device(now=START - SLOT, stream={"rho": rho, "period_seconds": DAY, "per_report": True})
         assert refusal(device, campaign) == "rho", rho
-    # The dearest report by itself: the first one of a chain here.
+    # The most expensive report alone is here the first one of a chain.
     assert rule().report_charge() == -(-1000 * 1000 * (1 << 20) // (2 * (65000000 - 4)))
     for rho, reason in ((rule().report_charge() - 1, "rho"), (rule().report_charge(), None)):
         device = Device(now=START - SLOT, stream={"rho": rho, "period_seconds": 400 * DAY, "per_report": True})
         assert refusal(device, stream_campaign(rule())) == reason
-    # As many slots as reports, and one slot less.
+    # A campaign with as many slots as reports is accepted, and one with one slot less is refused.
     for slots, reason in ((48, None), (47, "rho")):
         allowed = {"rho": rule().report_charge(), "period_seconds": 400 * DAY, "per_report": True}
         device = Device(now=START - SLOT, stream=allowed)
@@ -486,7 +492,7 @@ def test_a_streams_theta_reaches_the_bound_and_no_further():
 
 
 def test_windows_are_counted_from_the_campaigns_first_slot():
-    # One that is no multiple of the window's length.
+    # The number of slots is no multiple of the window's length.
     stream = rule(renewal=4, reports=4, chains=1)
     device = Device(now=START, stream={"rho": 1 << 30, "period_seconds": 400 * DAY, "dimension": 1})
     device.accept(stream_campaign(stream, epoch=START + SLOT))
@@ -496,7 +502,7 @@ def test_windows_are_counted_from_the_campaigns_first_slot():
 
 
 class Watched(Entropy):
-    """Notes how many words are left when a reading of 0 to 1000 is rounded to its grid."""
+    """Random words that note how many are left when a reading from 0 to 1000 is rounded to its grid."""
 
     def __init__(self, source):
         Entropy.__init__(self, source)
@@ -530,7 +536,7 @@ def test_every_window_that_a_campaign_begins_counts_for_ever():
 
 
 def threshold_round(first):
-    """A round of five slots, in which each device has one turn."""
+    """A threshold round of five slots, in which each device has one turn."""
     wave = Cohort(square_wave())
     schedule = Schedule(bytes(16), 5, 1)
     return stream_campaign(None, cohort=wave, epoch=first * SLOT, last_slot=first + 4, schedule=schedule)
@@ -548,7 +554,7 @@ def test_a_threshold_round_takes_one_report_of_its_own_epsilon_and_then_the_stre
     assert [intake.unpack(report).kind for report in drawn] == [reports.COHORT]
     ledger = device.reporter.ledger
     assert (ledger.ever, ledger.ever_rho) == (one, 0)
-    # A second round gets nothing: the policy allows one such report ever.
+    # In a second round, the device reports nothing: the policy allows only one such report.
     device.accept(threshold_round(first + 6))
     assert [device.slot() for _ in range(7)] == [None] * 7
     assert ledger.ever == one
@@ -564,6 +570,6 @@ def test_a_threshold_round_takes_one_report_of_its_own_epsilon_and_then_the_stre
 def test_epsilon_that_is_used_up_and_more_stops_no_stream():
     stream = rule()
     device = running(stream, lifetime=epsilon_units(2, 1))
-    # A block of reserved draws that a power cut forfeited may count as more than the lifetime's epsilon.
+    # After a power failure, a block of reserved draws counts as spent, perhaps as more than the lifetime's epsilon.
     device.reporter.ledger.ever = 3 * epsilon_units(2, 1)
     assert intake.unpack(device.slot()).kind == reports.STREAM

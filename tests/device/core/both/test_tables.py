@@ -1,4 +1,4 @@
-"""A designed table through a reboot: kept on file, checked again when it is loaded, drawn from as before."""
+"""A designed table through a reboot: it is kept in a file, checked again when it is loaded, and then used as before."""
 
 import json
 import sys
@@ -10,7 +10,7 @@ from undertone_shared.entropy import Entropy
 from undertone_shared.off_board import intake
 from undertone_shared.scalar import Cohort, ReportRule
 
-# The 32-bit interpreter gets the files of this folder alone.
+# The 32-bit interpreter gets only the files of this folder, so this test does not run there.
 RUNS_ON = ("cpython", "micropython")
 sys.path.append(__file__.rsplit("/", 4)[0] + "/shared/both")
 CAP = [2721, 1001]
@@ -32,7 +32,7 @@ def device_with_it():
 
 
 def symbols(mechanism, theta):
-    """What it draws for readings up to θ, from the same random bytes each time."""
+    """The symbols for readings up to θ, drawn with the same random bytes each time."""
     entropy = Entropy(Repeated())
     drawn = []
     for i in range(100):
@@ -43,7 +43,7 @@ def symbols(mechanism, theta):
 
 
 class Repeated:
-    """Bytes that pass the health test and are the same in each run."""
+    """Random bytes that pass the health test and are the same in each run."""
 
     def __init__(self):
         self.state = 1

@@ -1,4 +1,4 @@
-"""Turns: with a stride a device reports in its own slots alone, and rests in between."""
+"""Turns: with a stride, a device reports only in its own slots and rests in between."""
 
 from rig import DAY, SLOT, START, Device, hybrid, make_campaign
 
@@ -24,10 +24,10 @@ def campaign(stride, cohort_stride):
 
 
 def play(device, slots):
-    """(slot, kind) of each report, and the words why the other slots gave none."""
+    """(slot, kind) of each report, and the set of words that say why other slots had no report."""
     made, words = [], set()
     for _ in range(slots):
-        # The hourly message.
+        # The server repeats its message every hour.
         device.accept(campaign(49, 5))
         data = device.slot()
         if data is None and device.reporter.paused is not None:
@@ -56,7 +56,7 @@ def test_a_device_reports_in_its_turns_and_the_cohort_in_turns_of_turns():
 
 
 def test_turns_satisfy_a_rest_of_their_length():
-    # 48 slots of rest between the end of one turn and the start of the next.
+    # Between the end of a turn and the start of the next, 48 slots of rest pass.
     device = turning(49, 5, rest_seconds=48 * SLOT)
     made, words = play(device, 49 * 4)
     assert 3 <= len(made) <= 4

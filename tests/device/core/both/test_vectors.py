@@ -1,10 +1,10 @@
-"""The vectors of docs/vectors, played by the device's code on every interpreter."""
+"""The device's code reads the vectors of docs/vectors and gives the right answers under every interpreter."""
 
 import json
 
 from vector_player import play
 
-# The files by name, because the 32-bit interpreter has only those that a test names.
+# The files are listed by name, because the 32-bit interpreter gets only the files that a test names.
 NAMES = (
     "campaigns",
     "draws",

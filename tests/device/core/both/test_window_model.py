@@ -1,4 +1,4 @@
-"""The promises about windows in random lives, a few of them here; `test_window_lives` has ten thousand."""
+"""The promises about windows hold in random lives. This test runs a few, and `test_window_lives` ten thousand."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Windows of what was drawn, under whatever campaign: changed slot lengths, wrong clocks, pauses, lost files."""
+"""What was drawn in a window of time, under any campaigns: changed slot lengths, wrong clocks, pauses, lost files."""
 
 from rig import DAY, SLOT, START, Device, make_campaign
 from stream_rig import rule, stream_campaign
@@ -13,7 +13,7 @@ WEEK = 7 * DAY
 
 
 def whole(seconds, epoch, **changes):
-    """A campaign of slots of ``seconds`` from ``epoch`` on, long enough for every test."""
+    """A campaign with slots of ``seconds`` from ``epoch`` on, long enough for every test."""
     return make_campaign(
         slot_seconds=seconds, cycle=1, epoch=epoch, last_slot=(START + 300 * DAY) // seconds, **changes
     )
@@ -23,13 +23,14 @@ def slots_of(reports):
     return [intake.unpack(report).slot for report in reports]
 
 
-# A counter's base
+# --- where a counter's value begins
 
 
 def told_after_a_change(long, short, began, pause=b"", **policy):
-    """(second of the base, of the last reading) of the draws after slots of ``long`` gave way to ``short``.
+    """(second of the first, of the last reading) of each value drawn after slots of ``short`` replaced ``long`` ones.
 
-    Four slots of ``long`` from ``began`` on with one reading each, early in them; seconds are counted from there.
+    Before, four slots of ``long`` pass from ``began`` on. Each has one reading, early in the slot. Seconds are counted
+    from ``began``.
     """
     device = Device(now=began, slot_seconds=short, measures=["counter"], boots_per_day=1000, **policy)
     device.storage.files["pause"] = pause
@@ -66,7 +67,7 @@ def told_after_a_change(long, short, began, pause=b"", **policy):
 
 
 def test_a_counter_tells_nothing_of_a_pause_when_slots_become_shorter():
-    # The base of the first half-day was read in a slot of a week, before the pause began.
+    # The first half-day's value would begin with a reading of a slot of a week, from before the pause.
     began = (START // WEEK + 1) * WEEK
     pause = (3 * WEEK + DAY, 4 * WEEK - DAY)
     told = told_after_a_change(WEEK, DAY // 2, began, b"%d %d" % (began + pause[0], began + pause[1]))
@@ -77,7 +78,7 @@ def test_a_counter_tells_nothing_of_a_pause_when_slots_become_shorter():
 
 
 def test_a_rest_by_the_clock_holds_when_slots_become_shorter():
-    # The last slot of a day was drawn until its end: the first value may begin a rest later.
+    # The last slot of a day was drawn with readings up to its end, so the first value may begin a rest later.
     rest = 4 * SLOT
     told = told_after_a_change(DAY, SLOT, START, rest_seconds=rest, rest_by="clock")
     assert len(told) >= 1
@@ -85,7 +86,7 @@ def test_a_rest_by_the_clock_holds_when_slots_become_shorter():
         assert base >= 4 * DAY + rest, base
 
 
-# The sliding cap
+# --- the sliding cap
 
 
 def test_the_cap_of_a_period_holds_when_slot_lengths_change():
@@ -93,7 +94,7 @@ def test_the_cap_of_a_period_holds_when_slot_lengths_change():
         caps = {"period_seconds": 3600, "reports_per_period": 2, "rest_by": rest_by}
         device = Device(now=START - 900, slot_seconds=900, **caps)
         short = whole(900, START + 900)
-        # Half-hours, of which an hour holds no more than the cap.
+        # The slots of the next campaign last half an hour, so that an hour has no more of them than the cap.
         long = whole(1800, START + 10800)
         device.accept(short)
         device.reporter.close_slot(device.now)
@@ -111,7 +112,7 @@ def test_the_cap_of_a_period_holds_when_slot_lengths_change():
             assert starts[i + 2] - starts[i] >= 3600, [start - START for start in starts]
 
 
-# Clocks
+# --- clocks
 
 
 def beginning(**policy):
@@ -126,7 +127,7 @@ def test_a_wrong_answer_of_a_time_server_draws_nothing_that_lies_ahead():
     for days in (2, 20):
         device, campaign = beginning()
         assert len([1 for _ in range(10) if device.slot()]) >= 9
-        # Two slots of a false clock, then the honest one, under the honest server's messages.
+        # The clock is wrong for two slots and then right, while the server is honest.
         for ahead in (days * DAY, 0, -days * DAY):
             device.pass_time(SLOT, SLOT + ahead)
             report = device.reporter.close_slot(device.now)
@@ -163,7 +164,7 @@ def test_what_returns_after_a_wrong_clock_still_rests_by_the_ticks():
     device, campaign = beginning(rest_seconds=DAY, boots_per_day=1000)
     drawn_at = []
     for step in range(2000):
-        # The clock is wrong every other 200 steps: it is then a hundred days ahead.
+        # In every other 200 steps, the clock is wrong by a hundred days.
         if step % 200 == 0:
             device.now += 100 * DAY if step % 400 == 0 else -100 * DAY
         device.accept(campaign, device.now)
@@ -182,7 +183,7 @@ def test_a_server_that_is_away_for_two_days_loses_no_report():
     assert device.reporter.paused == "clock", "nobody would take these reports any more"
 
 
-# Pauses
+# --- pauses
 
 
 def test_a_lying_clock_does_not_end_a_pause():
@@ -204,7 +205,7 @@ def test_a_lying_clock_does_not_end_a_pause():
                 report = device.slot()
                 passed += SLOT
                 drawn += report is not None
-                # The first slots were measured before the pause.
+                # The first slots were measured before the pause began.
                 assert report is None or step < 2 or passed - 2 * SLOT >= in_ticks(DAY), (lie, boots, step)
             assert drawn > 40, (lie, boots, drawn)
 
@@ -216,7 +217,7 @@ def test_a_clock_that_jumps_before_a_pause_was_ever_seen_does_not_skip_it():
             device.slot()
         device.pass_time(600)
         device.reporter.close_slot(device.now)
-        # At once, in the middle of a slot; no slot ends before the clock jumps beyond the pause.
+        # The pause begins at once, in the middle of a slot. Before a slot ends, the clock jumps beyond the pause.
         pause = pauses.begin(device.now, SLOT, 0, True, DAY)
         device.storage.files["pause"] = b"%d %d" % pause
         device.now += lie
@@ -261,7 +262,7 @@ def test_a_pause_that_a_device_slept_through_is_over_when_its_owner_says_so():
     assert [1 for _ in range(4) if device.slot()] != []
 
 
-# A lost file
+# --- a lost file
 
 
 def test_a_campaign_whose_file_is_damaged_is_taken_again_and_no_other():
@@ -294,11 +295,11 @@ def test_a_campaign_whose_file_is_damaged_is_taken_again_and_no_other():
         assert device.slot() is not None, device.reporter.paused
 
 
-# A life
+# --- the lifetime
 
 
 def test_what_all_streams_may_ever_cost_ends_them():
-    # Ten days of a window each, all charged when the campaign is accepted.
+    # The campaign has ten days with one window each. All are charged when the campaign is accepted.
     daily = rule(renewal=48)
     cost = 10 * daily.charge()
     stream = {"rho": 4 * daily.charge(), "period_seconds": DAY, "lifetime": 2 * cost}
@@ -317,7 +318,7 @@ def test_what_all_streams_may_ever_cost_ends_them():
             device.slot()
             device.accept(campaign) if said[-1] is None else None
     assert said == [None, None, "rho"]
-    # A ledger that was lost may have held all of it.
+    # The lost ledger may have held the whole lifetime.
     del device.storage.files["ledger"]
     device.boot()
     try:

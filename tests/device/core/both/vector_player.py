@@ -1,4 +1,4 @@
-"""Plays the vectors of docs/vectors: from each vector's input, what this code answers. docs/wire.md explains them."""
+"""Plays the vectors of docs/vectors: computes this code's answer to each vector's input. docs/wire.md explains them."""
 
 import binascii
 import hashlib
@@ -36,7 +36,7 @@ def play(kind, given):
 
 
 class Blocks:
-    """The source of random bytes in vectors: block i, from 1, is sha256(seed + i in decimal digits)."""
+    """The source of random bytes in vectors: block i, counted from 1, is sha256(seed + i in decimal digits)."""
 
     def __init__(self, seed):
         self.seed = seed.encode()
@@ -139,7 +139,7 @@ def _signature(given):
 
 
 def _handover(given):
-    """Return what each hand-over of a device's life changes: its whole new state, None, or a refusal."""
+    """Return the result of each hand-over in a device's life: the whole new state, None for no change, or a refusal."""
     policy = parse_policy(json.dumps(given["policy"]).encode())
     storage = Memory()
     guard = Guard(policy, storage, Ledger(storage, 1), Ticks(), None, {})
@@ -157,9 +157,9 @@ def _handover(given):
 
 
 def _life(given):
-    """Return the answers of a device to steps, in each of which seconds pass by its clock and by its ticks.
+    """Return the answers of a device to steps.
 
-    docs/wire.md lists what a step may have.
+    In each step, seconds pass by the device's clock and by its ticks. docs/wire.md lists what a step may have.
     """
     policy = parse_policy(json.dumps(given["policy"]).encode())
     storage = Memory()

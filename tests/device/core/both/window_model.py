@@ -1,7 +1,7 @@
-"""Random lives of the shipped reporter, and what must hold of every window: see `Life`.
+"""Random lives of the real reporter, and what must hold for every window of time: see `Life`.
 
-Between draws change slot length, measure, price, epoch and campaign; clocks lie, alone or with the server; households
-pause; devices reboot and sleep. Everything follows from the seed, on every interpreter.
+Slot length, measure, price, epoch and campaign change between draws. Clocks are wrong, alone or together with the
+server. Households pause; devices reboot and sleep. Everything follows from the seed, under every interpreter.
 """
 
 from rig import DAY, START, Memory, Ticks, hybrid, make_campaign, make_entropy, make_policy, square_wave
@@ -16,13 +16,13 @@ from undertone_shared.scalar import Cohort, ReportRule
 
 SLOTS = (60, 120, 300, 600)
 PRICES = ((2, 1), (1001, 1000))
-# What the draws say of 24 hours is true of this much, too, and a life is short.
+# A true statement about 24 hours is also true about this shorter time, and lives are short.
 HOUR = 3600
 STEPS = 60
 
 
 class Choices:
-    """Numbers from a seed, the same on every interpreter."""
+    """Random numbers from a seed, the same under every interpreter."""
 
     def __init__(self, seed):
         self.state = (seed * 2654435761 + 1013904223) & 0x3FFFFFFF
@@ -35,11 +35,11 @@ class Choices:
         return values[self.below(len(values))]
 
 
-# The code as it was, one defect at a time
+# --- one defect of an earlier version each
 
 
 def base_of_any_age(reporter):
-    """A counter's base outlives a change to shorter slots."""
+    """The first reading of a counter's value is kept when slots become shorter."""
     slot = reporter._open
     opening = slot.open
 
@@ -51,7 +51,7 @@ def base_of_any_age(reporter):
 
 
 def cap_by_the_campaign(reporter):
-    """The clock is not asked where a period holds no more slots of the campaign in force than the cap."""
+    """The cap is not checked if a period has no more slots of the present campaign than the cap."""
     guard, policy, sums = reporter.guard, reporter.policy, reporter.ledger.sums
     obstacle, permits = guard.obstacle, sums.permits
     current = []
@@ -68,7 +68,7 @@ def cap_by_the_campaign(reporter):
 
 
 def draw_ahead(reporter):
-    """A slot is drawn whether or not it has ended, and what was spent ahead stays spent."""
+    """A slot may be drawn before it has ended, and what was spent ahead of time stays spent."""
     guard = reporter.guard
     obstacle = guard.obstacle
     guard._return = lambda now: None
@@ -78,7 +78,11 @@ def draw_ahead(reporter):
 
 
 class Draw:
-    """One draw: the true interval that its value tells of, in ms; the slot's label in seconds; its price and moment."""
+    """One draw.
+
+    ``began`` and ``ended``: the true interval that its value covers, in ms. ``label`` and ``seconds``: when its slot
+    begins and how long it lasts. ``units``: its price.
+    """
 
     def __init__(self, began, ended, label, seconds, units, moment):
         self.began = began
@@ -90,15 +94,15 @@ class Draw:
 
 
 class Life:
-    """One life. ``broken``: the promises that it found broken, by word.
+    """One life. ``broken``: the names of the promises that were broken in it. The promises are:
 
-    rest      from the end of one interval to the beginning of the next: W by an honest clock, 31/32 W of true time else
-    twice     no moment is in two intervals
-    cap       no more than k draws in P: of slots that start in it by an honest clock, in 31/32 P of true time else
-    pause     no interval touches the household's pause, while clocks are honest
-    ahead     no draw is of a slot that has not ended
-    silence   what is spent is never more than a day ahead of an honest clock that the server has confirmed
-    day       the household is never shown less than what was drawn in any 24 hours
+    rest      Between the end of an interval and the next one, W passes by an honest clock, else 31/32 W by true time.
+    twice     No moment is in two intervals.
+    cap       At most k drawn slots start within P by an honest clock, else within 31/32 P by true time.
+    pause     While clocks are honest, no interval touches the household's pause.
+    ahead     No slot is drawn before it has ended.
+    silence   What is spent is at most a day ahead of an honest clock that the server has confirmed.
+    day       The household is never shown less than what was drawn in any 24 hours.
     """
 
     def __init__(self, seed, claims=None, mutant=None):
@@ -130,7 +134,7 @@ class Life:
         self.now = START - 60
         self.error = 0
         self.drawn_at = None
-        # The end of the last interval whose readings entered a draw.
+        # The end of the last interval whose readings were drawn.
         self.told = None
         self.draws = []
         self.shown = []
@@ -141,7 +145,7 @@ class Life:
         self.boot()
         self.epoch()
 
-    # The device
+    # --- the device
 
     def boot(self, asleep=None):
         policy = make_policy(**self.fields)
@@ -154,7 +158,7 @@ class Life:
         self.look()
 
     def _watch(self):
-        """Note the true span of every slot that is closed, and take each value before it is drawn."""
+        """Note the true interval of every slot that is closed, and each value before it is drawn."""
         reporter = self.reporter
         slot = reporter._open
         opening, closing, release = slot.open, slot.close, reporter._release
@@ -176,7 +180,7 @@ class Life:
             if report is not None and self.waking is None:
                 began, ended, last = spans["span"]
                 if campaign.measure == "counter":
-                    # The readings count seconds of true time; a slot without two of them tells the default.
+                    # The readings count seconds of true time. The value of a slot without two readings is the default.
                     began, ended = ((last - value) * 1000, last * 1000) if value else (ended, ended)
                 self.note(report, campaign, began, ended)
             return report
@@ -200,7 +204,7 @@ class Life:
         elif self.heard and self.silent_since is None:
             self.silent_since = self.true
         elif self.heard and self.true - self.silent_since > 4 * SLOTS[-1] * 1000:
-            # By then a whole slot has ended, and was not drawn.
+            # By now, a whole slot has ended without being drawn.
             self.fail("silence")
 
     silent_since: "int | None" = None
@@ -239,10 +243,10 @@ class Life:
                 self.fail("cap")
 
     def second(self, true):
-        """The honest clock's second at a true time."""
+        """The second that an honest clock shows at a true time."""
         return START - 60 + true // 1000
 
-    # What may happen
+    # --- what may happen
 
     def pass_time(self, seconds, clock=None):
         self.true += seconds * 1000
@@ -251,26 +255,26 @@ class Life:
         self.heard = False
 
     def live(self, seconds):
-        """So many seconds, with readings in some minutes and silence in others."""
+        """Let ``seconds`` pass, with readings in some minutes and none in others."""
         for _ in range(seconds // 60):
             reads = self.dice.below(2) == 0
             for _ in range(3):
                 self.pass_time(20)
                 self.look()
                 if reads and self.reporter.campaign is not None:
-                    # A reading is the second of true time.
+                    # The reading is the second of true time.
                     self.last = self.true // 1000
                     self.reporter.observe(self.last, self.now)
 
     def slot(self):
-        """A slot or two, honestly."""
+        """Let a slot or two pass with an honest clock."""
         self.live(self.campaign.slot_seconds * (1 + self.dice.below(2)))
         if self.dice.below(4) == 0:
             self.hear()
             self.heard = self.error == 0
 
     def epoch(self):
-        """Another epoch: of another slot length, measure or price, of the same campaign or of one that follows it."""
+        """Begin another epoch of the same or of a following campaign, with another slot length, measure or price."""
         dice = self.dice
         seconds = dice.of(SLOTS)
         a, b = dice.of(PRICES)
@@ -296,7 +300,7 @@ class Life:
         self.boot()
 
     def sleep(self):
-        """Deep sleep with a counter for a slot, and the value of the slot that ended last."""
+        """Sleep deeply for a slot, with a counter that goes on, and report the value of the slot that ended last."""
         reporter = self.reporter
         if not self.honest or self.drawn_at is None or reporter.campaign is None:
             return
@@ -314,12 +318,12 @@ class Life:
             self.note(report, self.reporter.campaign, ended - seconds * 1000, ended)
 
     def household(self):
-        """A pause, or its end."""
+        """Begin a pause, or end one."""
         policy = self.reporter.policy
-        # Whoever asks may not know the campaign's slots.
+        # A household may not know the slots of the campaign.
         seconds = policy.slot_seconds
         if self.dice.below(3) == 0 and self.pause[1] > self.now:
-            # What was left out stays out: only what is still to come changes.
+            # What was left out of reports stays out. Only the future changes.
             pause = pauses.end(self.pause, self.now, seconds, policy.rest_seconds)
             self.storage.files["pause"] = b"%d %d" % pause
             self.pause = (self.pause[0], max(pause[1], self.now)) if pause[1] else (0, 0)
@@ -331,7 +335,7 @@ class Life:
         self.storage.files["pause"] = b"%d %d" % self.pause
 
     def lie(self):
-        """The clock alone is wrong by minutes or days, for some slots; then it is right, and the server says so."""
+        """The clock alone is wrong by minutes or days, for some slots. Then it is right, and the server confirms it."""
         if self.honest:
             return
         ahead = self.dice.of((-300, 60, 900, 2 * DAY, 20 * DAY, 90 * DAY))
@@ -350,7 +354,7 @@ class Life:
         self.look()
 
     def freeze(self):
-        """Time passes, and the clock stands still; or the other way round."""
+        """Time passes while the clock stands still, or the clock moves while no time passes."""
         if self.honest:
             return
         seconds = self.dice.of((60, 900))
@@ -383,7 +387,7 @@ class Life:
         return self
 
     def worst_day(self):
-        """Return the largest epsilon of any 24 hours [u, u + 24 h): that of the draws whose intervals touch them."""
+        """Return the largest epsilon of any 24 hours [u, u + 24 h): the sum over draws whose intervals touch it."""
         worst = 0
         for first in self.draws:
             end = first.ended + DAY * 1000

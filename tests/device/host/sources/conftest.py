@@ -1,4 +1,4 @@
-"""Pseudo-terminals as serial ports, and a configuration's source."""
+"""Pseudo-terminals that stand for serial ports, and sources made from a configuration."""
 
 import asyncio
 import contextlib
@@ -30,10 +30,10 @@ def opened():
 
 
 class Meter:
-    """The other end of a serial line: says what it is told to, and answers a question after its last byte.
+    """The other end of a serial line: sends what it is told to, and answers a question after the question's last byte.
 
-    ``path`` is a link that goes when the meter is unplugged: another test may get the terminal's own name next, and
-    a source that still looks for its meter must not find that test's meter.
+    ``path`` is a link that is removed when the meter is unplugged. Otherwise, another test could get the same name for
+    its terminal, and a source that still looks for its meter would find the other test's meter.
     """
 
     def __init__(self, path):
@@ -44,7 +44,7 @@ class Meter:
         self._link, self.path = path, str(path)
         self._other = other
         self.asked = b""
-        # The speed of the line when each question came, as `termios` names it.
+        # The line's speed at each question, as a constant of `termios`.
         self.speeds = []
         self._threads = []
 
@@ -52,7 +52,10 @@ class Meter:
         os.write(self.end, data)
 
     def answer(self, *exchanges):
-        """Each (question, answer) in turn, in a thread, until it is unplugged; a question that is repeated, again."""
+        """Answer each (question, answer) in turn, in a thread, until the meter is unplugged.
+
+        A repeated question is answered again.
+        """
         end = self.end
 
         def serve():
@@ -60,7 +63,7 @@ class Meter:
             with contextlib.suppress(OSError):
                 while turn < len(exchanges):
                     heard += os.read(end, 256)
-                    # Whoever gave up waiting asks anew.
+                    # A source that stopped waiting asks again.
                     if turn and heard.endswith(exchanges[turn - 1][0]):
                         turn -= 1
                     question, answer = exchanges[turn]
@@ -68,7 +71,7 @@ class Meter:
                         continue
                     heard = b""
                     self.asked += question
-                    # Once unplugged, the number may be another file's.
+                    # After the meter is unplugged, its file number may belong to another file.
                     if self.end != end:
                         return
                     self.speeds.append(termios.tcgetattr(end)[5])
@@ -129,7 +132,7 @@ class ModbusServer:
         ready.set()
         self._loop.run_forever()
         self._loop.run_until_complete(server.shutdown())
-        # A connection that the shutdown closed lets go of its socket in the loop's next round.
+        # The sockets of closed connections are freed in the next round of the loop.
         self._loop.run_until_complete(asyncio.sleep(0))
         self._loop.close()
 

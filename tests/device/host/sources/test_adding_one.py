@@ -1,4 +1,4 @@
-"""Adding a kind of source is one module and one line; the guide's example is the module that is tried here."""
+"""A new kind of source needs one module and one line. The module of this test is the guide's example."""
 
 import importlib.util
 import sys
@@ -16,7 +16,7 @@ ANSWER = "72 01 4b 46 7f ff 0e 10 57 : crc=57 {}\n72 01 4b 46 7f ff 0e 10 57 t=2
 
 @pytest.fixture
 def added(monkeypatch):
-    """The example in its place among the sources, and the one line."""
+    """The guide's example among the sources, with its line in the table."""
     name = f"{sources.__name__}.thermometer"
     spec = importlib.util.spec_from_file_location(name, EXAMPLE)
     module = importlib.util.module_from_spec(spec)

@@ -1,4 +1,4 @@
-"""A slow source is asked in a thread: nobody waits, nothing is asked twice, and late answers are none."""
+"""A slow source is read in a thread. No other source waits, no question comes twice, and late answers are dropped."""
 
 import threading
 
@@ -10,7 +10,7 @@ from undertone_device.host.sources.source import SensorSource
 
 
 class Slow(SensorSource):
-    """Answers when it is allowed to."""
+    """A source that answers once ``allowed`` is set."""
 
     def __init__(self, *answers):
         self.allowed = threading.Event()
@@ -38,7 +38,7 @@ def test_an_answer_comes_once_and_in_its_slot():
     assert background.answer(1000, 900) is None
     assert background.read(1000) is None
     assert background.answer(1000, 900) is None
-    # Another question while the first has no answer is not asked.
+    # While the first question has no answer, no second one is asked.
     assert background.read(1100) is None
     assert told(background.trouble, "no sample", "100 s")
     assert answer(background, source, 1799, 900) == 7

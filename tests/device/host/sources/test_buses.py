@@ -126,14 +126,14 @@ def test_the_line_takes_the_speed_that_the_meter_offers(opened, meter, offer, ba
     source = opened(kind="iec62056", port=meter.path, obis="1.8.0")
     meter.answer((SIGN_ON, name), (answer_to(name)[0], answer))
     assert source.read(0) == 123456
-    # What is answered goes out at 300 baud still.
+    # The question that selects the speed is still sent at 300 baud.
     assert meter.speeds == [termios.B300, termios.B300]
     assert ports[0].baudrate == baud
     assert not ports[0].is_open
 
 
 def test_a_meter_may_take_as_long_as_its_speed_needs(opened, meter, monkeypatch):
-    """The clock stands still but for the line: 4,560 characters at 300 baud are 152 s."""
+    """The clock moves with the line's characters alone: 4,560 characters at 300 baud take 152 s."""
     name = even(b"/LGZ0ZMD\r\n")
     answer = readout(b"1.8.0(00123.456*kWh)\r\n" + b"x" * 4525 + b"\r\n!\r\n")
     clock = Line()
@@ -143,7 +143,7 @@ def test_a_meter_may_take_as_long_as_its_speed_needs(opened, meter, monkeypatch)
     source = opened(kind="iec62056", port=meter.path, obis="1.8.0")
     assert source.read(0) == 123456
     assert 150 < clock.now < 160
-    # One that never ends is left.
+    # The source gives up an answer that never ends.
     monkeypatch.setattr(buses, "open_port", lambda path, baud: clock.port(name, even(b"\x02" + b"x" * 100_000)))
     with pytest.raises(OSError, match="more than 32768 characters"):
         source.read(0)
@@ -235,7 +235,7 @@ def test_no_modbus_server(opened, free_port):
 
 
 def test_no_bit_of_one_answer_over_tcp_may_change(opened, monkeypatch):
-    """The protocol has no checksum: a reading is what two answers say."""
+    """The protocol has no checksum, so a reading counts only if two answers agree."""
     answer = b"\x00\x00\x00\x07\x11\x03\x04\x00\x01\x86\xa0"
     damaged = [answer, *flipped(answer)]
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -245,7 +245,7 @@ def test_no_bit_of_one_answer_over_tcp_may_change(opened, monkeypatch):
                 connection, _ = server.accept()
                 # A reader closes the connection when it stops waiting, so the sockets may fail here.
                 with connection, contextlib.suppress(OSError):
-                    # The damaged one alternates with what it should have been.
+                    # The damaged answer alternates with the right one.
                     for frame in (first, answer, first, answer):
                         question = connection.recv(12)
                         if len(question) < 12:
@@ -257,7 +257,7 @@ def test_no_bit_of_one_answer_over_tcp_may_change(opened, monkeypatch):
         port = server.getsockname()[1]
         source = opened(kind="modbus-tcp", host="127.0.0.1", tcp_port=port, slave=17, address=107)
         assert source.read(0) == 100000
-        # From here on an answer that is late is none, as it should be.
+        # From here on, an answer counts as missing after a short time, because the damaged frames are not answers.
         monkeypatch.setattr(buses, "_ANSWER_SECONDS", 0.02)
         for frame in damaged[1:]:
             with pytest.raises((ValueError, OSError)):

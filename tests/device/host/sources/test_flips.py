@@ -1,7 +1,7 @@
-"""One bit flipped at every position of what carries no checksum: MQTT and Home Assistant's JSON, a file, a command.
+"""One bit is flipped at each position of data without a checksum: MQTT, Home Assistant's JSON, a file, a command.
 
-What is not a digit gives no reading or the true one. A flipped digit is another number: the declared range bounds it,
-and where the source is asked, a second read sees it.
+If another character than a digit changes, there is no reading or the true one. If a digit changes, the number is
+another one: the declared range bounds it, and where the source is asked, a second read shows the difference.
 """
 
 import sys
@@ -25,7 +25,7 @@ PAYLOADS = {
 
 
 class Fixed(SensorSource):
-    """One payload after the other, as it came."""
+    """A source that gives one payload after another."""
 
     def __init__(self, payloads, field, scale):
         self._payloads = list(payloads)
@@ -36,7 +36,7 @@ class Fixed(SensorSource):
 
 
 def flips(payload):
-    """(position, payload with one bit of it flipped) of every bit."""
+    """(position, the payload with the bit at this position flipped), for every bit."""
     for position in range(8 * len(payload)):
         damaged = bytearray(payload)
         damaged[position >> 3] ^= 1 << (position & 7)
@@ -62,9 +62,9 @@ def test_only_a_digit_becomes_another_reading_and_only_within_the_range(name):
             assert position in digits, damaged
             assert RANGE[0] <= reading <= RANGE[1]
             others.append(reading)
-    # It cannot be seen, and is not claimed to be.
+    # Such a change cannot be noticed, and the project does not claim so.
     assert others
-    # Without a range some would be worse.
+    # Without a range, more wrong readings would be possible.
     unbounded = [reading_of(Plausible(Fixed([damaged], field, scale))) for _, damaged in flips(payload)]
     assert len([reading for reading in unbounded if reading not in (None, true)]) >= len(others)
 
@@ -104,7 +104,7 @@ def test_why_a_read_failed_is_said_until_the_next_read(opened, tmp_path):
     meter = opened(kind="file", path=str(tmp_path / "meter"))
     with pytest.raises(OSError, match="meter"):
         meter.read(0)
-    # The loop asks in every round what has arrived, and reads once in a slot.
+    # The loop asks in every round whether anything has arrived, and reads the source once in a slot.
     assert meter.arrived() == []
     assert meter.trouble.startswith("no sample: ")
     (tmp_path / "meter").write_text("42", encoding="utf-8")

@@ -25,7 +25,7 @@ WHOLE = frame(AT_THE_BILLING_DATE, ENERGY, VOLUME, FLOW, RETURN)
 
 
 class Bus:
-    """A stand-in for a serial port, because pseudo-terminals have no even parity. It answers one question at a time."""
+    """Stands for a serial port, because pseudo-terminals have no even parity. Answers one question at a time."""
 
     def __init__(self, *exchanges):
         self._exchanges = list(exchanges)
@@ -55,7 +55,7 @@ class Bus:
 
 @pytest.fixture
 def sampled(opened, monkeypatch):
-    """Take a sample of a meter at address 7 from a bus."""
+    """Take a sample of the meter at address 7 on a bus."""
 
     def sample(bus, **fields):
         monkeypatch.setattr(mbus, "open_port", bus.open)
@@ -94,7 +94,7 @@ def test_a_meter_that_wakes_late_is_asked_again(sampled):
 
 
 def test_no_bit_of_an_answer_may_change(sampled, monkeypatch):
-    """A changed length ends in silence, everything else in the sum over the frame."""
+    """If the length changes, the answer never ends; any other change is seen by the frame's checksum."""
     monkeypatch.setattr(mbus, "_ANSWER_SECONDS", 0)
     short = frame(ENERGY)
     for i in range(len(short)):

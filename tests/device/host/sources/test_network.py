@@ -1,4 +1,4 @@
-"""Samples from a real broker's topics and from a server that answers as Home Assistant does."""
+"""Samples from topics of a real broker, and from a server that answers as Home Assistant does."""
 
 import http.server
 import json
@@ -33,12 +33,12 @@ def publish(broker):
 
 
 def readings_of(source, publish, topic, text):
-    """What comes of a message, which is repeated until the source has subscribed."""
+    """The readings that a message gives. It is published again and again until the source has subscribed."""
     return set(wait_for(lambda: publish(topic, text) or source.arrived(), what="a reading"))
 
 
 def trouble_of(source, words=""):
-    """What a source without readings says is wrong, once it says so."""
+    """What a source without readings says about its trouble, as soon as it says so."""
 
     def trouble():
         assert source.arrived() == []
@@ -70,10 +70,11 @@ def test_what_a_busy_topic_says_is_not_heard_ever_later(opened, broker, publish,
     assert subscribed.wait(60)
     for number in range(201):
         publish(topic, str(number))
-    # The broker sends a message to all its subscribers before it sends the next one.
+    # The broker sends each message to all subscribers before it sends the next one, so the source has all messages,
+    # too.
     wait_for(lambda: b"200" in heard)
     leave(witness)
-    # A round of the loop each.
+    # Each call stands for a round of the loop.
     assert len(source.arrived() + source.arrived() + source.arrived()) >= 200
 
 
@@ -81,7 +82,7 @@ def test_a_statestream_and_what_was_retained(opened, broker, publish, topic_pref
     topic = f"{topic_prefix}/statestream/sensor/energy/state"
     publish(topic, "1.0", retain=True)
     source = opened(kind="mqtt", host="localhost", tcp_port=broker.port, topic=topic)
-    # What was retained would come first.
+    # A retained message would come first.
     assert readings_of(source, publish, topic, "42") == {42}
 
 
@@ -184,7 +185,7 @@ def test_a_home_assistant_entity(opened, home, tmp_path):
         entity("sensor.energy").read(0)
     with pytest.raises(OSError, match="InvalidURL"):
         entity("sensor.energy of mine").read(0)
-    # Never said: neither in a log nor in the status.
+    # The bad token must appear neither in a log nor in the status.
     for text in (b"sec\nret", b"sec\xff", b"", b"s" * 2000, b"sec\x1bret"):
         token.write_bytes(text)
         with pytest.raises(Invalid, match=r"token holds no secret of one line") as refused:
@@ -207,7 +208,7 @@ def test_an_answer_that_is_no_http(opened, tmp_path):
 
 
 class Dribble:
-    """A connection that gives its beginning, and then a byte a second for ever."""
+    """A connection that sends its beginning at once and then a byte a second for ever."""
 
     def __init__(self, begun):
         self.now = 0.0
@@ -232,7 +233,7 @@ class Dribble:
 
 @pytest.mark.parametrize("begun", [b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"])
 def test_a_server_that_dribbles_has_one_deadline_for_the_whole_answer(opened, tmp_path, monkeypatch, begun):
-    """Each byte comes in time; the answer, of head and body, does not."""
+    """Each byte comes in time, but the whole answer, with head and body, does not."""
     (tmp_path / "token").write_text("secret", encoding="utf-8")
     line = Dribble(begun)
     monkeypatch.setattr(http.client.HTTPConnection, "connect", lambda connection: setattr(connection, "sock", line))
@@ -271,6 +272,6 @@ def test_a_message_that_is_nested_too_deeply_is_no_number_and_hides_no_other(ope
     source = opened(kind="mqtt", host="localhost", tcp_port=broker.port, topic=topic, field="energy")
     assert readings_of(source, publish, topic, '{"energy": 3}') == {3}
     publish(topic, "[" * 10000)
-    # The repetitions of the first message may still come.
+    # The repetitions of the first message may still arrive.
     wait_for(lambda: set(source.arrived()) <= {3} and "nested" in source.trouble)
     assert readings_of(source, publish, topic, '{"energy": 4}') == {4}

@@ -1,4 +1,4 @@
-"""Every source is unplugged from a running gateway: slots then report the public default, and status says why."""
+"""Each source is unplugged from a running gateway. Slots then report the public default, and the status says why."""
 
 import contextlib
 import http.server
@@ -35,7 +35,7 @@ def with_crc(frame):
 
 
 class Repeated(threading.Thread):
-    """Does something again and again until it is unplugged."""
+    """Does something again and again until it is stopped."""
 
     def __init__(self, act, seconds=0.2):
         super().__init__(daemon=True)
@@ -59,7 +59,7 @@ def pushed(meter, frame, **fields):
     os.set_blocking(meter.end, False)
 
     def say():
-        # A line that nobody reads for a second is full: what is said is lost, and the meter goes on.
+        # The line is full if nobody reads it for a second. What the meter then sends is lost, and the meter goes on.
         with contextlib.suppress(BlockingIOError):
             meter.say(frame)
 

@@ -6,7 +6,7 @@ from undertone_device.host.sources.source import Kind, SensorSource
 
 
 class Thermometer(SensorSource):
-    """What the kernel's driver has read; it checks the CRC, and says YES where that fits."""
+    """Reads the file of the kernel's driver. The driver checks the CRC, and writes YES if the CRC is right."""
 
     slow = True
 

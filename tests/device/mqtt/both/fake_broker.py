@@ -1,11 +1,12 @@
-"""A broker and a network in memory, so that the client's faults can be staged under every interpreter."""
+"""A broker and a network in memory, with which tests show faults to the client under every interpreter."""
 
 
 class FakeBroker:
-    """Answers one client at a time. ``published`` holds (packet id, duplicate, topic, payload).
+    """Answers one client at a time.
 
-    Faults: ``refuse`` is CONNACK's return code; ``unreachable`` makes connecting fail; ``silent`` swallows
-    everything; ``acknowledges`` False keeps PUBACKs back; ``denies`` refuses subscriptions.
+    ``published`` holds (packet id, duplicate, topic, payload). Faults: ``refuse`` is CONNACK's return code;
+    ``unreachable`` makes connecting fail; ``silent`` ignores all packets; with ``acknowledges`` False there are no
+    PUBACKs; ``denies`` refuses subscriptions.
     """
 
     def __init__(self):
@@ -22,21 +23,21 @@ class FakeBroker:
         self.stream = None
 
     def open(self):
-        """What a transport calls to connect."""
+        """Connect. A transport calls this function."""
         if self.unreachable:
             raise OSError(111)
         self.stream = FakeStream(self)
         return self.stream
 
     def drop(self):
-        """End the connection as a dying broker does."""
+        """End the connection as a broker does that is killed."""
         self.stream.ended = True
 
     def payloads(self):
         return [entry[3] for entry in self.published]
 
     def send(self, topic, payload, first=0x31):
-        """A message to the client."""
+        """Send a message to the client."""
         name = topic.encode()
         self.stream.incoming += packet(first, bytes((len(name) >> 8, len(name) & 255)) + name + payload)
 
@@ -76,7 +77,7 @@ def packet(first, body):
 
 
 def split(data):
-    """([(first byte, body)], rest) of a byte stream."""
+    """([(first byte, body)], the rest) of a stream of bytes."""
     packets = []
     start = 0
     while True:
@@ -98,7 +99,7 @@ def split(data):
 
 
 class FakeStream:
-    """The client's end. ``room`` bounds what one write takes, ``piece`` what one read gives."""
+    """The client's end of the connection. ``room`` bounds what one write takes, ``piece`` what one read returns."""
 
     def __init__(self, broker):
         self.broker = broker

@@ -1,4 +1,4 @@
-"""The loop body over a broker in memory: what is sent when, what survives, what is refused. No real time passes."""
+"""The client's loop over a broker in memory: what is sent when, what survives, what is refused. No real time passes."""
 
 from array import array
 
@@ -18,7 +18,7 @@ CONFIG = "undertone/v2/load/config"
 
 
 class Rig:
-    """A device, its client and its broker; time passes in ``pass_time`` and while the client idles."""
+    """A device, its client and its broker. Time passes in ``pass_time``, and while the client waits."""
 
     def __init__(self, broker=None, device=None, campaign=None, **options):
         self.broker = broker or FakeBroker()
@@ -53,11 +53,11 @@ class Rig:
     def slot(self, parts=2):
         for _ in range(parts):
             self.device.pass_time(SLOT // parts)
-            # The broker's ping answers lie in the stream: real time would have delivered them.
+            # The broker's answers to pings are still in the stream. In real time, the client would have read them.
             self.steps()
 
     def settle(self, milliseconds=700000):
-        """Let ticks run, a second at a time, until the client has noticed what happened and is online."""
+        """Let ticks pass, a second at a time, until the client has noticed what happened and is online."""
         self.steps()
         while not self.client.online and milliseconds > 0:
             self.client.step(0)
@@ -86,7 +86,7 @@ def test_each_slot_is_sampled_once_and_reported_once():
     rig = online()
     for _ in range(5):
         rig.slot()
-    # The slot of the boot was entered in its middle as far as the device can know.
+    # The device booted in the middle of a slot, as far as it knows.
     slots = [intake.unpack(payload).slot for payload in rig.broker.payloads()]
     assert slots == [START // SLOT + i for i in range(4)]
     assert rig.broker.published[0][2].startswith("undertone/v2/load/")
@@ -156,7 +156,7 @@ def test_nothing_is_looked_up_while_there_is_no_network():
     rig = Rig()
     rig.client.reachable = False
     connect = rig.client.transport.connect
-    rig.client.transport.connect = None  # whoever calls it fails
+    rig.client.transport.connect = None  # fails if it is called
     rig.steps(20)
     rig.client.transport.connect = connect
     rig.client.reachable = True
@@ -212,7 +212,7 @@ def test_a_broker_that_never_sends_connack_is_given_up():
 
 
 def knocking(rig, seconds):
-    """The ticks at which the client tries to connect in so many seconds."""
+    """The ticks at which the client tries to connect, within ``seconds``."""
     attempts = []
     before = rig.client.transport.open_stream
 
@@ -259,7 +259,7 @@ def test_a_device_that_is_not_let_in_tries_ever_more_seldom():
     for i, wait in enumerate(waits):
         assert wanted[min(i, 2)] <= wait <= wanted[min(i, 2)] + 1000, (i, wait)
     assert 480000 >= waits[-1] > waits[0]
-    # Once it was let in, a short absence of the server costs a minute again.
+    # After the client was accepted once, a short absence of the server costs a minute of waiting again.
     rig.broker.refuse = 0
     rig.settle()
     rig.broker.unreachable = True
@@ -417,7 +417,8 @@ def test_a_wake_hears_the_campaign_reports_the_last_slot_and_waits_for_the_ackno
         rig = Rig(device=device)
         report = rig.client.wake(lambda: 7, 30000)
         if report is not None:
-            # The report before it may go again: its acknowledgement came after the last write to flash.
+            # The report before this one may be sent again, since its acknowledgement came after the last write to
+            # flash.
             assert rig.broker.payloads()[-1] == report
             assert len(rig.broker.published) <= 2
             slots.append(intake.unpack(report).slot)
@@ -425,13 +426,13 @@ def test_a_wake_hears_the_campaign_reports_the_last_slot_and_waits_for_the_ackno
         assert rig.broker.stream.closed
         device.pass_time(SLOT)
         device.boot(asleep=SLOT * 1000)
-    # A ledger that is new counts everything before it as spent: the first two wakes only begin it.
+    # For a new ledger, all earlier slots count as spent, so the first two wake-ups only begin it.
     assert slots == [START // SLOT + i for i in (2, 3, 4)]
 
 
 def test_a_wake_whose_sensor_gives_no_integer_reports_the_default():
     device = Device(now=START + SLOT + 5)
-    # The first two wakes only begin the ledger.
+    # The first two wake-ups only begin the ledger.
     for sample in (None, None, 1.5, "3", (3,)):
         rig = Rig(device=device)
         report = rig.client.wake(lambda sample=sample: sample, 30000)
@@ -467,18 +468,18 @@ def test_two_messages_are_never_in_memory_at_once():
     waits = len(rig.broker.stream.waits)
     while len(heard) < 3:
         events = transport.poll(0)
-        # Each message has more than one read's bytes, so no poll returns a second one.
+        # Each message is longer than one read, so no poll returns a second message.
         assert len(events) == 1
         heard += [event[2][0] for event in events]
     assert heard == [1, 2, 3]
-    # What has arrived is read before the wait, which would not notice bytes that TLS has decrypted already.
+    # Bytes that have arrived are read before waiting. The wait would not notice bytes that TLS has already decrypted.
     assert len(rig.broker.stream.waits) == waits
     assert transport.poll(0) == []
     assert len(rig.broker.stream.waits) == waits + 1
 
 
 def test_a_burst_that_the_sensor_hands_over_is_reduced_by_the_measure():
-    """Without noise, the report tells on which side of the campaign's middle the slot's value is."""
+    """There is no noise, so the report tells on which side of the middle of the range the slot's value lies."""
     sharp = Hybrid(0, WindowMechanism(1 << 28, 1, 1, 1, 1), WindowMechanism(2, 1, 1, 1, 1, None, 2))
     campaign = make_campaign(report=ReportRule(100, 300, sharp))
     for samples, symbol in ((array("H", [150, 100, 50]), 1), (bytes([60, 40]), 0)):

@@ -1,4 +1,4 @@
-"""Hand-overs: who may send a device where, and what it does when nobody answers there."""
+"""Hand-overs: who may send a device to which server, and what the device does when nobody answers there."""
 
 import json
 
@@ -18,7 +18,7 @@ from undertone_shared.off_board import intake, issue
 CONFIG = "undertone/v2/load/config"
 NEXT = "undertone/v2/heat/config"
 OLD, NEW = ("old.example", 8883), ("new.example", 8883)
-# The policy's signer; `check` takes the place of the verification, which has tests of its own.
+# The key of the policy's signer. `check` replaces the verification, which has its own tests.
 KEY = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"
 GOOD = b"\x01" * 64
 # The fingerprint of what the household has agreed to.
@@ -33,7 +33,7 @@ def packed(everybody=None, devices=None, number=1, campaign="load", signature=GO
 
 
 class Network:
-    """Brokers by address; only those in ``open`` answer."""
+    """Brokers by their address. Only those in ``open`` answer."""
 
     def __init__(self, *reachable):
         self.brokers = {place: FakeBroker() for place in (OLD, NEW)}
@@ -196,7 +196,7 @@ def test_a_damaged_file_lets_no_older_hand_over_be_obeyed():
     for number in (4, 5):
         trailer = packed({"host": OLD[0], "port": OLD[1]}, number=number)
         entry = handover.take(trailer, "load", "meter-1", reporter.guard, rig.device.now, None)
-        # The newest one itself is heard again.
+        # The newest hand-over itself may be followed again, and no older one.
         assert (entry is None) == (number == 4), number
 
 
@@ -229,7 +229,7 @@ def test_a_campaign_outside_what_was_agreed_to_is_asked_about_and_not_followed()
         assert rig.client.config.campaigns == ("load",)
         assert rig.device.reporter.accepted.following is None
         assert rig.network.tried == [OLD, NEW], "the new address counts all the same"
-    # A later one inside what was agreed to is followed, and is in the history.
+    # A later hand-over within what was agreed to is followed, and the history contains it.
     rig.broadcast(NEW, packed(HEAT, number=7))
     rig.settle()
     assert "outside" in handover.load(rig.device.storage)
@@ -262,7 +262,7 @@ def test_a_device_follows_to_another_campaign_which_may_begin_before_the_old_one
     edge = (START + DAY) // SLOT
     assert {name for name, slot in reports if slot < edge} == {"load"}
     assert {name for name, slot in reports if slot >= edge} == {"heat"}
-    # The old campaign is another one now.
+    # At the old address, there is another campaign now.
     rig.broadcast(OLD, campaign=make_campaign(epoch=START + 3 * DAY))
     rig.steps()
     assert reporter.refusals == {"sensor_busy": 1}

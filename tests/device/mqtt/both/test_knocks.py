@@ -1,4 +1,4 @@
-"""When a device comes back to its server: the waits of a whole fleet, whose names alone decide them."""
+"""When a device tries to reach its server again. Only a device's name decides how long it waits."""
 
 from undertone_device.mqtt.knocks import PERIOD, Knocks
 
@@ -9,7 +9,7 @@ def test_a_fleet_comes_back_evenly_within_a_period():
     waits = [Knocks(name).lost() for name in NAMES]
     assert min(waits) >= 1000
     assert max(waits) < PERIOD
-    # A tenth of the time has a tenth of the devices: 400 of 4,000, six standard deviations of 19.
+    # Each tenth of the time has a tenth of the devices: 400 of 4,000, within six standard deviations of 19.
     tenths = [0] * 10
     for wait in waits:
         tenths[(wait - 1000) * 10 // (PERIOD - 1000)] += 1
@@ -24,7 +24,7 @@ def test_who_is_turned_away_waits_longer_and_stays_spread():
         assert min(waits) >= times * PERIOD
         assert max(waits) < 2 * times * PERIOD
         half = sum([wait < 3 * times * PERIOD // 2 for wait in waits])
-        # Six standard deviations of 32.
+        # Half of the devices, within six standard deviations of 32.
         assert 1810 <= half <= 2190
     fleet[0].accepted()
     assert fleet[0].failed(True) < 2 * PERIOD
@@ -36,7 +36,7 @@ def test_who_starts_without_a_server_finds_a_time_of_its_own():
 
 
 def test_the_example_of_the_wire():
-    """docs/wire.md has this one: sha256(meter-1) begins with these bytes."""
+    """docs/wire.md has this example: sha256(meter-1) begins with these bytes."""
     device = Knocks("meter-1")
     assert device._hash == 0xC994C5
     assert (device.lost(), device.failed(True)) == (54821, 70821)

@@ -1,4 +1,4 @@
-"""MQTT packets byte for byte against the OASIS standard 3.1.1, and the session's state machine."""
+"""MQTT packets, byte for byte as in the OASIS standard 3.1.1, and the state machine of a session."""
 
 from undertone_device.mqtt.packets import (
     LARGEST_PACKET,
@@ -30,7 +30,7 @@ def connected(keepalive=60, **options):
     return session
 
 
-# Encoding
+# --- encoding
 
 
 def test_connect_is_clean_with_user_and_password():
@@ -62,7 +62,7 @@ def test_publish_at_qos_1():
 
 
 def test_lengths_take_one_to_three_bytes():
-    # 2.2.3, table 2.4: 127 is one byte, 128 two, 16,384 three.
+    # By section 2.2.3, table 2.4, the length 127 takes one byte, 128 takes two and 16,384 takes three.
     for size, encoded in ((122, b"\x7f"), (123, b"\x80\x01"), (16378, b"\xff\x7f"), (16379, b"\x80\x80\x01")):
         assert encode_publish(1, "t", bytes(size))[1 : 1 + len(encoded)] == encoded
 
@@ -82,7 +82,7 @@ def test_queued_packets_leave_in_one_buffer_once():
     assert session.output() == b""
 
 
-# Packet identifiers
+# --- packet identifiers
 
 
 def test_packet_ids_go_from_65535_to_1():
@@ -101,7 +101,7 @@ def test_a_packet_id_in_flight_is_not_given_again():
     assert session.output()[-8:] == b"\x82\x06\x00\x03\x00\x01c\x00"
 
 
-# Receiving
+# --- receiving
 
 
 def test_acknowledgements_of_what_is_in_flight_only():
@@ -191,7 +191,7 @@ def test_broken_packets_end_the_session():
     raises(ProtocolError, "CONNACK", ClientSession().receive, b"\xd0\x00", 0)
 
 
-# Keepalive
+# --- keepalive
 
 
 def test_a_ping_after_half_a_keepalive_of_silence():

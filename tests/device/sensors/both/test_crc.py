@@ -1,4 +1,4 @@
-"""The three sums over "123456789" are those of the catalogue of CRC algorithms."""
+"""The three checksums of "123456789" are those in the catalogue of CRC algorithms."""
 
 from undertone_device.sensors.crc import ARC, MODBUS, X25, crc16
 

@@ -1,4 +1,4 @@
-"""Meters' numbers become integers exactly."""
+"""The numbers that meters send become integers without any error."""
 
 from undertone_device.sensors.decimals import binary32, scaled, units
 

@@ -1,4 +1,4 @@
-"""IEC 62056-21: only an undamaged readout is a reading."""
+"""IEC 62056-21: only an undamaged readout gives a reading."""
 
 from frames import flipped
 
@@ -85,7 +85,7 @@ def test_the_offered_speed_is_taken():
         (b"/ISK5MT174-0001\r\n", b"\x06050\r\n", 9600),
         (b"/LGZ0ZMD\r\n", b"\x06000\r\n", 300),
         (b"/ABB6x\r\n", b"\x06060\r\n", 19200),
-        # Modes B and A: the meter goes on without an answer.
+        # In modes B and A, the meter goes on without waiting for an answer.
         (b"/SIEEx\r\n", b"", 9600),
         (b"/SIEAx\r\n", b"", 600),
         (b"/SIE x\r\n", b"", 300),
@@ -102,7 +102,7 @@ def test_the_offered_speed_is_taken():
         raise AssertionError(name)
 
 
-# What an EasyMeter Q3D and a Hager EHZ push: no STX, no BCC, and Hager's registers have no unit.
+# EasyMeter Q3D and Hager EHZ push these lines: there is no STX and no BCC, and Hager's registers have no unit.
 EASYMETER = (
     b"/ESY5Q3DA1004 V3.03\r\n\r\n1-0:0.0.0*255(0012345678)\r\n1-0:1.8.0*255(00012345.1234567*kWh)\r\n"
     b"1-0:21.7.0*255(000123.45*W)\r\n1-0:1.7.0*255(000310.60*W)\r\n1-0:96.5.5*255(82)\r\n"

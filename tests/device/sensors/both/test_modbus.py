@@ -1,4 +1,4 @@
-"""Modbus frames as the standard has them, and none that is damaged."""
+"""Modbus frames are those of the standard, and a damaged frame gives no reading."""
 
 import struct
 
@@ -30,7 +30,7 @@ def with_crc(frame):
 
 
 def test_the_questions():
-    # Unit 17, function 3, registers 107 and 108.
+    # The question is for unit 17, function 3, registers 107 and 108.
     assert rtu_question(ENERGY)[:-2] == b"\x11\x03\x00\x6b\x00\x02"
     assert tcp_question(ENERGY, 0x1501) == b"\x15\x01\x00\x00\x00\x06\x11\x03\x00\x6b\x00\x02"
     # The frame 01 03 00 00 00 0A has the CRC C5 CD in every textbook.
@@ -63,7 +63,7 @@ def test_an_exception_or_another_answer_is_no_reading():
     assert tcp_value(ENERGY, 7, frame) == 100000
     assert value_or_none(tcp_value, ENERGY, 8, frame) is None
     assert value_or_none(tcp_value, ENERGY, 7, frame[:-1]) is None
-    # What TCP's own checksum does not cover is the head and the length; its data are the connection's.
+    # The head and the length are checked here. The data have no checksum but that of TCP.
     for i in range(9):
         damaged = bytearray(frame)
         damaged[i] ^= 1

@@ -1,4 +1,4 @@
-"""DSMR P1: only an undamaged telegram is a reading."""
+"""DSMR P1: only an undamaged telegram gives a reading."""
 
 from frames import TELEGRAM, flipped
 
@@ -81,7 +81,7 @@ def test_noise_and_endless_lines_hide_nothing():
 
 
 def test_gas_water_and_heat_have_a_time_before_their_value():
-    """The lines of DSMR 4.0 (gas), of the Belgian e-MUCS (gas, water) and of DSMR 5.0 (heat)."""
+    """The lines are those of DSMR 4.0 (gas), of the Belgian e-MUCS (gas, water) and of DSMR 5.0 (heat)."""
     for line, code, unit, reading in (
         (b"0-1:24.2.1(101209112500W)(12785.123*m3)", "0-1:24.2.1", "m3", 12785123),
         (b"0-1:24.2.3(200512134558S)(00112.384*m3)", "0-1:24.2.3", "m3", 112384),

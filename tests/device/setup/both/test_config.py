@@ -1,4 +1,4 @@
-"""The configuration file: what it takes, and one clear sentence for everything else."""
+"""The configuration file: what it may contain, and one clear sentence for anything else."""
 
 import json
 
