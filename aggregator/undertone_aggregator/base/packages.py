@@ -29,7 +29,9 @@ def check_packages(need: Need) -> None:
 
 
 def chart_warning() -> str:
-    """Return a sentence about a missing chart library, without which the page draws no charts; empty if it is there."""
+    """Return a sentence if the chart library is missing, without which the page draws no charts; empty if it is
+    there.
+    """
     if _CHARTS.exists():
         return ""
     return (

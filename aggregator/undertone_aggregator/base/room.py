@@ -8,12 +8,12 @@ from undertone_aggregator.base.open_files import RESERVE
 
 # Event of the alarm that devices are turned away.
 CROWD = "crowd"
-# The machine's memory for one connection: 18 KB in the process, with all that it keeps of a device (`undertone bench
-# storm`), 4 KB in the kernel for a socket with its file (/proc/slabinfo), and a tenth more.
+# The machine's memory for one connection. The process needs 18 KB, with all that it keeps of a device (`undertone bench
+# storm`), and the kernel 4 KB for a socket with its file (/proc/slabinfo). A tenth is added.
 CONNECTION_BYTES = 24 << 10
 _GROUPS = Path("/sys/fs/cgroup")
 _OWN_GROUP = Path("/proc/self/cgroup")
-# Line of version 2 in /proc/self/cgroup.
+# How the line for control groups of version 2 begins in /proc/self/cgroup.
 _VERSION_2 = "0::"
 
 
@@ -88,7 +88,7 @@ def _limits(groups: Path, own: Path) -> list[int]:
     try:
         lines = own.read_text(encoding="utf-8").splitlines()
     except OSError:
-        # Not Linux.
+        # The system is not Linux.
         return []
     found = []
     for line in lines:
