@@ -62,7 +62,7 @@ def preview(config: Config, now: int) -> list[str]:
 
 
 def _longer_rest(plan: CampaignPlan, campaign: Campaign) -> str:
-    """Return a sentence if devices rest longer than the plan's window asks for; else ""."""
+    """Return a sentence if devices rest longer than the plan's window requires; else ""."""
     rest = rest_of(campaign)
     if plan.window is None or rest <= plan.window:
         return ""
