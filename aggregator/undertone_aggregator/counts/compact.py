@@ -10,7 +10,9 @@ from undertone_aggregator.counts.partial import Counts
 
 
 class ReportOrigin(NamedTuple):
-    """Where reports come from: the epoch of this ``fingerprint``, a ``kind`` of report, and histograms' length."""
+    """Where reports come from: the epoch with this ``fingerprint``, the ``kind`` of report, and the length of the
+    histograms.
+    """
 
     campaign: str
     fingerprint: bytes
