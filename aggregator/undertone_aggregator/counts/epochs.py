@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 THRESHOLD_PHASE = "threshold"
 REPORT_PHASE = "report"
-# A report is counted until so long after its slot: the longer of the two.
+# A report is counted for this number of slots after its slot, or for this number of seconds if that is longer.
 LATE_SLOTS = 96
 LATE_SECONDS = 2 * 86400
 
@@ -37,7 +37,7 @@ class Epoch:
 
     ``chosen``: the choice of θ as JSON (`threshold_to_json`), None in a threshold epoch. ``decoded``: a table
     mechanism's decode values (numerators, denominator), which are not broadcast. ``budget``: the epoch's planned cost
-    in privacy; None until the server issues the epoch, and then the plan's, unless the epoch has its own.
+    in privacy. It is None until the server issues the epoch; then it is the epoch's own budget, or else the plan's.
     """
 
     campaign: Campaign
@@ -84,9 +84,10 @@ class Epoch:
 class Timeline:
     """All epochs of a campaign, by time.
 
-    An epoch lasts until the next one begins. Its reports are admitted for as many slots more as a report may be late
-    (`late_seconds`): a device without a connection goes on with the epoch that it knows, and sends what it kept when it
-    is back. The limit keeps a device that lies from choosing among the ranges of all past epochs.
+    An epoch lasts until the next one begins. Its reports are admitted for some slots more, namely for as long as a
+    report may be late (`late_seconds`). A device without a connection goes on with the epoch that it knows, and sends
+    the reports that it kept when it is back. Because of the limit, a device that lies cannot choose among the ranges of
+    all past epochs.
     """
 
     def __init__(self, epochs: Sequence[Epoch]) -> None:
@@ -104,7 +105,9 @@ class Timeline:
         return len(self.epochs)
 
     def span(self, fingerprint: bytes) -> tuple[Epoch, int, int] | None:
-        """Return (epoch, first slot, end): its reports are admitted for first <= slot < end. None if unknown."""
+        """Return (epoch, first slot, end): reports of this epoch are admitted for first <= slot < end. None for an
+        unknown one.
+        """
         return self._spans.get(fingerprint)
 
     def at(self, slot: int) -> Epoch | None:
