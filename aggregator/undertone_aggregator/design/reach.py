@@ -7,12 +7,12 @@ its largest value, divided by this.
 
 import math
 
-# A campaign that names no reach has one of these two: see `design.fitted.Promise.usual_reach`. A table with a larger
-# reach than the second hardly has less variance.
+# A campaign that names no reach has one of these two: see `design.fitted.Promise.usual_reach`. A reach above the second
+# would hardly lower the variance.
 REACH, WIDE_REACH = 1.1, 1.25
-# The limits of a reach that a campaign names.
+# The limits of a reach that a campaign may name.
 LEAST_REACH, LARGEST_REACH = 1.01, 2.0
-# The share of false reports that a campaign without a reach is designed for.
+# The share of false reports that is assumed if a campaign names no reach.
 FALSE_SHARE = 0.01
 
 
