@@ -1,7 +1,7 @@
 """The calendar of slots: local time of day with daylight saving time, weekends, holidays.
 
-Slots are numbered in absolute time, but people follow a local clock: a season over local time does not break on the day
-of a clock change. A cycle that is not one day (a week of days, a demo's twenty seconds) is counted from slot 0 instead,
+Slots are numbered in absolute time, but people live by a local clock. So the time of day is local, and stays right when
+the clocks change. A cycle that is not one day (a week of days, a demo's twenty seconds) is counted from slot 0 instead,
 and has no days off.
 """
 

@@ -19,10 +19,11 @@ _UNITS = (("hour", "h", 3600), ("minute", "min", 60), ("second", "s", 1))
 
 @dataclass(frozen=True)
 class Guarantee:
-    """A guarantee. ``level``: ``event`` (one reading), ``window`` (any ``span``), or ``user`` (all reports in
-    ``span``).
+    """A guarantee.
 
-    ``certificate``: the largest exact ratio of the probabilities of a single report; None if there is none.
+    ``level``: what it protects: ``event`` (one reading), ``window`` (all readings in any ``span``), or ``user`` (all
+    reports in ``span``). ``certificate``: the largest exact ratio of the probabilities of a single report; None if
+    there is none.
     """
 
     level: str
@@ -62,8 +63,8 @@ def rest_of(campaign: Campaign) -> int:
 
 def _turns(budget: Budget, rest: int, period: int) -> str:
     window, odds = lasting(rest), f"{exp(budget.epsilon):.3g}"
-    # Largest number of readings in `_HABIT_DAYS` days, of which the first and the last reading may lie only partly
-    # within them.
+    # Largest number of readings in `_HABIT_DAYS` days. The first and the last of them may lie only partly within these
+    # days.
     readings = (_HABIT_DAYS * 86400 + period - rest) // period + 1
     return (
         f"{budget.text} for any {window}, because devices rest so long between two readings: whatever else somebody "
@@ -90,7 +91,9 @@ def stream_guarantee(rule: StreamRule, budget: Budget) -> Guarantee:
 
 
 def with_round(stream: Guarantee, budget: Budget) -> Guarantee:
-    """Return a stream's guarantee after a threshold round: by sequential composition its budget is for both."""
+    """Return a stream's guarantee with its threshold round: by sequential composition, its budget is for both
+    together.
+    """
     part = shown(budget.epsilon)
     return replace(stream, sentence=f"{stream.sentence}; of this, ε = {part} is for the one report that finds theta")
 

@@ -33,8 +33,7 @@ _LAST = 0xFFFFFFFF
 _PIECE = 6720
 # The largest number of slots in one query: more than a year of half-hours.
 LARGEST_SELECTION = 20_000
-# Type of the ends of a selection: a slot number, or a date or time, which is in the campaign's zone if it has none of
-# its own.
+# Type of the ends of a selection: a slot number, a date, or a time. A time without a zone is in the campaign's zone.
 When = int | datetime | date | None
 
 
@@ -55,11 +54,12 @@ class Results(OpenCampaign):
     ) -> Estimates:
         """Return the estimates from ``first`` to ``last``; ``groups`` None for all groups.
 
-        Both are slots, included, or moments: slots that start at or after the first one and before the last one; a
-        moment without a zone is in the campaign's. ``filtered``: also the filtered series, whose value in each slot
-        uses the selected slots and `SeriesFilter.memory` slots before and after them. ``settled``: without slots that
-        still receive reports. ``absent``: also a raw row for each slot without a number, from the first epoch to the
-        newest slot, see `with_absent`. Raises Invalid for a group that has no report.
+        Both ends are slots, and then included, or moments: slots are selected that start at or after the first moment
+        and before the last. A moment without a zone is in the campaign's zone. ``filtered``: return the filtered series
+        as well, whose value in each slot uses the selected slots and `SeriesFilter.memory` slots before and after them.
+        ``settled``: leave out slots that still receive reports. ``absent``: return also a raw row for each slot without
+        a number, from the first epoch to the newest slot, see `with_absent`. Raises Invalid for a group that has no
+        report.
         """
         tables = self.each_group(first, last, groups, filtered=filtered, settled=settled, absent=absent)
         return Estimates.together(list(tables))
@@ -82,7 +82,7 @@ class Results(OpenCampaign):
         for group, reports in self._parts(max(begin - self._estimator.memory, 0), end, self._wanted(groups)):
             raw = self._estimator.estimates(reports.tables(), group)
             raw = raw.take(raw.slot >= begin)
-            # The filter needs the memory that a long series of histograms takes.
+            # Free the histograms of a long series: the filter needs their memory.
             del reports
             rows = Estimates.together([raw, self.filter.smoothed(raw)]) if filtered else raw
             rows = rows.take((low <= rows.slot) & (rows.slot <= high))
