@@ -134,12 +134,12 @@ class Results(OpenCampaign):
         days: OnDays | str | None = None,
         zone: tzinfo | None = None,
     ) -> list[MeanDifference]:
-        """Return the mean of each group's selected slots less another mean, with its error: see `MeanDifference`.
+        """Return the mean of each group's selected slots minus another mean, with its error: see `MeanDifference`.
 
         ``against``: "group:north", a time ago such as "7d" (days by the clock of ``zone``), or another time such as
         "2026-03-02..2026-03-09". The other arguments are those of ``selection``, and select slots on both sides. A
-        group is not compared with itself at the same time, and there is no row where a side has no number. Raises
-        Invalid as ``selection`` does.
+        group is not compared with itself at the same time. There is no row if a side has no number. Raises Invalid as
+        ``selection`` does.
         """
         against = Against.parse("against", against) if isinstance(against, str) else against
         low, high = self._existing(first, last)
@@ -177,11 +177,13 @@ class Results(OpenCampaign):
         return slots
 
     def _fleet(self, group: str) -> RegisteredFleet:
-        """Return what the total of a group needs. Without a threshold round the range bounds the readings' variance."""
+        """Return what the total of a group needs. Without a threshold round, the variance of readings follows from
+        their range.
+        """
         campaign = next((e.campaign for e in reversed(self.timeline.epochs) if e.campaign.theta), self.campaign)
         cohort_stride, stride = campaign.schedule.cohort_stride, campaign.schedule.stride
         chosen = next((epoch.threshold for epoch in reversed(self.timeline.epochs) if epoch.threshold), None)
-        # At most (w/2)² for readings within a range of width w (Popoviciu, 1935).
+        # The variance of readings within a range of width w is at most (w/2)² (Popoviciu, 1935).
         width = campaign.bound if campaign.theta is None else campaign.theta - campaign.offset
         variance = width**2 / 4
         if chosen is not None:
@@ -223,7 +225,7 @@ class Results(OpenCampaign):
     def refusals(self, first: When = None, last: When = None) -> list[SlotRefusals]:
         """Return the refused deliveries by slot of arrival and reason; slots without any have no row.
 
-        Empty if they may not be published. Raises Invalid for more than `LARGEST_SELECTION` slots.
+        The result is empty if they may not be published. Raises Invalid for more than `LARGEST_SELECTION` slots.
         """
         low, high = self._existing(first, last)
         refused = self._refused(low, high) or {}
@@ -234,7 +236,9 @@ class Results(OpenCampaign):
         ]
 
     def _refused(self, low: int, high: int) -> Mapping[int, Mapping[str, int]] | None:
-        """Return a map: slot of arrival -> reason -> refused deliveries. None if unpublished."""
+        """Return a map: slot of arrival -> reason -> number of refused deliveries. None if these may not be
+        published.
+        """
         refused: dict[int, dict[str, int]] = {}
         for (reason, slot), n in self._store.refusals(low, high).items():
             refused.setdefault(slot, {})[reason] = n
@@ -243,7 +247,9 @@ class Results(OpenCampaign):
     def _late_and_lost(
         self, low: int, high: int, group: str
     ) -> tuple[Mapping[int, int] | None, Mapping[int, int] | None]:
-        """Return two maps: slot -> late reports, slot -> reports noticed in it as missing. None if unpublished."""
+        """Return two maps: slot -> late reports, and slot -> missing reports noticed in it. None if these may not be
+        published.
+        """
         ((_, tables),) = self._store.histograms(low, high, late=True).each_group([group])
         late = reports_by_slot(tables)
         lost: Counter[int] = Counter()
@@ -276,7 +282,7 @@ class Results(OpenCampaign):
         first: When = None,
         last: When = None,
     ) -> list[Quantile]:
-        """Return quantiles of the readings over runs of ``every`` slots, by default one cycle, with 90 % bands, from a
+        """Return quantiles of the readings over runs of ``every`` slots, by default one cycle, with 90 % bands, by a
         model.
 
         The computation takes about a second per run. Raises Invalid for a share outside (0, 1), and without a cohort.
@@ -304,7 +310,7 @@ class Results(OpenCampaign):
     def newest_slots(self, count: int, first: When, last: When, *, settled: bool = False) -> tuple[int, int]:
         """Return (first slot, last slot) of the newest ``count`` slots of a selection.
 
-        ``settled``: of its settled slots. Raises Invalid as ``span``.
+        ``settled``: only settled slots count. Raises Invalid as ``span``.
         """
         low, high = self.span(first, last)
         newest = self.settled if settled else self.ends // self.campaign.slot_seconds - 1
@@ -357,9 +363,11 @@ class Results(OpenCampaign):
         return self._store.histograms(first, last, groups=named, late=late)
 
     def _pieces(self, first: int, last: int, groups: int) -> Iterator[tuple[int, int]]:
-        """Yield (first slot, last slot) of pieces that hold all reports of first..last, `_PIECE` of slots times groups.
+        """Yield (first slot, last slot) of pieces that hold all reports of first..last; a piece has `_PIECE` slots
+        times groups.
 
-        A reader that adds up a piece before it reads the next one needs memory for one piece, not for all groups.
+        A reader that adds up a piece before it reads the next one needs memory for a single piece instead of for all
+        groups.
         """
         low = max(first, self.timeline.epochs[0].campaign.first_slot)
         high = min(last, self._store.newest_slot() or 0)
@@ -386,7 +394,7 @@ class Results(OpenCampaign):
         return world_learns(self.newest, min(filter(None, fewest), default=0))
 
     def warnings(self, estimates: Estimates) -> list[str]:
-        """Return plain sentences about what these estimates cannot show, and about the choice of θ."""
+        """Return sentences about what these estimates cannot show, and about the choice of θ."""
         table = estimates.take(estimates.kind != ABSENT)
         raw = table.take(~table.filtered)
         chosen = next((epoch.threshold for epoch in reversed(self.timeline.epochs) if epoch.threshold), None)
