@@ -35,9 +35,8 @@ from undertone_shared.topics import config_topic
 class Outgoing(Protocol):
     """The publisher that a coordinator uses; `Outlet` is one.
 
-    ``dropped``: number of messages that the broker dropped, ``stored``: number that it holds; None if unknown.
-
-    ``heard``: the newest campaign of each topic, whoever published it.
+    ``dropped``: number of messages that the broker dropped. ``stored``: number that it holds. Both are None if unknown.
+    ``heard``: the newest campaign message of each topic, whoever published it.
     """
 
     @property
@@ -54,10 +53,10 @@ class Outgoing(Protocol):
 
     @property
     def settled(self) -> bool:
-        """True if every connection of this server that a broker has lost must be back by now."""
+        """True if every connection that a broker has ended must be back by now."""
 
     def retained(self, topic: str, stop: threading.Event) -> bytes | None:
-        """Return the campaign that the topic held at the first connect, else None. Waits for the broker or ``stop``."""
+        """Wait for the broker or ``stop``. Return the campaign that the topic held at the first connect, else None."""
 
     def start(self) -> None:
         """Start to publish."""

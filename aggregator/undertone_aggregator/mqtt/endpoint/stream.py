@@ -7,7 +7,8 @@ import ssl
 from collections.abc import Callable
 from typing import Any, Protocol
 
-# Bytes of one receive call. A TLS record is not larger, so no decrypted bytes stay where the selector cannot see them.
+# Bytes of one receive call. A TLS record is never larger, so no decrypted bytes stay where the selector cannot see
+# them.
 _RECEIVE_BYTES = 1 << 14
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _LATER = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
@@ -29,8 +30,8 @@ class StreamReader(Protocol):
 class Stream:
     """A non-blocking socket that one thread at a time uses. Call ``ready`` when the selector reports an event.
 
-    ``unread``: the stream ends with the reason ``unread`` when more than this many sent bytes wait for the other side
-    to read them.
+    ``unread``: largest number of sent bytes that may wait for the other side to read them. If there are more, the
+    stream ends with the reason ``unread``.
     """
 
     __slots__ = (
@@ -65,7 +66,7 @@ class Stream:
         self.unread: float = unread
         self._out = b""
         self._closing = False
-        # The reason of a close that waits until all bytes are sent.
+        # The reason of a close that waits until all bytes have been sent.
         self._reason = ""
         self._events = 0
         self.closed = False
