@@ -32,8 +32,8 @@ class Removed(NamedTuple):
 
     The error has independent parts, given as standard deviations:
 
-    - ``fit`` and ``explained`` are the errors of the fit's mean, and of the explanation of a changed mean (with its sign).
-      They come from the choice of θ, so they are the same in all slots and for all groups.
+    - ``fit`` and ``explained`` are the errors of the fit's mean, and of the explanation of a changed mean (with its
+      sign). They come from the choice of θ, so they are the same in all slots and for all groups.
     - ``level`` is the error of the level of the cycle around the slot, a sum of the noise of these slots.
     - ``shape`` is the error of the day's shape, which is the same every day and averages out over a cycle.
     - ``own`` and ``chance`` are errors of the slot alone; the second is the chance of few devices with large readings.

@@ -79,14 +79,16 @@ class Source(Protocol):
 
     @property
     def outlives(self) -> bool:
-        """True if a broker reads the files that started before this server, and continues when this server ends."""
+        """True if the broker that reads the files runs longer than this server: it started before, and continues
+        afterwards.
+        """
 
     @property
     def open_intake(self) -> OpenIntake:
         """Function that opens the intake of one worker."""
 
     def serve(self, campaigns: Collection[str]) -> None:
-        """Keep reports for these campaigns of the server from now on, also while one of them does not run."""
+        """From now on keep reports for these campaigns of the server, even while one of them does not run."""
 
     def take_over(
         self,
@@ -97,7 +99,8 @@ class Source(Protocol):
         stop: threading.Event,
         taken: Collection[int] = (),
     ) -> IngestPlan:
-        """Prepare the plan's workers to take over the campaign's reports, and return the plan; no worker may run.
+        """Prepare the plan's workers to take over the campaign's reports, and return the plan. No worker may run
+        meanwhile.
 
         ``taken``: slots that other campaigns hold.
         """
@@ -173,14 +176,14 @@ class BrokerSource:
         self._again()
 
     def facts(self) -> Mapping[str, Any]:
-        """Return an empty mapping: this source has no counters of its own."""
+        """Return an empty mapping, because this source has no counters of its own."""
         return {}
 
 
 def open_source(config: Config, journal: Journal) -> contextlib.AbstractContextManager[Source]:
     """Open the report source that [broker] mode names, see `undertone_aggregator.settings.report_sources`.
 
-    The endpoint listens within the context. Raises Invalid.
+    In mode direct, the endpoint runs until the context ends. Raises Invalid.
     """
     kind = config.broker.source
     opener: Callable[[Config, Journal], contextlib.AbstractContextManager[Source]]
@@ -191,7 +194,9 @@ def open_source(config: Config, journal: Journal) -> contextlib.AbstractContextM
 def enter_source(
     opened: contextlib.ExitStack, config: Config, journal: Journal, stop: threading.Event
 ) -> Source | None:
-    """Run `open_source` until ``opened`` closes; wait for disk space. None if ``stop`` was set meanwhile."""
+    """Enter the context of `open_source` until ``opened`` closes. Waits for disk space. Returns None if ``stop`` was
+    set meanwhile.
+    """
     return retry_while_full(
         lambda: opened.enter_context(open_source(config, journal)),
         lambda sentence: journal.say_once("room", sentence),
@@ -201,7 +206,9 @@ def enter_source(
 
 @contextlib.contextmanager
 def external_broker(config: Config, journal: Journal) -> Iterator[Source]:
-    """Use a broker that this server does not run. If `init` made its files here, a reload makes it read them again."""
+    """Use a broker that this server does not run. If `init` made the broker's files here, a reload makes it read them
+    again.
+    """
     directory = config.path(config.broker.directory)
     files = [directory / name for name in ("passwords", "access", CONFIG_FILE)]
     if not all(path.is_file() for path in files):
