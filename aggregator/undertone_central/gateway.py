@@ -1,8 +1,8 @@
 """The gateway: it receives raw readings over MQTT on a trusted network and publishes the private stream over MQTT.
 
-A message is a decimal number, or a running number and the value (``17 250``). With running numbers, a message whose
-number is not above the last is a repetition and is dropped. Without them, a redelivery after a crash is recognised by
-its packet id. A batch is acknowledged once its release is durable and the broker has it.
+A message is a decimal number, or a running number and the value (``17 250``). If messages have running numbers, a
+message whose number is not above the last one is a repetition and is dropped. If they have none, a redelivery after a
+crash is recognised by its packet id. A batch is acknowledged once its release is durable and the broker has it.
 """
 
 import time
@@ -42,7 +42,7 @@ class TopicSink:
         self._client.loop_start()
 
     def append(self, text: str, at: int) -> None:
-        """Publish the lines and wait until the broker has them. Raises OSError if it does not within a minute."""
+        """Publish the lines and wait until the broker has them. Raises OSError if that takes more than a minute."""
         sent = []
         for line in text.splitlines():
             about = line.startswith(TITLE)

@@ -1,8 +1,8 @@
 """Range queries over a release: sums over [first, end) of the stream's values, each with a standard error.
 
-They need only public input: the release's parameters and its numbers. The standard error covers the noise, exactly, and
-for a smoothed stream the prediction error inside a block that the range cuts, estimated from the changes of the
-release's own block sums. It does not cover truncation at θ: sums are those of truncated values.
+They need only public input: the release's parameters and its numbers. The standard error covers the noise, exactly. For
+a smoothed stream it also covers the prediction error inside a block that the range cuts, which is estimated from the
+changes of the release's own block sums. It does not cover truncation at θ: sums are those of truncated values.
 """
 
 from collections.abc import Callable, Sequence
@@ -55,7 +55,7 @@ class Piece:
 def range_sum(parameters: Parameters, pieces: Sequence[Piece], first: int, end: int) -> RangeSum:
     """Return the sum over a range.
 
-    Raises Invalid for a range that is empty or not wholly released; the message names what is.
+    Raises Invalid for a range that is empty, or not wholly released; the message names the range that is released.
     """
     if not 0 <= first < end:
         raise Invalid(f"the range is {first}:{end}, expected FIRST:END with 0 <= FIRST < END")
@@ -116,7 +116,7 @@ def make_counter(parameters: Parameters) -> Counter:
 
 
 def _length(parameters: Parameters, piece: Piece) -> int:
-    """Return the number of stream values that a piece covers."""
+    """Return how many of the stream's values a piece covers."""
     if parameters["released"] != "nodes":
         return len(piece.numbers)
     # Each leaf releases the nodes that it completes. Find the largest number of leaves that release no more nodes than

@@ -54,7 +54,7 @@ class Counter(Continual):
         return "streams of any length"
 
     def _draws(self, share: Fraction) -> Draws:
-        """Make the Laplace noise of a kind of sum that uses the part ``share`` of ε."""
+        """Make the Laplace noise for a kind of sum, which uses the part ``share`` of ε."""
         return Draws(self.bound / (self.epsilon * share), self._source)
 
     @abstractmethod
@@ -62,7 +62,7 @@ class Counter(Continual):
         """Return the draws whose sum is the noise of the count after ``time`` values, each with its variance."""
 
     def variance(self, first: int, end: int) -> float:
-        """Return the variance of count ``end`` less count ``first``; draws in both cancel. Count 0 is the exact 0."""
+        """Return the variance of count ``end`` minus count ``first``; draws in both cancel. Count 0 is the exact 0."""
         before, after = self.terms(first), self.terms(end)
         return sum(v for term, v in (before | after).items() if (term in before) != (term in after))
 
@@ -113,7 +113,7 @@ class Simple1(Bounded):
 
 
 class Simple2(Counter):
-    """Counter that sums values with noise Lap(B/ε) each: the error grows with the square root of time."""
+    """Counter that adds noise Lap(B/ε) to each value and sums. The error grows with the square root of time."""
 
     name = "simple-2"
     kept = ("_time", "_sum")
@@ -141,9 +141,10 @@ class Simple2(Counter):
 
 
 class TwoLevel(Bounded, OneByOne):
-    """Counter over blocks of ``block`` values and single values, ε/2 each: after qB + r values, q blocks and r values.
+    """Counter over blocks of ``block`` values and single values, with ε/2 each: after qB + r values, q blocks and r
+    values.
 
-    ``block`` None means floor(sqrt(T)). A last block may be incomplete: its values are then counted one by one.
+    ``block`` None means floor(sqrt(T)). The last block may be incomplete: then its values are counted one by one.
     """
 
     name = "two-level"

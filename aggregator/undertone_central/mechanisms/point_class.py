@@ -20,7 +20,9 @@ LARGEST = (1 << 20) - 1
 
 
 class PointSanitizer:
-    """Makes synthetic integers in [0, ``bound``] whose share of any single value is near that of the original items."""
+    """Makes synthetic integers in [0, ``bound``]. The share of each single value is near its share of the original
+    items.
+    """
 
     def __init__(self, bound: int, epsilon: Fraction) -> None:
         self._bound = check_bound(bound)
@@ -37,9 +39,9 @@ class PointSanitizer:
     def deviation(self, blocks: float) -> float:
         """Upper bound of the root mean square error, in items, of a value's mean count over ``blocks`` blocks.
 
-        Making the counts sum to the number of items shifts all of them by at most the largest of the m = B + 1 draws.
-        With scale s, the root mean square of that is at most s sqrt((ln 2m + 1)² + π²/6), and more blocks do not reduce
-        it.
+        To make the counts sum to the number of items, all of them are shifted by at most the largest of the m = B + 1
+        draws. With scale s, the root mean square of this shift is at most s sqrt((ln 2m + 1)² + π²/6). More blocks do
+        not reduce it.
         """
         most = hypot(log(2 * (self._bound + 1)) + 1, pi / sqrt(6))
         return sqrt(self._law.variance / blocks) + float(self._law.scale) * most

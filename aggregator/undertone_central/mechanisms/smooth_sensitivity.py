@@ -45,7 +45,7 @@ def smoothing_parameters(noise: str, epsilon: Fraction, delta: Fraction) -> tupl
 def smooth_sensitivity(ordered: Integers, rank: int, bound: int, beta: Fraction) -> Fraction:
     """Return a β-smooth upper bound of the sensitivity of x_rank (1 <= rank <= n); ``ordered`` ascending in [0, B].
 
-    Every k whose term may still be the largest is examined: e^{-βk} B bounds the remaining terms.
+    Every k whose term may still be the largest is examined. The remaining terms are at most e^{-βk} B.
     """
     rate = float(beta - _ROUNDING)
     n = len(ordered)
@@ -68,7 +68,7 @@ def pak_location(alpha: Fraction, beta: Fraction, gamma: float) -> tuple[Fractio
     rest = 1 - (exp(beta) - 1) * quantile / float(alpha)
     if rest <= 0:
         raise Invalid(f"gamma is {gamma:g}, too small for PAK's shift at this epsilon and delta")
-    # κ is rounded up, which adds slightly more noise than necessary.
+    # κ is rounded up. This adds slightly more noise than necessary.
     kappa = _rounded_up(1 / rest)
     return kappa, kappa * Fraction(quantile)
 
