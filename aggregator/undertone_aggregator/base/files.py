@@ -1,4 +1,6 @@
-"""Files that are replaced whole: neither a reader nor a crash ever finds half a file; and secrets in files."""
+"""Files that are replaced in one step, so that neither a reader nor a crash ever finds half a file; and secrets in
+files.
+"""
 
 import contextlib
 import os

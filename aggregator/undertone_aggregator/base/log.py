@@ -31,7 +31,7 @@ class Alarm:
 class Journal:
     """Writes events to ``stream``: ``2026-11-21 12:03:05 [campaign] sentence``, or one JSON object a line.
 
-    ``alarms``: the newest ones of all campaigns. ``alarm_counts``: number of alarms by (campaign, event).
+    ``alarms``: the newest alarms of all campaigns. ``alarm_counts``: number of alarms by (campaign, event).
     """
 
     def __init__(self, stream: TextIO | None = None, *, as_json: bool = False, campaign: str = "") -> None:

@@ -26,7 +26,7 @@ _LEAST_OF_MACOS = 10_240
 
 
 def limit() -> tuple[int, int]:
-    """Return the soft and the hard limit of open files; an unlimited one counts as 2^20."""
+    """Return the soft and the hard limit of open files. A limit that is "unlimited" counts as 2^20."""
     soft, hard = (_MOST if each == resource.RLIM_INFINITY else each for each in _limits())
     return soft, hard
 

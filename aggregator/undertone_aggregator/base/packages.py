@@ -16,7 +16,7 @@ _CHARTS = Path(__file__).parents[1] / "web/static/vendor/uPlot.iife.min.js"
 
 
 def missing_packages(need: Need) -> str:
-    """Return a sentence about the packages that are not installed; empty if all are."""
+    """Return a sentence about the packages that are not installed; empty if all are installed."""
     what, packages, extra = need
     missing = [package for package in packages if find_spec(package) is None]
     return f"{what} needs {', '.join(missing)}: pip install 'undertone-ldp[{extra}]'" if missing else ""
