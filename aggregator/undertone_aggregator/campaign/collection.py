@@ -1,7 +1,7 @@
 """Collections: the server's side of each way of collecting, one object for each kind of rule, in one table.
 
-They are the counterparts of the rules in `undertone_shared.scalar` and `undertone_shared.stream`. Modules that load
-SciPy are imported where they are used, because ingest workers need only the cells.
+Each is the counterpart of a rule in `undertone_shared.scalar` or `undertone_shared.stream`. Modules that load SciPy are
+imported inside functions, because ingest workers need only the cells.
 """
 
 from dataclasses import replace

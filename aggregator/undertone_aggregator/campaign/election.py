@@ -55,7 +55,8 @@ class Candidate:
     def __init__(self, url: str, campaign: str, seconds: float, say: Callable[[str], None]) -> None:
         self._name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self._url, self._campaign, self._seconds, self._say = url, campaign, seconds, say
-        # The lease of this process, and the monotonic time before which it cannot expire; None: it has no lease.
+        # The lease of this process, and the monotonic time before which it cannot expire. None: this process has no
+        # lease.
         self._hold: tuple[Lease, float] | None = None
         self._asked = time.monotonic()
         self._thread = Background("election", lambda stop, _: self._stand(stop))

@@ -9,7 +9,7 @@ from undertone_aggregator.counts.partial import Partial
 
 
 def _ignore(_: str) -> None:
-    """Do nothing: used where nobody wants the sentences about progress."""
+    """Do nothing. This takes the sentences about progress if nobody wants them."""
 
 
 def _none(_: int) -> int:
@@ -68,10 +68,10 @@ class EpochSource(Protocol):
         """
 
     def due(self, timeline: Timeline, now: int) -> int | None:
-        """Return the Unix second from which the next epoch can be decided; None when none is left to issue."""
+        """Return the Unix second from which the next epoch can be decided; None if no epoch is left to issue."""
 
     def waits(self, timeline: Timeline, now: int) -> str:
-        """Return why no epoch after the first may be issued at Unix second ``now``; empty if one may."""
+        """Return why no epoch after the first may be issued at Unix second ``now``; empty if an epoch may be issued."""
 
     def next(self, timeline: Timeline, now: int) -> Epoch | None:
         """Return the epoch to issue at Unix second ``now``, once it is ``due``; None if no epoch is to be issued."""

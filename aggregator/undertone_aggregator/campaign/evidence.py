@@ -171,7 +171,9 @@ class Evidence:
         return max(sizes)
 
     def _present(self, number: int, first: int, last: int) -> float:
-        """Return the median number of reports in a slot; a slot without reports counts as 0, and no slots give 0."""
+        """Return the median number of reports in a slot. A slot without reports counts as 0; without any slot the
+        result is 0.
+        """
         if last < first:
             return 0.0
         cohort, reports = (self._reports(number, kind).totals for kind in (report.COHORT, report.REPORT))

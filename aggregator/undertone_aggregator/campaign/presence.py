@@ -1,9 +1,11 @@
 """Presence of the devices that reported before: while they are away, the server issues no new epoch.
 
-A device without a connection goes on with its epoch and keeps its reports. A new θ would be chosen without them, and no
-device would use it. After a long absence the server would also refuse what they kept (`counts.epochs.Timeline`).
+A device without a connection stays in its epoch and keeps its reports. A new θ would be chosen without these devices,
+and none of them would use it. After a long absence the server would also refuse the reports that they kept
+(`counts.epochs.Timeline`).
 
-Devices whose reports are refused because they follow an epoch that the store does not know (`strays`) are not away.
+Some devices follow an epoch that the store does not know (`strays`). Their reports are refused, but they do not count
+as away.
 """
 
 from dataclasses import dataclass

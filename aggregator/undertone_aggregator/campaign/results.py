@@ -28,7 +28,7 @@ def open_results(url: Path | str, campaign: str | None = None) -> Results:
 
 
 def open_public(url: Path | str, campaign: str | None = None) -> PublicResults:
-    """Open an aggregator's store for its public results only; otherwise as `open_results`. Raises Invalid."""
+    """Open only the public results of an aggregator's store. Arguments and errors are those of `open_results`."""
     return PublicResults(url, _Collections(), campaign)
 
 

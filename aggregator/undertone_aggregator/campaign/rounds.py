@@ -48,8 +48,8 @@ Ranges = tuple[tuple[int, int, int], ...]
 _FIRST_EDGES = {"logarithmic": first_edges, "linear": linear_edges}
 # The bound of a binary sensor, which needs no threshold.
 BINARY = 1
-# Least change of θ, as a share of the range, for a new epoch: a smaller one changes the error by a few per cent at
-# most.
+# A new epoch is issued only if θ changes by at least this share of the range. A smaller change would change the error
+# by a few per cent at most.
 SMALLEST_CHANGE = 0.05
 # θ is chosen only if at least this share of the devices report. With fewer, the choice waits until the others are back.
 FEWEST = 0.25
@@ -138,11 +138,11 @@ class Rounds:
         return self._threshold_epoch(0, max(soonest, planned), edges, now)
 
     def planned(self, now: int) -> list[Epoch]:
-        """Return the first epoch; all later ones have the same ε."""
+        """Return only the first epoch, because all later epochs have the same ε."""
         return [self.first(now)]
 
     def due(self, timeline: Timeline, now: int) -> int | None:
-        """Return the Unix second from which θ can be decided next; None when no epoch is left to issue."""
+        """Return the Unix second from which θ can be decided next; None if no epoch is left to issue."""
         newest = timeline.last
         assert newest is not None
         if self.plan.bound == BINARY:
@@ -209,7 +209,7 @@ class Rounds:
         return self._report_epoch(design, starts, last, edges, now) if self._fits(starts, last) else None
 
     def last_slot(self, timeline: Timeline) -> int:
-        """Return the campaign's last slot: that of its newest epoch, or a later one if the plan was extended since."""
+        """Return the last slot of the campaign's newest epoch, or a later slot if the plan was extended since."""
         assert timeline.last is not None
         last = timeline.last.campaign.last_slot
         learning = (self.learning_ends(timeline) or 0) // self.plan.slot_seconds

@@ -197,7 +197,7 @@ class Running:
             with contextlib.closing(self._election(store)) as election, self._released(outlet):
                 try:
                     self._start(plan, store, stop)
-                    # Broadcast the campaign only once the brokers queue reports for our workers.
+                    # Broadcast the campaign only once the brokers queue reports for this server's workers.
                     while not stop.wait(_TICK_SECONDS) and not all(worker.ready for worker in self._workers):
                         self._check()
                     self._begun = True
@@ -247,7 +247,7 @@ class Running:
     ) -> "Coordinator | None":
         """Return the coordinator while this server is elected.
 
-        Each term has a new one, because all state is in the store.
+        Each term of office has a new coordinator, because all state is in the store.
         """
         lease = election.lease()
         if lease is None and isinstance(outlet, Held):
@@ -274,7 +274,7 @@ class Running:
     def _sign(self, store: CampaignEntries) -> Callable[[bytes], bytes] | None:
         """Return the function that signs campaigns.
 
-        Returns None without a key, which raises an alarm if there was one before.
+        Return None if there is no key. If there was a key before, its absence raises an alarm.
         """
         path = self.config.secret(self.config.server.signing_key)
         self._know(signed=path.exists())

@@ -67,9 +67,9 @@ class _Return:
 class Settling:
     """Settles slots and publishes their estimates.
 
-    ``published``: what published numbers reveal about a household, for messages; None before the first.
+    ``published``: what published numbers reveal about a household, for messages; None before the first slot.
     ``newest``: the newest slot whose estimates were published, -1 before the first. ``due``: the newest slot whose
-    reports have had the time to arrive and to be counted, also if none has come; -1 before the first.
+    reports have had the time to arrive and to be counted, even if none has come; -1 before the first.
     """
 
     def __init__(self, context: CampaignContext, issuing: Issuing, lag: Lag, models: FittedModels) -> None:

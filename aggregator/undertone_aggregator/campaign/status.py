@@ -1,4 +1,4 @@
-"""Publishes where a campaign stands: its epoch, θ and guarantee, deliveries by outcome, losses, devices, alarms."""
+"""Publishes a campaign's status: its epoch, θ and guarantee, deliveries by outcome, losses, devices, alarms."""
 
 import json
 import math
@@ -33,7 +33,7 @@ class Status:
     def __init__(self, context: CampaignContext, issuing: Issuing, settling: Settling) -> None:
         self._context, self._issuing, self._settling = context, issuing, settling
         self._dropped = Dropped.from_json(context.store.meta().get(DROPPED))
-        # The newest campaign that anybody has broadcast under our topic.
+        # The newest campaign that anybody has broadcast on this campaign's topic.
         self._heard = b""
         self.restart()
 

@@ -44,7 +44,9 @@ class Today:
         return to_json({"campaign": campaign.name, "unit": campaign.unit, **row.row()})
 
     def difference(self, settled: int, estimator: Estimator) -> MeanDifference | None:
-        """Return the mean of all devices of today, up to the ``settled`` slot, less that of a week before."""
+        """Return the mean of all devices today, up to the ``settled`` slot, minus the mean of the same time a week
+        before.
+        """
         seconds, zone = self._plan.slot_seconds, self._plan.days.zone
 
         def slot(moment: datetime) -> int:
