@@ -1,9 +1,10 @@
 """Pairs of a device's slots on one chain, from which the covariance of two slots' means is estimated.
 
-A report at slot t with chain index i, in a campaign of lag j, began its chain at the origin t - ij. Two reports are on
-one chain, with no missed slot between them, iff their origins are equal: a chain that began later has a larger origin.
-(A chain that a device continued over missed slots counts as two chains. The covariance of two reports across the gap,
-at most r^2, is then taken as 0.)
+A *chain* is a sequence of reports of one device, each of which uses the noise of the one before. A report at slot t
+with chain index i, in a campaign of lag j, began its chain at the origin t - ij. Two reports are on one chain, with no
+missed slot between them, iff their origins are equal: a chain that began later has a larger origin. (If a device
+continued a chain over missed slots, it counts as two chains. The covariance of two reports across the gap, at most r^2,
+is then taken as 0.)
 """
 
 import struct

@@ -116,7 +116,9 @@ class Timeline:
         return self.epochs[i] if i >= 0 and slot <= self.epochs[i].campaign.last_slot else None
 
     def bottom(self, slot: int) -> int:
-        """Return the low end of the range that readings are truncated to in ``slot``, 0 if there is none."""
+        """Return the low end of the range to which readings are truncated in ``slot``; 0 without an epoch or a
+        range.
+        """
         epoch = self.at(slot)
         ranges = () if epoch is None else epoch.campaign.ranges
         return ranges[epoch.block_at(slot)][1] if epoch is not None and ranges else 0

@@ -79,7 +79,7 @@ def record(key: int, slot: int, code: int) -> bytes:
 
 
 class Seen:
-    """The state of all devices. ``judge`` is exact for a device's newest 96 slots, and refuses older ones."""
+    """The state of all devices. ``judge`` is exact for a device's newest 96 slots; older slots are not counted."""
 
     def __init__(self) -> None:
         self._young: dict[int, Entry] = {}
