@@ -28,7 +28,10 @@ def hybrid_share(epsilon: float) -> float:
 
 
 def hybrid_variance(epsilon: float, x: float) -> float:
-    """Return α times the piecewise variance + (1 - α) times stochastic rounding's; independent of x where α > 0."""
+    """Return the hybrid's variance: α times the piecewise variance + (1 - α) times that of stochastic rounding.
+
+    It is independent of x if α > 0.
+    """
     share = hybrid_share(epsilon)
     return share * piecewise_variance(epsilon, x) + (1 - share) * stochastic_rounding_variance(epsilon, x)
 

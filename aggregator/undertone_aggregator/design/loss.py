@@ -30,9 +30,9 @@ class Losses:
 
     @staticmethod
     def joined(step: float, first: int, deltas: Vector) -> "Losses":
-        """Make the distribution from an upper bound of δ at ε = (first + i) step; shape [points], the last one small.
+        """Make the distribution from an upper bound of δ at ε = (first + i) step; shape [points], the last δ small.
 
-        Below the grid, δ is that of the first loss.
+        Below the grid, δ counts as that of the first loss.
         """
         rise = np.diff(deltas) / np.expm1(step)
         fall = np.diff(deltas) / -np.expm1(-step)

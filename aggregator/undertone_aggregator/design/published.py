@@ -1,8 +1,8 @@
 """Privacy against readers of published means only, provided that the reports stay with the server.
 
-A published number is a function of a slot's histogram, hence of n reports without names and order: see `Blanket`. Days
-and years are compositions of such releases. This guarantee does not replace the device's own: the server still has
-every report under its device's name.
+A published number is a function of a slot's histogram, and so of n reports without names and order: see `Blanket`. Days
+and years are compositions of such releases. This guarantee does not replace the device's own, because the server still
+has every report under its device's name.
 """
 
 import math
@@ -22,7 +22,7 @@ from undertone_shared.errors import Invalid
 DELTA = 1e-6
 MOST_REPORTS = 10**8
 LARGEST_RELEASES = 1 << 20
-# Width of the counted range in standard deviations of a count; counts outside it are charged as infinite loss.
+# Width of the counted range on each side, in standard deviations of a count. Counts outside count as infinite loss.
 _WIDE = 9.0
 # Resolution of the computation: cells of the counts A and B of `Blanket`, and points of ε, per standard deviation. FINE
 # is for displayed numbers, COARSE for numbers computed while the server does other work.

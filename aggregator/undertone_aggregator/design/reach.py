@@ -1,8 +1,8 @@
 """Reach of a table that is designed for readings: how far its largest decoded value may lie from its readings.
 
-A table whose symbols decode to larger values has less noise, and one false report moves a mean further. The least
-possible largest value, for readings in [-1, 1], is (e^ε + 1)/(e^ε - 1), that of stochastic rounding. A table's reach is
-its largest value, divided by this.
+If the symbols of a table decode to larger values, the table has less noise, but one false report moves a mean further.
+For readings in [-1, 1], the largest decoded value is at least (e^ε + 1)/(e^ε - 1), that of stochastic rounding. A
+table's reach is its largest decoded value, divided by this.
 """
 
 import math

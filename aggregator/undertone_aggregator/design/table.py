@@ -1,10 +1,10 @@
 """Optimal tables, with less variance than the hybrid mechanism: a linear programme, rounded to verifiable integers.
 
-Variables are P(j|k) for cells j that decode to a fixed grid y_j and levels k at x_k, with m_j <= P(j|k) <= e^ε m_j, Σ_j
-P(j|k) = 1 and Σ_j P(j|k) y_j = x_k. The programme minimises the worst variance, or the mean one over a density of
-levels with a cap on the worst. After rounding to integers W, a few units of each row are moved so that Σ_j W y_j = 2^b
-mu_k exactly: decode values and levels stay small integers. The certificate is computed from the integers, not from the
-programme.
+The variables are P(j|k) for cells j that decode to a fixed grid y_j, and for levels k at x_k, with m_j <= P(j|k) <= e^ε
+m_j, Σ_j P(j|k) = 1 and Σ_j P(j|k) y_j = x_k. The programme minimises the worst variance, or the mean variance over a
+density of levels with a cap on the worst. After rounding to integers W, a few units of each row are moved so that Σ_j W
+y_j = 2^b mu_k exactly. So decode values and levels stay small integers. The certificate is computed from these
+integers, not from the programme.
 """
 
 from collections.abc import Sequence
@@ -134,8 +134,8 @@ def ideal_table(
     """Return the least mean variance over a density of levels, before rounding to integers; readings in [-1, 1].
 
     The random rounding of readings to levels is not included. ``largest`` as for `optimal_table`. ``near``: the cells
-    of a similar problem's optimum, for speed; the result does not depend on them. Raises Invalid for bad input,
-    NoTable.
+    of a similar problem's optimum. They make the search faster, and do not change the result. Raises Invalid for bad
+    input, NoTable.
     """
     e = Budget.parse(epsilon).approximate[0]
     a, b = best_fraction(epsilon)
@@ -345,7 +345,7 @@ def _constraints(ratio: float, grid: _Grid) -> tuple[Any, Any]:
 
 
 def _rounded(channel: Vector, grid: _Grid) -> TableMechanism | None:
-    """Round to 2^BITS outcomes per row with exact row sums and means; return None if a weight falls below 1."""
+    """Round to 2^BITS outcomes per row with exact row sums and means. Return None if a weight falls below 1."""
     total = 1 << BITS
     rows = []
     for row, value in zip(channel, grid.values, strict=True):

@@ -93,10 +93,10 @@ def piecewise_optimal(epsilon: Epsilon, levels: int = LEVELS, first: int = 0) ->
 
 
 def hybrid(epsilon: Epsilon, levels: int = LEVELS) -> Hybrid:
-    """Return the hybrid mechanism (Wang et al., ICDE 2019) with probability floor(α 65536)/65536 of the piecewise part.
+    """Return the hybrid mechanism (Wang et al., ICDE 2019), whose piecewise part has probability floor(α 65536)/65536.
 
-    A public coin chooses the part. Below ε* = 0.609352 the probability is 0 and stochastic rounding draws alone. Raises
-    Invalid.
+    A public coin chooses the part. Below ε* = 0.609352 this probability is 0, and only stochastic rounding draws.
+    Raises Invalid.
     """
     rounding = stochastic_rounding(epsilon)
     coin = int(hybrid_share(Budget.parse(epsilon).approximate[0]) * 65536)

@@ -15,8 +15,8 @@ from undertone_aggregator.design.stream.schedule import Recurrence
 from undertone_aggregator.design.stream.sensitivity import exact
 from undertone_shared.stream import GAUSSIAN, ROUNDING_VARIANCE, StreamRule, squared_bound, step_variance
 
-# Largest product of the number of grid points of a difference and the number of reports; above it the dynamic programme
-# would take minutes and is not run.
+# Largest product of the number of grid points of a difference and the number of reports. For a larger product, the
+# dynamic programme would take minutes and is not run.
 _LARGEST_PROGRAMME = 60_000
 
 

@@ -106,7 +106,7 @@ def measured(taps: Sequence[Fraction], slew: Fraction, slots: int) -> Stationary
 
 
 def _levinson(taps: NDArray[np.float64]) -> list[tuple[list[float], float]] | None:
-    """Return (taps, weight) of the first rows of the schedule of these ``taps``; all later rows equal the last one.
+    """Return (taps, weight) of the first rows of the schedule of these ``taps``. All later rows equal the last row.
 
     Return None if the noise would grow without bound.
     """

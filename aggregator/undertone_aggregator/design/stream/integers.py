@@ -141,7 +141,7 @@ def _steps(bound: int, rho: int, levels: int, slew: int, shift: int, reuse: int)
 def _least(suffices: Callable[[int], bool], low: int, wrong: str) -> int:
     """Return the least integer from ``low`` to 2^29 for which the monotone test ``suffices`` is true.
 
-    Raises Invalid, whose message begins with ``wrong``, if there is none.
+    Raises Invalid if there is no such integer; its message begins with ``wrong``.
     """
     high = SMALL // 2
     if not suffices(high):

@@ -55,7 +55,7 @@ class Method:
         return self.clipped(readings) + noise
 
     def clipped(self, readings: Array) -> Array:
-        """Clip the readings at the reported slots against the previous clipped one; [devices, k]."""
+        """Clip the readings at the reported slots: each against the clipped reading before it; [devices, k]."""
         transformed = readings if self.transform is None else self.transform[0](readings)
         path = np.clip(transformed[:, self.seen], 0.0, 1.0)
         if self.slew is not None:
@@ -137,11 +137,11 @@ def with_share(r: Fraction, slew: Fraction, slots: int, squared: float, chains: 
 
 
 def logarithmic(base: Method, least: float) -> Method:
-    """Return ``base`` applied to the logarithm of the readings: the bound on steps becomes a bound on ratios.
+    """Return ``base`` applied to the logarithm of the readings. Its bound on steps becomes a bound on ratios.
 
     ``least``: share of the range below which readings are not distinguished; log(x + least) is mapped onto [0, 1]. The
-    inverse, an exponential, is biased upwards by about half the noise's variance on the log scale, for a device and for
-    the mean. Do not use it for a mean of noisy logarithms, nor with readings of 0.
+    inverse is an exponential. So it is biased upwards by about half the noise's variance on the log scale, for a device
+    and for the mean. Do not use it for a mean of noisy logarithms, nor with readings of 0.
     """
     if not 0 < least < 1:
         raise Invalid(f"least is {least}, expected a share of the range between 0 and 1")
