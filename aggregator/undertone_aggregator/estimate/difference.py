@@ -30,7 +30,7 @@ from undertone_aggregator.counts.partial import EVERYBODY
 from undertone_aggregator.estimate.estimates import Load, MeanRow, Series
 from undertone_aggregator.estimate.removed import Removed, Slots, Vector, level_weights, shape_variance
 
-# A smaller chance is shown as "less than" this one, because the normal approximation does not hold so far out.
+# A smaller chance is shown as "less than" this chance, because the normal approximation does not hold so far out.
 _RAREST = 1e-4
 # A group's homes with large readings are the same day after day. So this share of the variance of `chance` does not
 # average out over slots. It was chosen on EDRP, so that the intervals of the study `differences` hold.

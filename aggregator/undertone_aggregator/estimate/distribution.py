@@ -44,9 +44,9 @@ class Quantile(Row):
 
 @dataclass(frozen=True)
 class Run:
-    """The histograms of a run of slots, from which its quantiles are computed; computing them is the slow part.
+    """The histograms of a run of slots, from which its quantiles are computed. Only that computation is slow.
 
-    ``start``: Unix second; ``bound``, ``offset``: the campaign's.
+    ``start``: Unix second. ``bound``, ``offset``: those of the campaign.
     """
 
     first: int

@@ -280,7 +280,7 @@ class Estimates(Sequence[Estimate]):
         return both.take(np.lexsort((both.filtered, both.coordinate, groups, both.slot)))
 
     def take(self, places: NDArray[Any]) -> "Estimates":
-        """Return the rows at these places, or those where an array of booleans is true."""
+        """Return the rows at these places, or the rows for which an array of booleans is true."""
         return Estimates(**{name: getattr(self, name)[places] for name in _COLUMNS})
 
     def with_load(self, truncated: Vector, error: Vector, bias: Vector, bias_se: Vector) -> "Estimates":
@@ -299,19 +299,19 @@ class Estimates(Sequence[Estimate]):
 
     @property
     def truncated_se(self) -> Vector:
-        """See `MeanRow.truncated_se`; nan without one."""
+        """See `MeanRow.truncated_se`; nan if there is none."""
         squared = np.square(self.standard_error) - np.square(np.nan_to_num(self.bias_se))
         return np.asarray(np.sqrt(np.maximum(squared, 0.0)))
 
     def table(self) -> dict[str, list[Any]]:
-        """Return the values by column as `Estimate.row` does, None where there is none."""
+        """Return the values by column as `Estimate.row` does; None stands for a missing value."""
         return {name: _listed(name, getattr(self, name)) for name in Estimate.columns()}
 
     def __len__(self) -> int:
         return len(self.slot)
 
     def __eq__(self, other: object) -> bool:
-        """Compare with any sequence of rows; a missing number equals a missing one."""
+        """Compare with any sequence of rows. A missing number equals a missing number."""
         if not isinstance(other, Sequence) or not all(isinstance(row, Estimate) for row in other):
             return NotImplemented
         return self.table() == Estimates.of(other).table()
@@ -350,7 +350,7 @@ _COLUMNS = {field.name: _COLUMNS.get(field.name, np.float64) for field in fields
 
 
 def _listed(name: str, column: NDArray[Any]) -> list[Any]:
-    """Return the values of a column of `Estimates`, None where there is none."""
+    """Return the values of a column of `Estimates`; None stands for a missing value."""
     values = column.tolist()
     if column.dtype != np.float64 or not np.isnan(column).any():
         return list(map(int, values)) if name == "theta" else values

@@ -19,7 +19,9 @@ class Estimator(Protocol):
 
     @property
     def chains(self) -> int:
-        """Number of chains of correlated noise that alternate by slot; 1 also if the noise of slots is independent."""
+        """Number of chains of correlated noise that alternate by slot. It is also 1 if the noise of slots is
+        independent.
+        """
 
     def estimates(self, reports: Tables, group: str) -> Estimates:
         """Return an estimate for each slot and series of a group with ``reports``, sorted by slot, then series."""

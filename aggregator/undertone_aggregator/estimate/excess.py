@@ -71,8 +71,8 @@ _TINY = 1e-12
 class Factor(NamedTuple):
     """The factor of some slots' truncated means since the rounds; arrays [slots].
 
-    ``mean`` with its ``variance``; ``level`` and ``level_variance``: those of the cycle around the slot alone.
-    ``stepped``: the slot's hour, or the level, is far from what it was.
+    ``mean`` with its ``variance``: the slot's factor. ``level`` and ``level_variance``: the factor of only the cycle
+    around the slot. ``stepped``: True if the slot's hour, or the level, is far from what it was.
     """
 
     mean: Vector
@@ -191,7 +191,7 @@ class ExcessModel:
         self.square, self.doubt = self.square * of_row[0], of_row[1]
 
     def factors(self, reported: Reported) -> Factor:
-        """Return the factor of each slot; 1 with no error where less than half of the cycle has reports."""
+        """Return the factor of each slot. If less than half of the cycle has reports, it is 1 with no error."""
         slot, mean, error, _ = reported
         n, cycle = len(slot), self.cycle
         phase = slot % cycle

@@ -23,7 +23,7 @@ _TAGS = ("group", "coordinate", "filtered", "kind", "share")
 
 
 def document(results: Results, estimates: Estimates) -> dict[str, Any]:
-    """Return everything about the campaign and these estimates as one JSON object."""
+    """Return the campaign's facts and these estimates as one JSON object."""
     campaign, exact = results.campaign, results.certificate
     world, columns = results.world(estimates), estimates.table()
     document: dict[str, Any] = {

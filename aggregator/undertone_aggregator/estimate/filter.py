@@ -90,7 +90,7 @@ class Filtered:
 def fit(
     slots: NDArray[np.int64], values: Vector, noise: Noise, calendar: Calendar, before: Fitted | None = None
 ) -> Fitted:
-    """Fit the hyper-parameters to the newest `FIT_CYCLES`; ``before``: an earlier fit of the series to start from."""
+    """Fit the hyper-parameters to the newest `FIT_CYCLES`. ``before``: an earlier fit of the series, to start from."""
     first = int(np.searchsorted(slots, slots[-1] - FIT_CYCLES * calendar.cycle, side="right"))
     first = max(min(first, len(slots) - FEWEST), len(slots) - FIT_SLOTS, 0)
     part = slice(first, len(slots))

@@ -35,7 +35,7 @@ class Guarantee:
 
 
 def scalar_guarantee(campaign: Campaign, rule: ScalarRule, budget: Budget) -> Guarantee:
-    """Return the guarantee of an epoch in which each reading is used by one draw of one of the rule's mechanisms."""
+    """Return the guarantee of an epoch in which each reading is used only once, by one of the rule's mechanisms."""
     ratio = max(Fraction(*mechanism.certificate()) for _, mechanism in rule.mechanisms)
     level, span, sentence = EVENT, "one reading", _every_slot(budget, campaign.cycle)
     rest = rest_of(campaign)
@@ -56,7 +56,9 @@ def _every_slot(budget: Budget, cycle: int) -> str:
 
 
 def rest_of(campaign: Campaign) -> int:
-    """Return the seconds between the measuring intervals of two reports; a counter's interval begins a slot earlier."""
+    """Return the seconds between the measuring intervals of two reports. A counter's interval begins one slot
+    earlier.
+    """
     slots = 2 if campaign.measure == "counter" else 1
     return max(campaign.schedule.stride - slots, 0) * campaign.slot_seconds
 
@@ -80,7 +82,7 @@ def lasting(seconds: int, *, short: bool = False) -> str:
 
 
 def stream_guarantee(rule: StreamRule, budget: Budget) -> Guarantee:
-    """Return the guarantee of all reports of a device in one window; ρ is what adds up over windows."""
+    """Return the guarantee of all reports of a device in one window. ρ is the quantity that adds up over windows."""
     span = f"each window of {rule.renewal} slots" if rule.renewal else "the whole campaign"
     rho = Fraction(rule.charge(), RHO_UNIT)
     sentence = (

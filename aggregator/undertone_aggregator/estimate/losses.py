@@ -65,7 +65,7 @@ class Gap(Row):
 class SlotRefusals(Row):
     """The ``deliveries`` that arrived during one slot and that the server refused for one ``reason``.
 
-    ``slot``: the slot of arrival; a delivery may be for another one. ``start``: its first Unix second. ``reason``: a
+    ``slot``: the slot of arrival; a delivery may be for another slot. ``start``: its first Unix second. ``reason``: a
     key of `undertone_aggregator.ingest.admission.REASONS`.
     """
 

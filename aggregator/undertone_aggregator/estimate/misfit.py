@@ -29,7 +29,7 @@ FAKE_SHARE = 0.01
 LARGEST = 1000.0
 # Concentrations of the Dirichlet mixtures, in numbers of reports.
 _WEIGHTS = (10.0, 100.0, 1000.0, 10_000.0)
-# Largest error of the maximal likelihood, in nats (it is subtracted from the evidence), and largest number of steps.
+# Largest error of the maximal likelihood, in nats; it is subtracted from the evidence. And the largest number of steps.
 _GAP = 0.5
 _STEPS = 300
 # The computation of a misfit stops early once its evidence, in nats, cannot exceed this.
@@ -120,7 +120,8 @@ def manipulation(estimates: Vector, lowest: Vector, highest: Vector, share: floa
 def _log_mixture(columns: Sequence[tuple[Vector, NDArray[np.intp]]], alpha: Vector) -> Vector:
     """Return ln of the probability of sequences with these counts, for a Dirichlet-distributed law; [slots].
 
-    ``columns``: the counts of each group, then those of all groups together: (distinct counts, place of each slot's).
+    ``columns``: for each group, and then for all groups together, (distinct counts, index of each slot's count in
+    them).
     """
     *each, whole = [
         _log_rising(values, start)[place]

@@ -130,7 +130,7 @@ class OpenCampaign(Summarised):
     def blocks(self) -> tuple[tuple[int, int, int], ...]:
         """(first slot of the cycle, low, theta) of each block of the newest report epoch.
 
-        Empty before the first one.
+        Empty before the first report epoch.
         """
         every = (epoch.campaign.ranges for epoch in reversed(self.timeline.epochs))
         return next(filter(None, every), ())
@@ -184,7 +184,7 @@ class OpenCampaign(Summarised):
     def life(self) -> str | None:
         """The campaign's state as set by an operator, one of `undertone_aggregator.campaign.binding.STATES`.
 
-        Returns None before the start.
+        It is None before the campaign's start.
         """
         return self._store.meta().get("state")
 

@@ -30,11 +30,13 @@ class PublicResults(Results):
         return (self.settled + 1) * self.campaign.slot_seconds
 
     def lost(self) -> dict[str, tuple[int, int]]:
-        """Return lost reports as `Results.lost` does, for groups whose counts may be published and for `EVERYBODY`."""
+        """Return lost reports as `Results.lost` does, but only for groups whose counts may be published and for
+        `EVERYBODY`.
+        """
         return only_told(super().lost(), told_groups(self._store, self.publication))
 
     def registered(self, group: str) -> int | None:
-        """Return the number of active devices, as `Results.registered`; None if it may not be published."""
+        """Return the number of active devices as `Results.registered` does; None if it may not be published."""
         return super().registered(group) if group in told_groups(self._store, self.publication) else None
 
     def _late_and_lost(

@@ -81,7 +81,7 @@ def released_of_slots(sizes: Counts, least: Slots, names: Sequence[str]) -> Show
 def smallest(sizes: Counts, shown: Shown) -> Slots:
     """Return for each slot the least number of reports in a published group or in the remainder, [n].
 
-    It is 0 where nothing is published. Arrays as in `released_of_slots`.
+    If nothing is published, it is 0. Arrays as in `released_of_slots`.
     """
     parts = np.where(shown[:, 1:], sizes, _ALL)
     rest = sizes.sum(axis=1) - np.where(shown[:, 1:], sizes, 0).sum(axis=1)
@@ -109,7 +109,7 @@ class ReleasedCells:
             self._has_mean[self._place[of][filled]] = True
 
     def _measured(self) -> Iterator[tuple[ReportOrigin, Shown]]:
-        """Yield each origin of measured means, and which of its slots have reports; threshold rounds have none."""
+        """Yield each origin of measured means, and which of its slots have reports. Threshold rounds are left out."""
         for of, summed in self._sums.tables.items():
             if of.kind != report.COHORT:
                 yield of, summed.reports.sum(axis=1) > 0
@@ -173,7 +173,9 @@ class ReleasedCells:
         return {of: (summed.slot[shown[of]], summed.counts[shown[of]]) for of, summed in tables.items()}
 
     def of(self, group: str, cells: Histograms) -> Tables:
-        """Return the released histograms of a group; ``cells`` are those of the same slots, at least the group's."""
+        """Return the released histograms of a group. ``cells``: the histograms of the same slots, at least those of the
+        group.
+        """
         if group == EVERYBODY:
             return self.everybody
         column = 1 + self._sums.names.index(group) if group in self._sums.names else 0
@@ -306,9 +308,9 @@ def withhold(store: CampaignEntries, slot: int, least: int) -> tuple[int, int] |
 def tell_groups(store: Store, least: int) -> frozenset[str]:
     """Return the groups whose counts may be published from now on, as `told_groups`, and record them in the store.
 
-    Counts add up over time. A group therefore joins those whose counts were ever published only if the counts of all of
-    them may be published together now: two groups whose counts are published one after the other could otherwise reveal
-    the count of a third group. Raises StoreError.
+    Counts add up over time. If the counts of two groups were published one after the other, they could reveal the count
+    of a third group. A group therefore joins the groups whose counts were ever published only if the counts of all of
+    them may be published together now. Raises StoreError.
     """
     publication = publication_of(store, least)
     sizes, ever = _households(store, publication), publication.told

@@ -111,9 +111,9 @@ class Results(OpenCampaign):
     ) -> list[Selection]:
         """Return the mean of the selected slots and the fleet's total, with their errors: one row for each group.
 
-        ``hours``, ``days``: only slots that start within these times of day ("18:00-23:00") and on these days
-        ("workdays", "days-off", "mon,sat"), by the clock of ``zone``, the campaign's by default. Without a first or
-        last moment the selection begins with the first epoch and ends with the newest slot. Raises Invalid for a
+        ``hours``, ``days``: select only slots that start within these times of day ("18:00-23:00") and on these days
+        ("workdays", "days-off", "mon,sat"), by the clock of ``zone``; by default, that of the campaign. Without a first
+        or last moment the selection begins with the first epoch and ends with the newest slot. Raises Invalid for a
         selection without a slot, or with more than `LARGEST_SELECTION`.
         """
         low, high = self._existing(first, last)
@@ -167,7 +167,7 @@ class Results(OpenCampaign):
     def _slots(
         self, low: int, high: int, hours: Hours | str | None, days: OnDays | str | None, zone: tzinfo | None
     ) -> list[int]:
-        """Return the selected slots of low..high, ascending. Raises Invalid if there is none."""
+        """Return the selected slots of low..high, ascending. Raises Invalid if no slot is selected."""
         hours = Hours.parse("hours", hours) if isinstance(hours, str) else hours
         days = OnDays.parse("days", days) if isinstance(days, str) else days
         calendar = replace(self.days, zone=zone or self.days.zone)
@@ -300,7 +300,7 @@ class Results(OpenCampaign):
         return runs_of(self.timeline, self._pooled(*self.span(first, last), every), every)
 
     def span(self, first: When, last: When) -> tuple[int, int]:
-        """Return (first slot, last slot) of a selection. Raises Invalid for one that ends before it begins."""
+        """Return (first slot, last slot) of a selection. Raises Invalid for a selection that ends before it begins."""
         low = 0 if first is None else first if isinstance(first, int) else self._slot(first)
         high = _LAST if last is None else last if isinstance(last, int) else self._slot(last) - 1
         if not 0 <= low <= high + 1 <= _LAST + 1:
@@ -358,7 +358,7 @@ class Results(OpenCampaign):
             yield from ((group, cells.group(group)) for group in groups if group != EVERYBODY)
 
     def _cells(self, first: int, last: int, groups: list[str], *, late: bool = False) -> Histograms:
-        """Return the histograms of these groups without `EVERYBODY`, whose histograms are sums."""
+        """Return the histograms of these groups without `EVERYBODY`, whose histograms are the sums of the others."""
         named = [group for group in groups if group != EVERYBODY]
         return self._store.histograms(first, last, groups=named, late=late)
 

@@ -38,7 +38,7 @@ def over(estimates: Estimates, every: int, bias_error: BiasError) -> list[RangeE
 
 
 def over_slots(estimates: Estimates, slots: Collection[int], bias_error: BiasError) -> list[RangeEstimate]:
-    """Return the mean over those of the given slots of one series that were measured; no row if none was."""
+    """Return the mean over those of the given slots of one series that were measured; no row if no slot was."""
     measured = _measured(estimates)
     chosen = measured[np.isin(estimates.slot[measured], list(slots))]
     return [_mean(min(slots), max(slots), estimates, chosen, bias_error)] if len(chosen) else []

@@ -82,7 +82,7 @@ class Decoder:
         return float(means[0]), float(variances[0]), int(reports[0])
 
     def means(self, counts: Counts) -> tuple[Vector, Vector, NDArray[np.int64]]:
-        """Return ``mean`` of many histograms [slots, symbols]; three arrays [slots]."""
+        """Return ``mean`` of many histograms [slots, symbols], as three arrays [slots]."""
         n = counts.sum(axis=1)
         mean = counts @ self._y / n
         variance = self.noise(counts)

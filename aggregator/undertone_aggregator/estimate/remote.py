@@ -310,10 +310,9 @@ class RemoteResults(Results):
             ) as answer:
                 return _read(answer).decode()
         except urllib.error.HTTPError as wrong:
-            # The first request, made before a campaign is chosen, contains nothing but the address. So an error means
-            # that the address is wrong, and the server's own sentence does not help. The error object is also the
-            # answer of the server. It is closed here, because its connection would stay open as long as somebody holds
-            # the error.
+            # The first request, made before a campaign is chosen, contains only the address. So an error means that the
+            # address is wrong, and the server's own sentence does not help. The error object is also the answer of the
+            # server. It is closed here, because its connection would stay open as long as somebody holds the error.
             with wrong:
                 sentence = _said(wrong) if self._at else ""
             raise Invalid(sentence or f"{self._url} {_OTHER}: HTTP status {wrong.code}") from None

@@ -39,8 +39,8 @@ _SPREADS = {"season": 0.5, "smoothness": 0.4, "drift": 1.0, "memory": 0.3, "reac
             "off": 1.0}  # fmt: skip
 # Least standard deviation of the part of a slot that no component explains, besides the devices' chance error.
 _LEAST_CHANCE = 0.03
-# The parameters that are amplitudes. The slow level's amplitude is not among them, because it is independent of the
-# variation within a cycle.
+# The parameters that are amplitudes. The slow level's amplitude is left out, because it is independent of the variation
+# within a cycle.
 _AMPLITUDES = ("season", "memory", "off")
 _COMMON = 1.0
 # Largest distance of a fitted parameter from the prior's centre, in standard deviations of the prior.

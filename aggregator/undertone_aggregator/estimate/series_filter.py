@@ -82,7 +82,7 @@ class SeriesFilter:
     def step(self, run: Filter, fitted: core.Fitted, raw: Estimates, left: int = 0) -> tuple[Vector, Vector, int]:
         """Return (mean, standard error) of newer estimates of one series, each given those before it.
 
-        ``left``, given and returned: see `estimate.filter.unsettled`.
+        ``left``, which is passed in and returned: see `estimate.filter.unsettled`.
         """
         return core.step(run, fitted, raw.slot, raw.estimate, self.noise(raw), self._calendar(raw.slot), left)
 
@@ -108,14 +108,14 @@ class SeriesFilter:
 
 
 class LiveFilter:
-    """Filtered estimates of a running campaign, each given the data so far; refitted once per cycle."""
+    """Filtered estimates of a running campaign, each given the data so far. The filter is refitted once per cycle."""
 
     def __init__(self, how: SeriesFilter) -> None:
         self._how = how
         self._series: dict[Series, _Running] = {}
 
     def take(self, raw: Estimates) -> Estimates:
-        """Return the filtered estimates of raw ones that have settled; at most one series is refitted per call."""
+        """Return the filtered estimates of raw estimates that have settled. At most one series is refitted per call."""
         filtered: list[Estimates] = []
         patient = False
         for series, estimates in by_series(raw).items():

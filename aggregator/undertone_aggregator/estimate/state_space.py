@@ -40,7 +40,7 @@ class Components:
 class Noise:
     """Noise: ``variance`` [n] in each slot.
 
-    ``carried`` [n]: the regression of a slot's noise on that of the slot before on its chain, 0 where a chain begins;
+    ``carried`` [n]: the regression of a slot's noise on that of the slot before it on its chain; 0 if a chain begins;
     None for independent noise. ``lag``: number of chains, which alternate by slot. ``chance``: chance error of the
     signal itself in a slot, as a share of the noise's standard deviation.
     """

@@ -33,7 +33,7 @@ _LEVEL_CYCLES = 7
 class Curve:
     """A series: means [k] at ``slots``, ascending, in the reading's unit.
 
-    ``band`` [k, 65]: covariance of each mean's noise with that of the slot 0 to 64 slots before.
+    ``band`` [k, 65]: covariance of each mean's noise with the noise of the slot that lies 0 to 64 slots before.
     """
 
     slots: NDArray[np.int64]
@@ -54,7 +54,9 @@ class Curve:
         return np.asarray(np.tril(lower) + np.tril(lower, -1).T)
 
     def carried(self, lag: int) -> Vector:
-        """Return the regression of each slot's noise on that of the last slot of the same chain out of ``lag``, [k]."""
+        """Return the regression of each slot's noise on that of the last slot on the same one of ``lag`` chains,
+        [k].
+        """
         share = np.zeros(len(self.slots))
         newest: dict[int, int] = {}
         for i, slot in enumerate(self.slots.tolist()):
