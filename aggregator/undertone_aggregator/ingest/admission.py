@@ -204,5 +204,5 @@ def topic_filters(prefix: str, campaign: str, worker: int, workers: int) -> list
 
 
 def worker_shards(worker: int, workers: int) -> range:
-    """Return a worker's shards; the workers' shards are disjoint and cover all."""
+    """Return a worker's shards. The shards of different workers are disjoint, and together cover all shards."""
     return range(worker, SHARDS, workers)

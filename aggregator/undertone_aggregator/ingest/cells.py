@@ -58,7 +58,9 @@ class Histogram:
         return symbols
 
     def admits(self, rule: Any, columns: Columns, member: Mask) -> Mask:
-        """Admit a report whose kind is the one due in its slot, and whose symbol that kind's mechanism can draw."""
+        """Admit a report if its kind is the kind that is due in its slot, and if that kind's mechanism can draw its
+        symbol.
+        """
         in_cohort = member | (rule.report is None)
         drawn = _occurs(rule.cohort.mechanism, columns.symbol)
         if rule.report is not None:

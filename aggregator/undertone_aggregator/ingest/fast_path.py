@@ -72,7 +72,9 @@ class FastPath:
         return Admitted(good, columns, digests(payloads, len(payloads)), epochs, epoch, groups, name), rows
 
     def _epochs(self, columns: Columns, rows: Integers, good: Mask) -> tuple[list[Epoch], Integers]:
-        """Return (epochs, the index of each report's epoch), and clear ``good`` where the epoch's rule refuses."""
+        """Return (epochs, the index of each report's epoch). Clear ``good`` for each report that its epoch's rule
+        refuses.
+        """
         admission = self._admission
         admitted = np.zeros(len(good), dtype=bool)
         number = np.zeros(len(good), dtype=np.int64)

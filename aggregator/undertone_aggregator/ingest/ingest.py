@@ -86,10 +86,10 @@ class IngestPlan:
     batch_seconds: float = 0.05
     # True if the store gets an audit row for each distinct report.
     audit: bool = False
-    # Device -> group; None: every device is in the group of everybody.
+    # Device -> group; None: every device is in the group `EVERYBODY`.
     groups: Mapping[str, str] | None = None
-    # Seconds after which a silent worker loses its partitions to others, where workers on several machines share the
-    # partitions (`undertone_aggregator.ingest.shared_workers`). 0: the workers belong to one server.
+    # If workers on several machines share the partitions (`undertone_aggregator.ingest.shared_workers`), a worker that
+    # is silent for this number of seconds loses its partitions to others. 0: the workers belong to one server.
     lease_seconds: float = 0
     # How deliveries are written to files, and whether this worker also counts them; None: no files are written.
     landing: LandingPlan | None = None
@@ -164,8 +164,8 @@ class Ingest:
     def run(self, stop: threading.Event, ready: Ready) -> None:
         """Count deliveries until ``stop`` is set; then commit and acknowledge those that were read.
 
-        ``ready`` is called with True once the broker queues reports for this worker's session and the store takes
-        them, and with False when either no longer holds.
+        ``ready`` is called with True once the broker queues reports for this worker's session and the store takes them.
+        It is called with False when one of the two is no longer so.
         """
         self._stop, self._ready = stop, ready
         collect_rarely()
@@ -198,7 +198,7 @@ class Ingest:
         return len(deliveries)
 
     def commit(self, deliveries: Sequence[Delivery]) -> bool:
-        """Judge and store deliveries; return False when the store failed until it was time to stop."""
+        """Judge and store deliveries. Return False if the store failed until it was time to stop."""
         landed = self._landing is None
         batch = Batch()
         # The same time is used for the files and for the counts, so that a report has the same outcome in both.

@@ -26,8 +26,8 @@ class Intake(Protocol):
     def take(self, seconds: float) -> Sequence[Delivery]:
         """Return the next batch, waiting up to ``seconds`` for its first delivery; empty if none arrived.
 
-        The intake limits the batch in number and time. Neither the content of a message nor a lost connection raises:
-        the intake connects again by itself.
+        The intake limits the batch in number and time. No content of a message raises an error. A lost connection
+        raises none either, because the intake connects again by itself.
         """
 
     def acknowledge(self, deliveries: Sequence[Delivery]) -> None:

@@ -108,7 +108,7 @@ def _check_same(running: BatchLedger, stored: BatchLedger) -> None:
 
 
 def _checkpoint(folder: Path) -> tuple[str | None, int]:
-    """Return (Spark's id of a checkpoint, None for a new one; its newest committed batch, or -1)."""
+    """Return (Spark's id of a checkpoint, or None for a new one; the checkpoint's newest committed batch, or -1)."""
     metadata = folder / "metadata"
     if not metadata.exists():
         return None, -1

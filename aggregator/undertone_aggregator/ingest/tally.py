@@ -124,7 +124,7 @@ class Tally:
         return _advance(self.seen, admitted.good, columns.device, columns.slot, admitted.codes)
 
     def count_newer(self, admitted: Admitted, chosen: Newer, batch: Batch) -> None:
-        """Count the ``fast`` reports as `count` would; the caller counts the devices' other reports afterwards."""
+        """Count the ``fast`` reports as `count` would. The caller must count the devices' other reports afterwards."""
         at = chosen.order
         if not len(at):
             return
