@@ -70,7 +70,8 @@ def alone(folder: Path) -> Iterator[None]:
 
 
 def change_passwords(path: Path, changed: Mapping[str, Secret | None]) -> Collection[str]:
-    """Replace, add or (for None) remove the passwords of these users in a file; return all users then in the file.
+    """Replace or add the passwords of these users in a file; None removes a user. Return all users that are then in the
+    file.
 
     The caller must hold the lock of `alone`. Raises OSError, Invalid.
     """
@@ -148,7 +149,8 @@ def write_access_rules(
     home_assistant: str | None = None,
     exact: int | None = EXACT_DEVICES,
 ) -> None:
-    """Write the access-control file of a topic prefix, readable by its owner only; keep its readers and own rules.
+    """Write the access-control file of a topic prefix, readable only by its owner. Keep its readers and the operator's
+    rules.
 
     ``exact``: see `access_rules`. Raises Invalid, OSError.
     """
@@ -187,7 +189,9 @@ def _reader_rules(prefix: str, readers: Collection[str], home: str) -> list[str]
 
 
 def _own_rules(path: Path) -> str | None:
-    """Return the operator's lines of an access-control file; None without the marks around them. Raises Invalid."""
+    """Return the operator's lines of an access-control file; None if the marks around them are missing. Raises
+    Invalid.
+    """
     lines = _between(path, _OWN_BEGIN, _OWN_END)
     return None if lines is None else "\n".join(lines)
 

@@ -136,7 +136,7 @@ class Inbox:
             return None
 
     def _send(self, data: bytes) -> None:
-        """Send all bytes; if that fails, the connection is over, and the next read reports it."""
+        """Send all bytes. If that fails, the connection has ended, and the next read reports this."""
         sock = self._socket
         while data and sock is not None:
             try:

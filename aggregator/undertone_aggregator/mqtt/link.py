@@ -28,7 +28,10 @@ _RETAINED_SECONDS = 0.2
 
 
 def worker_user(user: str, slot: int) -> str:
-    """Return the broker user of the ingest worker that holds ``slot``, so that no other user can take its session."""
+    """Return the name of the broker user for the ingest worker that holds ``slot``.
+
+    Each worker has a user of its own, so that no other user can take over its session.
+    """
     return f"{user}-{slot}"
 
 

@@ -131,7 +131,7 @@ def _move(
     if stop.is_set():
         return plan
     store.set_meta({_SESSIONS: json.dumps([plan.sessions.slots])})
-    # Both steps are in one transaction: a worker that lost its lock on the store, for example because the database
+    # Both steps are in one transaction. So a worker that lost its lock on the store, for example because the database
     # restarted, cannot commit between them.
     with store.transaction():
         _dispossess(store, plan)

@@ -64,7 +64,9 @@ class Outgoing(Protocol):
     def publish(
         self, topic: str, payload: bytes, *, again: bool = False, permitted: Callable[[], bool] = always
     ) -> None:
-        """Publish a retained message; with ``again`` also at every later connect while ``permitted()``."""
+        """Publish a retained message. With ``again``, publish it also at every later connect at which ``permitted()``
+        is true.
+        """
 
     def stop(self) -> None:
         """Disconnect."""
@@ -109,7 +111,7 @@ class Source(Protocol):
         """Return the outlet for campaigns and estimates, not yet started."""
 
     def reload(self) -> None:
-        """Read passwords and certificates again. On an error, raises Invalid or OSError and keeps the old ones."""
+        """Read passwords and certificates again. On an error, raise Invalid or OSError and keep the old ones."""
 
     def facts(self) -> Mapping[str, Any]:
         """Return the source's own counters for the log and for health."""
@@ -118,7 +120,8 @@ class Source(Protocol):
 class BrokerSource:
     """Source of reports at one or more brokers. ``files``: files of the brokers' users, passwords first.
 
-    ``again`` makes the broker read the files, if it belongs to this installation; ``outlives``: see `Source`.
+    ``again``: a function that makes the broker read the files, if the broker belongs to this installation.
+    ``outlives``: see `Source`.
     """
 
     def __init__(

@@ -46,7 +46,7 @@ class Access:
         return any(matches(pattern.replace("%u", user), topic) for pattern in rules.get("", ()))
 
     def reader(self, user: str) -> ReadRules | None:
-        """Return the rules of a user that has a rule of its own for reading; None for others, such as devices."""
+        """Return the rules of a user that has a rule of its own for reading; None for other users, such as devices."""
         own = self._rules[_READ].get(user)
         if not own or not user:
             return None

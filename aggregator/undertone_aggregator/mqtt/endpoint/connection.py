@@ -291,7 +291,7 @@ class Connection:
         raise ProtocolError("certificate", f"not the certificate of {name!r}", packets.NOT_AUTHORISED)
 
     def _handle_all(self) -> None:
-        """Handle every complete packet, until the connection's limits stop it; later packets stay unread."""
+        """Handle every complete packet until the connection's limits stop it. Later packets stay unread."""
         data = self._rest
         limits, session = self._host.limits, self.session
         whole, end = split(data, limits.packet_bytes if session is None else limits.reader_packet_bytes)
@@ -322,9 +322,11 @@ class Connection:
         self._rest = data[end:]
 
     def _take_reports(self, data: bytes, now: float) -> bool:
-        """Handle the most frequent input without parsing it: complete reports to the cached topic, and nothing else.
+        """Handle the most frequent input without parsing it. This input is complete reports to the cached topic, and
+        nothing else.
 
-        Return False for any other input, and if a limit does not allow all of them; then nothing has been handled.
+        Return False for any other input, and if a limit does not allow all of the reports. Then nothing has been
+        handled.
         """
         length, head, queue = self._report_length, self._report_head, self._queue
         if not length or len(data) % length:

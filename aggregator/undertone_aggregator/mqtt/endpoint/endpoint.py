@@ -188,7 +188,7 @@ class Endpoint:
         self._do(partial(self.roster.serve, tuple(campaigns)))
 
     def open(self, campaign: str, slot_seconds: int) -> "CampaignIntake":
-        """Return the intake from which a campaign takes its reports; one at a time for each campaign."""
+        """Return the intake from which a campaign takes its reports. A campaign may have only one at a time."""
         queue = self.roster.serve_also(campaign)
         self._taking[campaign] = slot_seconds
         # One thread at a time makes these calls, so the last call sees all campaigns.
@@ -246,7 +246,7 @@ class Endpoint:
         if self._alone:
             self._read_for(queue, seconds)
         elif queue.due.wait(seconds):
-            # The batch grows until it is this thread's turn, which ends with the commit.
+            # The batch grows while this thread waits for its turn. The turn ends with the commit.
             INGEST_THREADS.enter()
             queue.due.clear()
         else:
@@ -259,7 +259,7 @@ class Endpoint:
         self._do(partial(self._acknowledge, deliveries))
 
     def close(self, queue: Queue) -> None:
-        """End a campaign's intake; reports that were taken but not acknowledged stay for the next intake."""
+        """End a campaign's intake. Reports that were taken but not acknowledged are kept for the next intake."""
         self._taking.pop(queue.campaign, None)
         queue.put_back()
 
@@ -351,7 +351,7 @@ class Endpoint:
             self._reading = False
 
     def _serve(self, seconds: float) -> int:
-        """Wait for events on the sockets and handle them; return their number."""
+        """Wait for events on the sockets and handle them. Return the number of events."""
         happened = self._selector.select(seconds)
         self._polled_at = time.monotonic()
         with INGEST_THREADS.limited(), self.turn:

@@ -39,7 +39,7 @@ class Gate:
     def reload(self) -> frozenset[str]:
         """Read the files again. On an error nothing changes.
 
-        Return the users whose entry was removed or changed, and those who may read other topics than before.
+        Return the users whose entry was removed or changed, and the users who may now read other topics than before.
         """
         for path in self.files:
             if not path.exists():

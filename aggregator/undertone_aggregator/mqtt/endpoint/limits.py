@@ -13,10 +13,10 @@ class Limits:
     """Limits on connections and packets.
 
     Before authentication: ``connect_bytes``, ``connect_seconds``, and the number of unauthenticated connections:
-    ``strangers`` in all, ``strangers_of_address`` per IPv4 address or IPv6 /64. If there is one too many, the oldest
-    one of that address is closed, or the oldest of the address that has the most. ``connections`` limits authenticated
-    devices only, so strangers cannot keep devices out; `undertone_aggregator.base.room` derives it. The other limits
-    hold after authentication.
+    ``strangers`` in all, ``strangers_of_address`` per IPv4 address or IPv6 /64. If there are too many, the oldest
+    connection of that address is closed, or the oldest of the address that has the most. ``connections`` limits
+    authenticated devices only, so strangers cannot keep devices out; `undertone_aggregator.base.room` derives it. The
+    other limits hold after authentication.
 
     ``burst`` and ``per_second`` are a token bucket of packets per device. When it is empty, the endpoint stops reading
     the connection and drops nothing. The same happens at ``unacknowledged`` reports of one connection, and at

@@ -18,10 +18,9 @@ _BACKLOG = 4096
 class Listener:
     """Address and TLS files of the endpoint.
 
-    Without ``certificate`` and ``key`` there is no TLS: allowed on loopback only. ``websocket``: (host, port) of MQTT
-    over WebSocket, None without it.
-
-    ``authority``: the CA certificate; devices may authenticate by certificates that it signed.
+    Without ``certificate`` and ``key`` there is no TLS, which is allowed only on loopback. ``websocket``: (host, port)
+    of MQTT over WebSocket, None without it. ``authority``: the CA certificate; devices may authenticate by certificates
+    that it signed.
     """
 
     host: str = "127.0.0.1"

@@ -90,7 +90,7 @@ class Stream:
         return names.get("commonName", ""), tls.getpeercert(binary_form=True) or b""
 
     def ready(self) -> None:
-        """Write and read as far as the socket allows; a call without an event does no harm."""
+        """Write and read as far as the socket allows. Calling this without an event does no harm."""
         if self._out:
             self._flush()
             if not self._out and not self._closing:
@@ -179,9 +179,9 @@ class Stream:
         self._events = events
 
     def _shake_hands(self, size: int) -> bytes:
-        """Do a step of the TLS handshake; it is called instead of ``recv`` until the handshake is complete.
+        """Do a step of the TLS handshake. Until the handshake is complete, this is called instead of ``recv``.
 
-        Raises OSError if it fails or must wait.
+        Raises OSError if the handshake fails or must wait.
         """
         assert isinstance(self._socket, ssl.SSLSocket)
         try:
