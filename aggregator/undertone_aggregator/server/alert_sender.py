@@ -54,9 +54,9 @@ class AlertService:
 
 
 def read_addresses(file: Path) -> list[AlertService]:
-    """Return the addresses in a file, one per line; lines that begin with # are comments.
+    """Return the addresses in a file, one per line. Lines that begin with # are comments.
 
-    Raises Invalid, which never contains an address; raises OSError.
+    Raises Invalid, whose message never contains an address. Raises OSError.
     """
     check_packages(ALERTS)
     # Apprise logs each failure with the host's name, and Python prints it if no program listens.

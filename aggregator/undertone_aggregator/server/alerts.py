@@ -50,7 +50,7 @@ MOMENTARY = {
 _OTHER = "the log has an alarm named {event}"
 # Least seconds between two messages about the same momentary event.
 _AGAIN_SECONDS = 3600.0
-# Seconds until the first attempt after a failure; each further failure doubles them, up to the largest wait.
+# Seconds until the first attempt after a failure. Each further failure doubles them, up to the second number.
 _RETRY_SECONDS, _LARGEST_WAIT_SECONDS = 30.0, 3600.0
 
 # Campaign ("" for the whole server) and name of the problem.

@@ -212,7 +212,7 @@ class Home:
 
 
 def _where(shared: Mapping[str, Any]) -> StoreAddress:
-    """Return the value of [store] path: a folder of files, or one database for all. Raises Invalid."""
+    """Return the value of [store] path: a folder of files, or one database for all campaigns. Raises Invalid."""
     return store_address(str(shared.get("store", {}).get("path", "stores")))
 
 
