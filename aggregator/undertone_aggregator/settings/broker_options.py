@@ -47,7 +47,7 @@ def hosts(name: str, value: object) -> tuple[str, ...]:
 
 
 def websocket_url(name: str, value: object) -> str:
-    """Check the address of MQTT over WebSocket: wss://HOST, with port and path if they are not the usual ones.
+    """Check the address of MQTT over WebSocket: wss://HOST, and port and path if they differ from the usual ones.
 
     Raises Invalid.
     """
@@ -68,7 +68,9 @@ def websocket_url(name: str, value: object) -> str:
 
 
 def _place(text: str) -> tuple[str, int]:
-    """Split HOST or HOST:PORT; without a port it is 0. An IPv6 address with a port is in brackets."""
+    """Split HOST or HOST:PORT into (host, port). Without a port, the port is 0. An IPv6 address with a port is in
+    brackets.
+    """
     try:
         return split_address("hosts", text)
     except Invalid:

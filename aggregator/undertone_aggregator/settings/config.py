@@ -308,7 +308,9 @@ class Config:
 
     @property
     def disk(self) -> Path:
-        """A folder on the store's disk, whose free space is watched; for a database the configuration's own folder."""
+        """A folder on the store's disk, whose free space is watched. For a database it is the configuration's own
+        folder.
+        """
         file = self.store_address.file
         return self.folder if file is None else file.parent
 

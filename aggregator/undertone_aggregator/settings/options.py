@@ -24,7 +24,8 @@ Section = TypeVar("Section", bound="Checked")
 
 
 def option(default: Any, explain: str, check: Check) -> Any:
-    """Define an option: a dataclass field with a default, a help text, and ``check(name, value)`` -> the value.
+    """Define an option: a dataclass field with a default, a help text, and ``check(name, value)``, which returns the
+    value.
 
     A default of ``...`` makes the option required; None means that it may be absent.
     """
