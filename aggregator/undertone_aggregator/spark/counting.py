@@ -1,4 +1,4 @@
-"""Code that runs on Spark's executors: it counts one bucket of devices in a batch and updates the bucket's memory."""
+"""Code that runs on Spark's executors. It counts one bucket of devices in a batch and updates the bucket's memory."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence

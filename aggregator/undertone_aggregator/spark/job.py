@@ -253,7 +253,7 @@ class _Sink:
             f" {self._rows} rows in {now - self._began:.2f} s"
         )
         self._before = now
-        # The batch whose files were missing is done, so the next query must find all its files again.
+        # The batch whose files were missing is done. The next query must find all its files again.
         self._state.without_missing = False
 
     def _apply(self, entry: ledger.BatchLedger, batch: Batch) -> bool:
@@ -269,7 +269,9 @@ class _Sink:
 
 @contextlib.contextmanager
 def _session(master: str | None, partitions: int) -> Iterator[Any]:
-    """Return a Spark session; without a master, spark-submit's or one on this machine. Raises Invalid."""
+    """Return a Spark session. Without a master, use that of spark-submit, or else one on this machine. Raises
+    Invalid.
+    """
     try:
         import pyspark
         from pyspark.sql import SparkSession
