@@ -197,15 +197,15 @@ class Database:
         self.run(command, lambda: text(command), [{}])
 
     def execute(self, statement: Any, rows: Sequence[Mapping[str, Any]] | Mapping[str, Any] | None = None) -> Any:
-        """Run a statement in the open transaction, or in one of its own."""
+        """Run a statement in the open transaction or, if there is none, in a transaction of its own."""
         with self.typed():
             return self._connection.execute(statement, rows)
 
     def run(self, name: str, build: Callable[[], Any], rows: Sequence[Mapping[str, Any]]) -> list[Any]:
-        """Run a statement for each of ``rows``; return the rows of its result. ``rows`` have the same keys.
+        """Run a statement for each of ``rows``; return the rows of its result. All ``rows`` must have the same keys.
 
-        SQLAlchemy compiles the statement at its first use, and then only the driver runs it: this takes a fifth of the
-        processor time of `execute`. It is for the statements of every batch, and for those of the page's summaries.
+        SQLAlchemy compiles the statement at its first use. After that only the driver runs it, which takes a fifth of
+        the processor time of `execute`. It is for the statements of every batch, and for those of the page's summaries.
         """
         with self.typed():
             connection = self._connection
@@ -269,7 +269,7 @@ class Database:
 
 
 def _is_before_first(connection: Connection, version: str | None) -> bool:
-    """Return True for a database of a version before the first release; a new one has no counts."""
+    """Return True for a database of a version before the first release. A new database does not count as one."""
     return version < FIRST if version is not None else inspect(connection).has_table(tables.partials.name)
 
 

@@ -29,10 +29,10 @@ class Leases(Protocol):
     """The roles of one campaign, and the workers that share them. Every method raises StoreError."""
 
     def reset(self, roles: Iterable[str]) -> None:
-        """Replace the roles. All of them are free afterwards; transactions of earlier holders are refused."""
+        """Replace the roles. Afterwards all roles are free, and transactions of earlier holders are refused."""
 
     def take(self, role: str, owner: str, seconds: float) -> Lease | None:
-        """Take a lease that has expired or was released; None while another owner holds it."""
+        """Take a lease that has expired or was released. Return None while another owner holds it."""
 
     def renew(self, lease: Lease) -> None:
         """Extend the lease to ``seconds`` from now. Raises Fenced if another owner has the lease: then stop all

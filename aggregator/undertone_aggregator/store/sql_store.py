@@ -1,4 +1,4 @@
-"""The store over a SQL database, by SQLAlchemy Core: one code for SQLite and PostgreSQL.
+"""The store over a SQL database, by SQLAlchemy Core: the same code for SQLite and PostgreSQL.
 
 See `undertone_aggregator.store.store.Store`. A file holds one campaign; several may share a PostgreSQL database.
 """
@@ -161,7 +161,9 @@ class SqlStore(Database):
                 self._add_counts(table, worker, of_table)
 
     def _hold_settled(self) -> int:
-        """Return the newest settled slot, locked against change until the transaction ends; -1 before the first."""
+        """Return the newest settled slot, -1 before the first. It is locked against change until the transaction
+        ends.
+        """
         table = tables.meta
 
         def build() -> Any:

@@ -80,7 +80,7 @@ class SqliteStore(SqlStore):
 
     @property
     def leases(self) -> None:
-        """None: only processes of one machine share a file, and they use locks instead of leases."""
+        """None, because only processes of one machine share a file, and they use locks instead of leases."""
 
     def backup(self, path: Path) -> None:
         if path.exists():

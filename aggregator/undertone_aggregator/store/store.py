@@ -116,13 +116,15 @@ class CampaignEntries(StoreConnection, Protocol):
         """Return a map: name -> value of the campaign's entries with these names; without names, of all its entries."""
 
     def set_meta(self, values: Mapping[str, str]) -> None:
-        """Write entries for `meta`, name -> value, in the open transaction or in one of their own."""
+        """Write entries for `meta`, name -> value, in the open transaction or, if there is none, in a transaction of
+        their own.
+        """
 
     def epochs(self) -> list[Epoch]:
         """All epochs, oldest first."""
 
     def epoch_count(self) -> int:
-        """Number of epochs; it only grows."""
+        """Number of epochs. It never falls."""
 
     def add_epoch(self, epoch: Epoch) -> None:
         """Add an epoch. Call it before the epoch is broadcast."""
@@ -242,14 +244,14 @@ class StoreLocks(Protocol):
         """Lock the store exclusively, waiting up to ``seconds`` for other holders. Raises Invalid after that."""
 
     def shared(self, seconds: float) -> AbstractContextManager[None]:
-        """Lock the store together with other workers; waits and raises as ``exclusive``."""
+        """Lock the store together with other workers. Waits and raises as ``exclusive`` does."""
 
     def serving(self, seconds: float) -> AbstractContextManager[None]:
-        """Lock the store as its only server, whose workers may hold it; waits and raises as ``exclusive``."""
+        """Lock the store as its only server, whose workers may hold it. Waits and raises as ``exclusive`` does."""
 
     @property
     def leases(self) -> "Leases | None":
-        """The leases of workers on several machines; None for a store of one machine, which has locks instead."""
+        """The leases of workers on several machines. It is None for a store of one machine, which has locks instead."""
 
 
 class Store(CampaignEntries, CountedReports, WorkerStore, DeviceInventory, StoreLocks, Protocol):

@@ -1,4 +1,6 @@
-"""The store's tables, the same in SQLite and PostgreSQL; `migrations` brings a new or an older database to them."""
+"""The store's tables, the same in SQLite and PostgreSQL. `migrations` brings a new or an older database to these
+tables.
+"""
 
 from sqlalchemy import (
     BigInteger,
