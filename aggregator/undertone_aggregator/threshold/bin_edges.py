@@ -49,7 +49,7 @@ def zoomed_edges(low: int, high: int, bound: int, cells: int = 128) -> tuple[int
 
 
 def quantile(density: Vector, edges: Sequence[int], share: float) -> int:
-    """Return the smallest integer x with P(reading <= x) >= share, where readings are uniform inside each bin.
+    """Return the smallest integer x with P(reading <= x) >= share. Readings are taken as uniform inside each bin.
 
     Raises ValueError for a share outside (0, 1].
     """

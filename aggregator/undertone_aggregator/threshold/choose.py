@@ -88,7 +88,8 @@ def next_range(
     cells: int = 128,
     reports: Sequence[ReportCounts] = (),
 ) -> tuple[int, ...]:
-    """Return integer edges for the next round: linear from the 70 % quantile to the 99 % one (99.5 % in later rounds).
+    """Return integer edges for the next round: linear from the 70 % quantile to the 99 % quantile (99.5 % in later
+    rounds).
 
     Above that they are logarithmic up to the bound. Raises ValueError as `theta_from_reports` does.
     """

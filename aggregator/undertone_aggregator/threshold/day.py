@@ -47,9 +47,9 @@ LEAST_INFORMATION = 700.0
 _LEVEL, _POSITIVE = 1.5, 1.0
 # The correlation of two pieces falls to 1/e over this time, a share of the cycle.
 _FADES = 1 / 8
-# The share of the day's largest readings that counts as the tail; a piece's few reports hardly determine its tail.
+# The share of the day's largest readings that counts as the tail. The few reports of a piece hardly determine its tail.
 _TAIL = 0.1
-# Weight of the piece's own tail; the rest is the day's tail, scaled to the piece's own mass there.
+# Weight of the piece's own tail. The rest is the day's tail, scaled to the piece's own mass there.
 _OWN = 0.5
 _DRAWS = 100
 _RAKES = 5

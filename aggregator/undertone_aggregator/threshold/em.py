@@ -14,8 +14,8 @@ import numpy as np
 from undertone_aggregator.threshold.channel import Channel, Vector
 from undertone_aggregator.threshold.newton import constrained_newton, log_likelihood
 
-# Largest number of over-relaxed steps, and the exponent ω of the first one. Over-relaxation is fast in the first steps;
-# Newton's method finds the last digits.
+# Largest number of over-relaxed steps, and the exponent ω of the first step. Over-relaxation is fast in the first
+# steps; Newton's method finds the last digits.
 _RELAXED_STEPS = 60
 _FIRST_POWER = 3.0
 
@@ -67,7 +67,9 @@ def ems_step(f: Vector) -> Vector:
 
 
 class _Problem:
-    """One step of expectation maximisation, and the log-likelihood that it raises; both count the prior as reports."""
+    """One step of expectation maximisation, and the log-likelihood that the step raises. Both count the prior as
+    reports.
+    """
 
     def __init__(self, channel: Channel, counts: Vector, prior: PseudoReports | None) -> None:
         self.channel = channel

@@ -23,7 +23,7 @@ SUSPECTED = 0.01
 
 
 def limit_change(chosen: Threshold, theta: int) -> Threshold:
-    """Limit the chosen θ to at most `LARGEST_CHANGE` times above or below the θ in force."""
+    """Limit the chosen θ: at most `LARGEST_CHANGE` times above or below the θ that applies now."""
     capped = min(max(chosen.theta, -(-theta // LARGEST_CHANGE)), theta * LARGEST_CHANGE)
     if capped == chosen.theta:
         return chosen

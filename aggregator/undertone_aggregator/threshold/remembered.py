@@ -56,7 +56,9 @@ def remembered_for_each(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def _content(value: object) -> object:
-    """Return a value that is equal for equal arguments: what a histogram holds, not which object it is."""
+    """Return a value that is equal for equal arguments. For a histogram, it depends on the content and not on the
+    object.
+    """
     if isinstance(value, CohortCounts):
         window = value.mechanism
         return (window.a, window.b, window.window, window.stride, window.levels, value.edges, _digest(value.counts))

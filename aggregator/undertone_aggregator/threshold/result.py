@@ -58,7 +58,9 @@ class Threshold:
 
     @property
     def width(self) -> int:
-        """Width of the range that readings are truncated to, from `bottom` to θ; with blocks, the widest block's."""
+        """Width of the range to which readings are truncated, from `bottom` to θ. With blocks, it is that of the widest
+        block.
+        """
         if self.blocks:
             return max(block.choice.width for block in self.blocks)
         return self.theta - self.bottom

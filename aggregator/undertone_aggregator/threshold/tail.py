@@ -36,8 +36,8 @@ class Component:
 
     `slope`: expected slope at the anchor; `spread`: standard deviation of κ there. `bend`: expected curvature,
     d(1/slope)/du: 0 is a Weibull, 1/2 a lognormal, 1 a Pareto tail. `free_above`: κ may vary fast where S exceeds this
-    (1: nowhere; 0: wherever the data determine it). `free`: standard deviation of such a change of κ per square root
-    of a unit of u. `weight`: prior probability of the component.
+    number (1: nowhere; 0: wherever the data determine κ). `free`: standard deviation of such a change of κ per square
+    root of a unit of u. `weight`: prior probability of the component.
     """
 
     slope: float
@@ -98,7 +98,7 @@ class TailModel:
         return np.asarray(np.clip(u[:, None], low, high) - np.clip(self.reference, low, high))
 
     def prior(self, component: Component, anchor: float) -> Prior:
-        """Return the component's prior of the parameters; its `slope` is the one at u = `anchor`.
+        """Return the component's prior of the parameters. Its `slope` is the slope at u = `anchor`.
 
         Below the anchor κ varies as fast as the component's `free` allows, unless its `free_above` is 1.
         """

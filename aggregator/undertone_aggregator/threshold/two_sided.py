@@ -31,8 +31,8 @@ _OUTSIDE = 0.03
 _SEEN = 4.0
 # Margin that is added at each end of the range, as a share of its width.
 _MARGIN = 0.5
-# A round zooms to a range whose low end is above zero, margin included, only if the low end is above this share of the
-# high end.
+# A round zooms to a range only if the range's low end is at least this share of its high end, and if the low end stays
+# above zero when the margin is added.
 _FAR = 1 / 3
 _ENDS = 200
 
@@ -58,7 +58,9 @@ def far_range(density: Vector, grid: Sequence[int], bound: int, outside: float =
 def with_bottom(
     chosen: Threshold, rounds: Sequence[CohortCounts], bound: int, query: Query, variance: Variance
 ) -> Threshold:
-    """Return the choice with a bottom if the range above the bottom is at most `WORTH` of θ; else the choice itself."""
+    """Return the choice with a bottom if the range above the bottom is at most `WORTH` of θ; else the choice
+    unchanged.
+    """
     span = two_sided_range(rounds, bound)
     if span is None:
         return chosen
