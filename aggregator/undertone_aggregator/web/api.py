@@ -44,7 +44,7 @@ class RecentSlots:
 
 
 def recent(results: PublicResults, before: RecentSlots | None = None) -> RecentSlots:
-    """Return the newest slots. Reuse those of ``before`` if nothing but the number of deliveries has changed since."""
+    """Return the newest slots. Reuse those of ``before`` if only the number of deliveries has changed since."""
     last = results.settled
     key = results.mark[:-1]
     if before is not None and before.key == key:
@@ -98,7 +98,7 @@ def summary(results: PublicResults, state: dict[str, Any], recent: RecentSlots) 
 
 
 def estimates(results: PublicResults, query: "Parameters") -> dict[str, Any]:
-    """Return one group's raw series by column, with the filtered one if the query asks for it. Raises Invalid."""
+    """Return one group's raw series by column, and its filtered series if the query asks for it. Raises Invalid."""
     first, last = query.span(results)
     (rows,) = results.each_group(first, last, [query.group], filtered=query.filtered, settled=True)
     raw = rows.take(~rows.filtered)
@@ -119,7 +119,7 @@ def estimates(results: PublicResults, query: "Parameters") -> dict[str, Any]:
 
 
 def ranges(results: PublicResults, query: "Parameters", every: int | None) -> dict[str, Any]:
-    """Return means over runs of slots, one cycle long by default; each over the run's published slots.
+    """Return means over runs of slots, one cycle long by default. Each mean is over the run's published slots.
 
     Raises Invalid.
     """

@@ -171,7 +171,7 @@ class HomeSite(StoreSite):
         facts["full"] = state.full or (alive and served is not None and "disk" in served.common_problems(now))
         facts |= dict(zip(("asks", "purpose"), self._words_of(name), strict=True))
         if state.state == RETIRED:
-            # Nobody has to look at a campaign that is over for good.
+            # A retired campaign needs nobody's attention.
             return {**answer, **facts, "alarms": [], "problems": []}
         return {**answer, **facts, "problems": [] if served is None else served.problems_of(name, now)}
 
