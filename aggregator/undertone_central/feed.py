@@ -28,7 +28,7 @@ Say = Callable[[str], None]
 
 
 def batches(path: Path, column: str | None, scale: Fraction, say: Say) -> Iterator[Integers]:
-    """Yield the values of a file, times ``scale``, in file order; a table households × time is read time by time.
+    """Yield the values of a file, times ``scale``, in file order. A table households × time is read time by time.
 
     ``column``: a name or a number from 0; None means the last column. Raises Invalid, OSError.
     """

@@ -25,7 +25,7 @@ SECONDS = 60.0
 
 
 class TopicSink:
-    """Publishes each line of a release at QoS 1; the heading is retained under ``<topic>/about``.
+    """Publishes each line of a release at QoS 1. The heading is retained under ``<topic>/about``.
 
     After a restart the lines of the last batch may be published twice, with equal numbers. Raises OSError if the broker
     cannot be reached.
@@ -101,7 +101,7 @@ class Gateway:
         self._inbox.close()
 
     def _value(self, delivery: Delivery) -> int | None:
-        """Return the reading; None for a repetition."""
+        """Return the reading, or None if the message is a repetition."""
         if delivery.retained:
             self._say("a retained message is not a reading of now; left out")
             return None

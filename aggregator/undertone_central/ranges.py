@@ -40,8 +40,8 @@ class RangeSum:
 class Piece:
     """A part of a release under one θ: the position in the stream of its first value, and its numbers in order.
 
-    For a release of values, blocks of ``group`` are the leaves of a hierarchy with ``levels`` levels and that
-    ``fanout``.
+    In a release of values, blocks of ``group`` values are the leaves of a hierarchy, which has ``levels`` levels and
+    the fan-out ``fanout``.
     """
 
     first: int
@@ -78,8 +78,8 @@ def range_sum(parameters: Parameters, pieces: Sequence[Piece], first: int, end: 
 def share_of(parameters: Parameters, items: Integers, x: int) -> tuple[float, float]:
     """Return a share of a sanitized stream's values, and an upper bound of its standard error.
 
-    It is the share of values that are at most x, or exactly x if the release is for points. Raises Invalid before the
-    first block.
+    It is the share of values that are at most x. If the release is for points, it is the share of values equal to x.
+    Raises Invalid before the first block.
     """
     if not len(items):
         raise Invalid("there is no item yet: a block must be complete first")
@@ -149,7 +149,7 @@ def _of_values(parameters: Parameters, piece: Piece, first: int, end: int) -> tu
 def _prediction_error(piece: Piece, g: int) -> float:
     """Return the mean squared change from one released block sum to the next.
 
-    A single block shows no change; then the result is (gθ/6)², which Eq. 7 assumes.
+    A single block shows no change. Then the result is (gθ/6)², which Eq. 7 assumes.
     """
     if g == 1:
         return 0.0

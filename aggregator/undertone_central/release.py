@@ -246,7 +246,9 @@ def _refuse_a_second_release(output: Path, state: Path) -> None:
 
 
 def _leave_nothing(output: str, state: Path | None) -> None:
-    """Delete the files of a release that has published nothing, so that the next one may begin anew."""
+    """Delete the files of a release that has published nothing, so that the next release can start from the
+    beginning.
+    """
     for path in (state, None if output == "-" or output.startswith(MQTT) else Path(output)):
         if path is not None:
             path.unlink(missing_ok=True)

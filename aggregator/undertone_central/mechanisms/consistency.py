@@ -104,8 +104,8 @@ class LeastAbsolute:
     def down(self, values: Integers, children: Integers, height: int) -> Integers:
         """Give each child a value between two of its break points; see `Rule.down`.
 
-        The parent's value lies between two sums of the children's break points; each child gets the same relative place
-        between the two break points that are in these sums.
+        The parent's value lies between two sums of the children's break points. It divides the interval between them in
+        some ratio. The value of each child divides the interval between its two break points in the same ratio.
         """
         sums = children.sum(axis=1)
         count = sums.shape[1]
@@ -130,5 +130,5 @@ def repunit(fanout: int, height: int) -> int:
 
 
 def rounded(numerator: Integers, denominator: int) -> Integers:
-    """Return floor(x + 1/2), which commutes with adding integers; round-half-even does not."""
+    """Return floor(x + 1/2). This commutes with adding integers; rounding halves to even does not."""
     return (2 * numerator + denominator) // (2 * denominator)

@@ -155,7 +155,7 @@ class TwoLevel(Bounded, OneByOne):
     ) -> None:
         super().__init__(bound, epsilon, horizon, source)
         self.block = check_count("block", isqrt(horizon) if block is None else block, 1, LONGEST)
-        # Noisy sums of complete blocks and of the open block's values; the open block's exact sum.
+        # Noisy sums of all complete blocks, and of the open block's values; and the open block's exact sum.
         self._blocks = self._items = self._exact = 0
         self._noise = self._draws(Fraction(1, 2))
 
@@ -184,10 +184,9 @@ class TwoLevel(Bounded, OneByOne):
 
 
 class Binary(Bounded, OneByOne):
-    """Binary counter: sums the dyadic intervals of t's binary digits, each with Lap(B levels/ε), floor(log2 T) + 1
-    levels.
+    """Binary counter: sums the dyadic intervals of t's binary digits, each with noise Lap(B levels/ε).
 
-    Memory: one exact and one noisy sum per level.
+    There are floor(log2 T) + 1 levels. Memory: one exact and one noisy sum per level.
     """
 
     name = "binary"
@@ -215,5 +214,5 @@ class Binary(Bounded, OneByOne):
 
 
 def digits(time: int) -> list[int]:
-    """Return the places of the ones among the binary digits."""
+    """Return the places of the binary digits that are 1."""
     return [i for i in range(time.bit_length()) if time >> i & 1]

@@ -96,7 +96,8 @@ class Consistent(Saved):
         while self._block_height < levels and fanout**self._block_height <= LARGEST_BLOCK:
             self._block_height += 1
         self._key = ""
-        # Place of the next leaf below its top-level node; noise of the current block; values of open nodes by height.
+        # Index of the next leaf below its top-level node; noise of the current block; and values of open nodes by
+        # height.
         self._next = 0
         self._block = np.zeros(0, dtype=np.int64)
         self._block_number = -1

@@ -110,13 +110,15 @@ def mean_draws(horizon: int, fanout: int) -> Fraction:
 
 
 def best_fanout(horizon: int) -> int:
-    """Return the odd k whose counts have the least mean variance: h² times `mean_draws`, the smallest k of each h."""
+    """Return the odd k whose counts have the least mean variance, h² times `mean_draws`. For each h, only the smallest
+    k counts.
+    """
     candidates = {_least_fanout(horizon, levels) for levels in range(1, horizon.bit_length() + 1)}
     return min(candidates, key=lambda k: (levels_of(horizon, k) ** 2 * mean_draws(horizon, k), k))
 
 
 def _least_fanout(horizon: int, levels: int) -> int:
-    """Return the smallest odd k >= 3 of which so many levels are enough."""
+    """Return the smallest odd k >= 3 for which this number of levels is enough."""
     low, high = 1, horizon
     while low < high:
         middle = (low + high) // 2

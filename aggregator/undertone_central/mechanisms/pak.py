@@ -124,7 +124,7 @@ class Pak(Continual):
 
     @property
     def phase_left(self) -> int | None:
-        """Number of values until θ is chosen; None after that."""
+        """Number of values until θ is chosen; None after the choice."""
         return self._left or None
 
     @property

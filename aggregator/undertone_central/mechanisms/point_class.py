@@ -1,7 +1,7 @@
 """A pure-ε sanitizer for points: a noisy histogram of the whole domain.
 
-Changing one item changes two counts by one, so noise Lap(2/ε) per count gives ε. Everything after the noisy counts (no
-negative count, the counts sum to the number of items, whole items) is post-processing.
+Changing one item changes two counts by one, so noise Lap(2/ε) per count gives ε. Everything after the noisy counts is
+post-processing: no count is negative, the counts sum to the number of items, and items are whole.
 """
 
 from fractions import Fraction
@@ -55,7 +55,7 @@ class PointSanitizer:
 
 
 def _rounded(masses: np.ndarray, total: int) -> Integers:
-    """Return integers that sum to ``total``: the masses rounded down, and one more for the largest remainders."""
+    """Return integers that sum to ``total``: the masses are rounded down, and the largest remainders get one more."""
     whole: Integers = np.floor(masses).astype(np.int64)
     missing = total - int(whole.sum())
     whole[np.argsort(whole - masses, kind="stable")[:missing]] += 1

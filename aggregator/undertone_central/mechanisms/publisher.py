@@ -15,10 +15,10 @@ from undertone_central.noise.laplace import Integers
 
 
 class Publisher(Saved):
-    """Releases one integer per value, ε-DP for values in [0, θ]; larger values are truncated.
+    """Releases one integer per value, ε-DP for values in [0, θ]. Larger values are truncated.
 
-    Blocks of g = ``group`` values are the leaves of a hierarchy of ``levels`` levels. Memory: the hierarchy's,
-    the smoother's and three numbers.
+    Blocks of g = ``group`` values are the leaves of a hierarchy of ``levels`` levels. Memory: that of the hierarchy and
+    of the smoother, and three numbers.
     """
 
     kept: ClassVar[tuple[str, ...]] = ("_hierarchy", "_smoother", "_place", "_exact", "_debt")

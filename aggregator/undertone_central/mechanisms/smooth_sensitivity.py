@@ -22,7 +22,7 @@ from undertone_shared.errors import Invalid
 
 NOISES = ("laplace", "gaussian", "cauchy")
 CDFS: dict[str, Cdf] = {"laplace": laplace_cdf, "gaussian": gaussian_cdf, "cauchy": cauchy_cdf}
-# The sensitivity is rounded up by a factor below 1 + 2^-30; to make up for this, β is reduced by 2^-30. The sensitivity
+# The sensitivity is rounded up by a factor below 1 + 2^-30. To make up for this, β is reduced by 2^-30. The sensitivity
 # is never below 2^-20.
 _ROUNDING = Fraction(1, 1 << 30)
 _LEAST = 2.0**-20
@@ -59,9 +59,10 @@ def smooth_sensitivity(ordered: Integers, rank: int, bound: int, beta: Fraction)
 
 
 def pak_location(alpha: Fraction, beta: Fraction, gamma: float) -> tuple[Fraction, Fraction]:
-    """Return κ and κ G^{-1}(1-γ): S-PAK releases x_P + κ(S/α)(Z + G^{-1}(1-γ)), Laplace Z, rarely below the quantile.
+    """Return (κ, κ G^{-1}(1-γ)). S-PAK releases x_P + κ(S/α)(Z + G^{-1}(1-γ)), Z Laplace, which is rarely below the
+    quantile.
 
-    G^{-1}(1-γ) = ln(1/(2γ)); κ = 1/(1 - (e^β - 1) G^{-1}(1-γ)/α) accounts for the shift's own dependence on S. Raises
+    G^{-1}(1-γ) = ln(1/(2γ)). κ = 1/(1 - (e^β - 1) G^{-1}(1-γ)/α) accounts for the shift's own dependence on S. Raises
     Invalid if no κ is large enough.
     """
     quantile = log(1 / (2 * gamma))

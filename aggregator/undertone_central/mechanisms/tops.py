@@ -2,8 +2,8 @@
 
 The first ``hold_out`` values choose θ and are not published; the rest are truncated at θ and published. Held-out and
 published values are disjoint, so each value is used by one ε-DP mechanism (parallel composition). Of the held-out
-values' ε, 2 % pays for their mean, which predicts the first block, and 5 % for their drift, which decides the
-smoother's blocks (`undertone_central.mechanisms.pilot`). θ may be updated:
+values' ε, 2 % is used for their mean, which predicts the first block, and 5 % for their drift, which decides the
+smoother's blocks (`undertone_central.mechanisms.pilot`). θ may be updated in one of two ways:
 
 - ``parallel``: after each span of published values, ``hold_out`` more are withheld to choose a new θ, with all of ε;
 - ``sequential``: the values of each span choose the θ of the next span with a share of ε, and are published with the
@@ -144,7 +144,7 @@ class Tops(Continual):
 
     @property
     def phase_left(self) -> int | None:
-        """Number of values until θ changes or is chosen; None for never."""
+        """Number of values until θ changes or is chosen; None if that never happens."""
         return None if self._left == _FOR_EVER else self._left
 
     @property

@@ -1,6 +1,6 @@
 """Exact coins: Bernoulli variables with irrational probability, compared digit by digit and never rounded.
 
-A uniform real U in [0, 1) is read from random bytes until its digits differ from those of p; the coin shows heads iff U
+A uniform real U in [0, 1) is read from random bytes until its digits differ from those of p. The coin shows heads iff U
 < p. The digits of p come from integer bounds that are refined until they agree.
 """
 
