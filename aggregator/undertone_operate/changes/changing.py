@@ -149,7 +149,7 @@ class _End:
         return f"{end}; the policies of all devices allow an end up to {utc(latest)}" if latest < self.new else end
 
     def _latest(self) -> int:
-        """Return the latest end that all policies allow, or this one if they allow it."""
+        """Return the latest end that all policies allow, or this end if they allow it."""
         allowed = self.new
         for policy, _ in policies_in(self.home.fleet(self.plan.name)):
             allowed = min(allowed, self.begins + policy.duration_seconds)

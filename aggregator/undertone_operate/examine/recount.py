@@ -67,7 +67,7 @@ _HISTOGRAMS = """
 SELECT fingerprint, kind, grp, slot, value, count(*)
 FROM counted WHERE slot BETWEEN $first AND $last GROUP BY ALL ORDER BY ALL
 """
-# Sum of u, and sums of the upper and the lower 32 bits of u², for one coordinate x of the reports, where u = x + 2^31.
+# Sum of u, and sums of the upper and the lower 32 bits of u², for one coordinate x of the reports. Here u = x + 2^31.
 _MOMENTS = """
 SELECT grp, slot, chain, count(*), sum(u), sum(u * u // 4294967296), sum(u * u % 4294967296) FROM (
     SELECT grp, slot, chain, {coordinate}::HUGEINT + 2147483648 AS u FROM counted

@@ -290,7 +290,8 @@ def device_files(
     """Return the files of a new device in this group.
 
     ``seed``: 32 secret bytes that determine the password or the certificate's key; None for random ones. Raises Invalid
-    for the name of one of the server's own users, and without the authority's key if devices have certificates.
+    for the name of one of the server's own users. Also raises Invalid if devices have certificates and the authority's
+    key is missing.
     """
     credentials.check_device_name(name)
     public = {"policy.json": policy}

@@ -217,7 +217,7 @@ class FleetFiles:
     def revoke(self, name: str, now: int) -> str:
         """Revoke a device, so that broker and admission refuse it from now on; return a sentence about what was done.
 
-        Calling it again completes an interrupted revocation; admission refuses the device first. Raises Invalid.
+        Admission is changed first. If a revocation was interrupted, calling this again completes it. Raises Invalid.
         """
         device = self.devices().get(name)
         if device is None or device.state != REVOKED:

@@ -211,6 +211,6 @@ def _unit(folder: Path, wishes: Wishes) -> str:
 
 
 def _word(text: str) -> str:
-    """Quote one word for a systemd unit, in which % begins a specifier."""
+    """Quote one word for a systemd unit. In a unit, % begins a specifier."""
     plain = text.replace("%", "%%")
     return plain if _PLAIN.fullmatch(plain) else '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -54,8 +54,8 @@ _MISREAD = str.maketrans("018", "OIB", "- \t\r\n")
 class JoinCode:
     """One code as it is stored. Times are Unix seconds.
 
-    ``hash``: SHA-256 of the code; ``group``: of its device; ``about``: the operator's own words about the campaign;
-    ``key``: SHA-256 of the key that redeemed it; ``device``: name of its device.
+    ``hash``: SHA-256 of the code. ``group``: the group of its device. ``about``: the operator's own words about the
+    campaign. ``key``: SHA-256 of the key that redeemed the code. ``device``: the name of its device.
     """
 
     id: int
@@ -200,7 +200,7 @@ class JoinCodes:
                 database.execute("UPDATE codes SET device = NULL WHERE device = ?", (device,))
 
     def copy(self, to: Path) -> None:
-        """Copy the file as it is between two changes to a new file of mode 0600."""
+        """Copy the file to a new file of mode 0600, in a state between two changes."""
         to.touch(mode=0o600, exist_ok=False)
         with self._opened() as database, contextlib.closing(sqlite3.connect(to)) as copied:
             database.backup(copied)

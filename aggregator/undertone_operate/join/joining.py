@@ -113,7 +113,9 @@ class Joining:
         self._offers: dict[tuple[str, str, int], tuple[float, dict[str, Any]]] = {}
 
     def offer(self, code: bytes) -> dict[str, Any]:
-        """Return what a person reads before joining. Raises JoinRefused; Invalid, OSError for a broken campaign."""
+        """Return what a person reads before joining. Raises JoinRefused. Raises Invalid or OSError for a broken
+        campaign.
+        """
         now = self._clock()
         found = self._codes.find([code]).get(code)
         if found is None:
@@ -146,7 +148,7 @@ class Joining:
     def leave(self, asked: Redemption) -> dict[str, Any]:
         """Revoke the device that joined with this code and key, because its owner leaves; return its name.
 
-        Leaving again changes nothing. Raises JoinRefused; Invalid, OSError if the folder cannot be changed.
+        Leaving again changes nothing. Raises JoinRefused. Raises Invalid or OSError if the folder cannot be changed.
         """
         found = self._codes.find([asked.code]).get(asked.code)
         if found is None:

@@ -34,7 +34,9 @@ class RateLimit:
         self._networks: dict[str, tuple[float, float]] = {}
 
     def admit(self, address: str) -> float:
-        """Admit a request from this address (IPv6: its /64) and return 0, or the seconds until one is admitted."""
+        """Admit a request from this address (IPv6: its /64) and return 0. Otherwise return the seconds until one is
+        admitted.
+        """
         now = self._clock()
         own = _filled(self._each, self._networks.get(network_of(address), (self._each.burst, now)), now)
         everybody = _filled(self._together, self._all, now)

@@ -100,7 +100,7 @@ def join_pages(broker: BrokerOptions, journal: Journal) -> JoinPages:
 class Listening(socket.socket):
     """A listening socket that closes connections beyond its limits at once, before TLS costs anything.
 
-    ``most``: connections in all, and of one network.
+    ``most``: largest number of connections in all, and of one network.
     """
 
     most = (_MOST_CONNECTIONS, _MOST_OF_NETWORK)

@@ -1,4 +1,4 @@
-"""Links for joining as QR codes: a sheet to print, or one picture."""
+"""QR codes of links for joining: a sheet to print, or one picture."""
 
 import html
 import io
