@@ -332,7 +332,7 @@ def _constraints(ratio: float, grid: _Grid) -> tuple[Any, Any]:
     level_of, cell_of = np.divmod(pair, cells)
 
     def sums(first: int, of: Vector) -> list[tuple[Any, Any, Any]]:
-        """Return (rows, columns, numbers) of Σ_j P(j|k) of_j, in row ``first`` + k for level k."""
+        """Return (rows, columns, numbers): the matrix entries of Σ_j P(j|k) of_j. Level k has the row ``first`` + k."""
         return [(first + level_of, of_variable, of[cell_of]) for of_variable in (pair, size + cell_of)]
 
     def matrix(count: int, parts: list[tuple[Any, Any, Any]]) -> Any:

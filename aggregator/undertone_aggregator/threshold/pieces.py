@@ -1,4 +1,6 @@
-"""Mean excess of the readings over every limit, by piece of the cycle: what a choice of θ knows of the times of day."""
+"""Mean excess of the readings over every limit, by piece of the cycle. A choice of θ keeps it to describe times of
+day.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
