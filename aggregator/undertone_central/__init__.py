@@ -1,6 +1,6 @@
 """Central releases, event level: one trusted party holds raw values and publishes streams, counts and synthetic items.
 
-The rooms ``noise`` and ``mechanisms``, and around them releases: jobs that can be resumed, their input and output.
+The rooms are ``noise`` and ``mechanisms``. Around them are releases: jobs that can be resumed, their input and output.
 Start reading: ``make.py``, the table of mechanisms; ``release.py``, the command.
 """
 

@@ -37,7 +37,7 @@ def heading(mechanism: Continual) -> str:
 
 
 def piece_line(first: int, parameters: dict[str, Any]) -> str:
-    """Return the first line of a piece: position of its first value, θ, and for values the hierarchy of their
+    """Return the first line of a piece: position of its first value, θ and, for values, the hierarchy of their
     blocks.
     """
     piece = {"first": first, "theta": parameters.get("theta", parameters["bound"])}
@@ -49,7 +49,7 @@ def piece_line(first: int, parameters: dict[str, Any]) -> str:
 def rows(parameters: dict[str, Any], first: int, start: int, numbers: Integers) -> list[str]:
     """Return the lines of a release that contain these numbers.
 
-    ``first``: position of the piece's first value; ``start``: position of the first number (for items, of its block).
+    ``first``: position of the piece's first value. ``start``: position of the first number; for items, of its block.
     """
     kind = parameters["released"]
     if kind in ("values", "counts"):
@@ -61,7 +61,7 @@ def rows(parameters: dict[str, Any], first: int, start: int, numbers: Integers) 
 
 
 def _spans(parameters: dict[str, Any], first: int, start: int) -> Iterable[tuple[int, int]]:
-    """Yield [first, end) of each node that closes from position ``start`` on, without end."""
+    """Yield the span [first, end) of each node that closes from position ``start`` on. There is no last one."""
     end = start
     while True:
         end += 1
@@ -87,8 +87,8 @@ def read(path: Path) -> tuple[dict[str, Any], list[Piece]]:
             for line in lines:
                 number += 1
                 if not line.endswith("\n"):
-                    # An unfinished line (being written, or cut by a power failure) is ignored, because part of a number
-                    # would be read as another number.
+                    # An unfinished line is being written, or was cut by a power failure. It is ignored, because part of
+                    # a number would be read as another number.
                     break
                 if line.startswith(PIECE):
                     pieces.append((json.loads(line[len(PIECE) :]), []))

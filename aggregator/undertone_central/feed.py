@@ -1,7 +1,7 @@
 """Input streams of values from files and pipes, in batches: CSV, NPZ, Parquet, or lines of text.
 
-A cell that is empty, not a number or not whole (after scaling) is an empty item: it keeps its place in the stream, and
-a message says what was wrong with it.
+If a cell is empty, or not a whole number after scaling, it is an empty item. Such an item keeps its place in the
+stream, and a message says what was wrong with the cell.
 """
 
 import csv
@@ -21,14 +21,14 @@ from undertone_shared.errors import Invalid
 BATCH = 1 << 16
 _LARGEST = 1 << 53
 _LONGEST_TEXT = 40
-# A cell with at most this many digits is below _LARGEST.
+# A cell with at most this many digits is certainly below _LARGEST.
 _PLAIN = 15
 
 Say = Callable[[str], None]
 
 
 def batches(path: Path, column: str | None, scale: Fraction, say: Say) -> Iterator[Integers]:
-    """Yield the values of a file, times ``scale``, in file order; a table households × time is read time by time.
+    """Yield the values of a file, times ``scale``, in file order. A table households × time is read time by time.
 
     ``column``: a name or a number from 0; None means the last column. Raises Invalid, OSError.
     """
@@ -52,7 +52,9 @@ def expected(path: Path) -> int | None:
 
 
 def text_values(lines: Iterable[str], column: str | None, scale: Fraction, say: Say, name: str) -> Iterator[int]:
-    """Yield one value per line of comma-separated text; a first line without a number in that column is a header."""
+    """Yield one value per line of comma-separated text. A first line without a number in that column counts as a
+    header.
+    """
     place: int | None = int(column) if column is not None and column.isdecimal() else None
     for number, row in enumerate(_rows(lines, name), 1):
         if not row:
@@ -81,9 +83,9 @@ def _rows(lines: Iterable[str], name: str) -> Iterator[list[str]]:
 
 
 def parse(cell: str, scale: Fraction) -> int | None:
-    """Return the whole number after scaling, or None if it is not one."""
+    """Return the whole number after scaling, or None if the cell is not a number or not whole."""
     if cell.isdecimal() and len(cell) <= _PLAIN:
-        # A fast path for plain digits, with the same result as the general one below at a tenth of its time.
+        # Plain digits are converted here, with the same result as by the general code below, in a tenth of its time.
         value, rest = divmod(int(cell) * scale.numerator, scale.denominator)
         return value if rest == 0 and value < _LARGEST else None
     try:
@@ -96,7 +98,7 @@ def parse(cell: str, scale: Fraction) -> int | None:
 
 
 class PipeLines:
-    """The lines that arrive at a file descriptor; ``drained`` is True when the next one has not arrived yet."""
+    """The lines that arrive at a file descriptor. ``drained`` is True if the next line has not arrived yet."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -178,7 +180,7 @@ def _npz(path: Path, column: str | None, scale: Fraction, say: Say) -> Iterator[
 def _whole(
     values: "np.ndarray[tuple[int], np.dtype[np.generic]]", scale: Fraction
 ) -> tuple[Integers, NDArray[np.bool_]]:
-    """Return the values, with 0 for those that are not finite or not whole, and a mask of the valid ones."""
+    """Return (values, mask of the valid ones). A value that is not finite or not whole is 0 and not valid."""
     numbers = np.asarray(values, dtype=np.float64) * float(scale)
     whole = np.rint(np.where(np.isfinite(numbers), numbers, 0.0))
     fine = (np.abs(numbers - whole) < 1e-6) & (np.abs(whole) < _LARGEST)

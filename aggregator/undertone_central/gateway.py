@@ -1,8 +1,8 @@
 """The gateway: it receives raw readings over MQTT on a trusted network and publishes the private stream over MQTT.
 
-A message is a decimal number, or a running number and the value (``17 250``). With running numbers, a message whose
-number is not above the last is a repetition and is dropped. Without them, a redelivery after a crash is recognised by
-its packet id. A batch is acknowledged once its release is durable and the broker has it.
+A message is a decimal number, or a running number and the value (``17 250``). If messages have running numbers, a
+message whose number is not above the last one is a repetition and is dropped. If they have none, a redelivery after a
+crash is recognised by its packet id. A batch is acknowledged once its release is durable and the broker has it.
 """
 
 import time
@@ -25,7 +25,7 @@ SECONDS = 60.0
 
 
 class TopicSink:
-    """Publishes each line of a release at QoS 1; the heading is retained under ``<topic>/about``.
+    """Publishes each line of a release at QoS 1. The heading is retained under ``<topic>/about``.
 
     After a restart the lines of the last batch may be published twice, with equal numbers. Raises OSError if the broker
     cannot be reached.
@@ -42,7 +42,7 @@ class TopicSink:
         self._client.loop_start()
 
     def append(self, text: str, at: int) -> None:
-        """Publish the lines and wait until the broker has them. Raises OSError if it does not within a minute."""
+        """Publish the lines and wait until the broker has them. Raises OSError if that takes more than a minute."""
         sent = []
         for line in text.splitlines():
             about = line.startswith(TITLE)
@@ -101,7 +101,7 @@ class Gateway:
         self._inbox.close()
 
     def _value(self, delivery: Delivery) -> int | None:
-        """Return the reading; None for a repetition."""
+        """Return the reading, or None if the message is a repetition."""
         if delivery.retained:
             self._say("a retained message is not a reading of now; left out")
             return None

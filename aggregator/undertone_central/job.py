@@ -1,8 +1,8 @@
 """A release that survives interruption: noise is never drawn twice for a value whose release may have been seen.
 
-Every step draws noise, then writes a checkpoint (the state, and the text that it will output) durably, then outputs the
+Every step draws noise, then writes a checkpoint (the state, and the text to output) to the disk, and then outputs the
 text. After a restart the job outputs the checkpoint's text again, byte for byte, and continues from its state. The
-checkpoint contains raw sums and noise, so only its owner may read it, and it is removed when the stream has ended.
+checkpoint contains raw sums and noise, so only its owner may read it. It is removed when the stream has ended.
 """
 
 import json
@@ -27,7 +27,7 @@ class Sink(Protocol):
     def append(self, text: str, at: int) -> None:
         """Output ``text``, which belongs after the first ``at`` bytes.
 
-        Anything already there after them is the same text.
+        If bytes follow those already, they are the same text.
         """
         ...
 
@@ -45,10 +45,10 @@ class Progress:
 
 
 class ReleaseJob:
-    """Feeds values to a mechanism and its releases to a sink, with a checkpoint file (None: cannot be resumed).
+    """Feeds values to a mechanism and its releases to a sink, with a checkpoint file (None: the job cannot be resumed).
 
-    ``settings``: the user's options, which must be the same when resuming. Raises Invalid for another release's
-    checkpoint.
+    ``settings``: the user's options, which must be the same when the job is resumed. Raises Invalid for the checkpoint
+    of another release.
     """
 
     def __init__(self, mechanism: Continual, sink: Sink, checkpoint: Path | None, settings: dict[str, Any]) -> None:
@@ -69,7 +69,7 @@ class ReleaseJob:
         return self._mechanism.bound
 
     def step(self, values: Integers, notes: dict[str, Any] | None = None) -> int:
-        """Pass values to the mechanism and output durably what it releases; return the number of released numbers."""
+        """Pass values to the mechanism and output what it releases, durably. Return the number of released numbers."""
         lines: list[str] = []
         self.progress.checksum = checksum(values, self.progress.checksum)
         count = 0
@@ -123,7 +123,7 @@ class ReleaseJob:
         self.progress.output = at + len(text.encode())
 
     def _resume(self, checkpoint: Path) -> bool:
-        """Restore the checkpoint; return False if no value had been read, so that every option may still change."""
+        """Restore the checkpoint. Return False if no value had been read, so that every option may still change."""
         try:
             saved = json.loads(checkpoint.read_text(encoding="utf-8"))
             progress = Progress(**saved["progress"])
@@ -146,7 +146,7 @@ class ReleaseJob:
 
 
 class TextFile:
-    """A file to which text is appended; on restart it is cut back to the committed length."""
+    """A file to which text is appended. On a restart it is cut back to the committed length."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

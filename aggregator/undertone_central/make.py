@@ -33,7 +33,7 @@ MECHANISMS: dict[str, Callable[..., Continual]] = {
 _MONOTONE = inspect.Parameter("monotone", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=bool)
 
 
-# The option ``as_papers`` of ToPS sets these options to the paper's choices, and refuses others.
+# The values that the option ``as_papers`` of ToPS sets for these options, as in the paper. Other values are refused.
 AS_PAPERS: dict[str, Any] = {
     "objective": "count",
     "noise": "laplace",
@@ -43,7 +43,7 @@ AS_PAPERS: dict[str, Any] = {
     "update": "none",
     "monotone": False,
 }
-# Mechanism -> (options, another option, its values with which they do something; None: not given).
+# Mechanism -> (options, another option, the values of that option with which they have an effect; None: not given).
 _APPLY: dict[str, tuple[tuple[tuple[str, ...], str, tuple[str | None, ...]], ...]] = {
     "tops": (
         (("hold_out", "objective", "noise"), "theta", (None,)),
@@ -58,9 +58,7 @@ _AS_PAPERS = inspect.Parameter("as_papers", inspect.Parameter.KEYWORD_ONLY, defa
 def parameters(mechanism: str) -> dict[str, inspect.Parameter]:
     """Return the options of that mechanism by name, except bound and ε.
 
-    Counters also have ``monotone``, and ToPS ``as_papers``.
-
-    Raises Invalid.
+    Counters also have ``monotone``, and ToPS has ``as_papers``. Raises Invalid.
     """
     maker = MECHANISMS[check_word("mechanism", mechanism, tuple(MECHANISMS))]
     found = dict(inspect.signature(maker, eval_str=True).parameters)
@@ -72,10 +70,11 @@ def parameters(mechanism: str) -> dict[str, inspect.Parameter]:
 
 
 def make(mechanism: str, bound: int, epsilon: Epsilon, source: FreshBytes | None = None, **options: Any) -> Continual:
-    """Make the mechanism of that name; options that are None keep their defaults; counters also take ``monotone``.
+    """Make the mechanism of that name. Options that are None keep their defaults. Counters also take ``monotone``.
 
     With ``as_papers``, ToPS takes the choices of its paper, `AS_PAPERS`. Raises Invalid for an unknown name, for an
-    option that the mechanism does not have or does not use, for one that contradicts the papers, and for a missing one.
+    option that the mechanism does not have or does not use, for an option that contradicts the papers, and for a
+    missing option.
     """
     accepted = parameters(mechanism)
     given = {name: value for name, value in options.items() if value is not None}

@@ -1,8 +1,8 @@
 """Range queries over a release: sums over [first, end) of the stream's values, each with a standard error.
 
-They need only public input: the release's parameters and its numbers. The standard error covers the noise, exactly, and
-for a smoothed stream the prediction error inside a block that the range cuts, estimated from the changes of the
-release's own block sums. It does not cover truncation at θ: sums are those of truncated values.
+They need only public input: the release's parameters and its numbers. The standard error covers the noise, exactly. For
+a smoothed stream it also covers the prediction error inside a block that the range cuts, which is estimated from the
+changes of the release's own block sums. It does not cover truncation at θ: sums are those of truncated values.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,8 +40,8 @@ class RangeSum:
 class Piece:
     """A part of a release under one θ: the position in the stream of its first value, and its numbers in order.
 
-    For a release of values, blocks of ``group`` are the leaves of a hierarchy with ``levels`` levels and that
-    ``fanout``.
+    In a release of values, blocks of ``group`` values are the leaves of a hierarchy, which has ``levels`` levels and
+    the fan-out ``fanout``.
     """
 
     first: int
@@ -55,7 +55,7 @@ class Piece:
 def range_sum(parameters: Parameters, pieces: Sequence[Piece], first: int, end: int) -> RangeSum:
     """Return the sum over a range.
 
-    Raises Invalid for a range that is empty or not wholly released; the message names what is.
+    Raises Invalid for a range that is empty, or not wholly released; the message names the range that is released.
     """
     if not 0 <= first < end:
         raise Invalid(f"the range is {first}:{end}, expected FIRST:END with 0 <= FIRST < END")
@@ -78,8 +78,8 @@ def range_sum(parameters: Parameters, pieces: Sequence[Piece], first: int, end: 
 def share_of(parameters: Parameters, items: Integers, x: int) -> tuple[float, float]:
     """Return a share of a sanitized stream's values, and an upper bound of its standard error.
 
-    It is the share of values that are at most x, or exactly x if the release is for points. Raises Invalid before the
-    first block.
+    It is the share of values that are at most x. If the release is for points, it is the share of values equal to x.
+    Raises Invalid before the first block.
     """
     if not len(items):
         raise Invalid("there is no item yet: a block must be complete first")
@@ -116,7 +116,7 @@ def make_counter(parameters: Parameters) -> Counter:
 
 
 def _length(parameters: Parameters, piece: Piece) -> int:
-    """Return the number of stream values that a piece covers."""
+    """Return how many of the stream's values a piece covers."""
     if parameters["released"] != "nodes":
         return len(piece.numbers)
     # Each leaf releases the nodes that it completes. Find the largest number of leaves that release no more nodes than
@@ -149,7 +149,7 @@ def _of_values(parameters: Parameters, piece: Piece, first: int, end: int) -> tu
 def _prediction_error(piece: Piece, g: int) -> float:
     """Return the mean squared change from one released block sum to the next.
 
-    A single block shows no change; then the result is (gθ/6)², which Eq. 7 assumes.
+    A single block shows no change. Then the result is (gθ/6)², which Eq. 7 assumes.
     """
     if g == 1:
         return 0.0

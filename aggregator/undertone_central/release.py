@@ -1,4 +1,5 @@
-"""A release from end to end: raw values from a file, a pipe, MQTT or an array; a private stream to a file, pipe, MQTT.
+"""A release from end to end. Raw values come from a file, a pipe, MQTT or an array; a private stream goes to one of the
+first three.
 
 `release` makes a release, `open_release` reads one. The command line uses the same functions.
 """
@@ -54,9 +55,9 @@ class Released:
 
 @dataclass(frozen=True)
 class Broker:
-    """Credentials at a broker: ``password`` None means $UNDERTONE_PASSWORD.
+    """Credentials at a broker. ``password``: None means $UNDERTONE_PASSWORD.
 
-    ``ca``: authority's certificate, turns TLS on.
+    ``ca``: the authority's certificate; with it TLS is used.
     """
 
     user: str | None = None
@@ -107,9 +108,10 @@ class Release:
         return range_sum(self.parameters, self.pieces, first, end)
 
     def share(self, value: int) -> tuple[float, float]:
-        """Return (share, standard error) of the values that are at most ``value``, or exactly it if for points.
+        """Return (share, standard error) of the values that are at most ``value``.
 
-        Raises Invalid for a release without synthetic items.
+        In a release for points, it is the share of the values that equal ``value``. Raises Invalid for a release
+        without synthetic items.
         """
         if self.parameters["released"] != "items":
             raise Invalid("shares need a release of synthetic items, of the mechanism sanitizer")
@@ -118,9 +120,9 @@ class Release:
     def quantiles(self, shares: Sequence[float]) -> list[ReleasedQuantile]:
         """Return quantiles of a release of synthetic items, with their 95 % intervals.
 
-        An interval is from the quantile of q - d to that of q + d: d is 1.96 standard errors of the share q (`share`)
-        and the error of the sketch. It ends at 0, or at the bound, where no share is so small or so large. Raises
-        Invalid for a release of another kind, and for a share outside [0, 1].
+        An interval is from the quantile of q - d to that of q + d. Here d is 1.96 standard errors of the share q
+        (`share`) plus the error of the sketch. If q - d or q + d is no possible share, the interval ends at 0, or at
+        the bound. Raises Invalid for a release of another kind, and for a share outside [0, 1].
         """
         if self.parameters["released"] != "items":
             raise Invalid("quantiles need a release of synthetic items, of the mechanism sanitizer")
@@ -164,14 +166,14 @@ def release(
     bar: Bar = lambda expected: nullcontext(lambda n: None),
     **options: Any,
 ) -> Released:
-    """Publish a stream of raw values under event-level differential privacy, pure ε or (ε, δ) depending on the
+    """Publish a stream of raw values under event-level differential privacy: pure ε or (ε, δ), depending on the
     mechanism.
 
     ``source``: a CSV, NPZ or Parquet file, ``-`` for standard input, mqtt://host:port/topic, or integers; ``output``: a
     file, ``-``, or mqtt://…; ``bound``: public upper bound in natural units; ``scale``: natural units per unit of the
-    input; ``options``: the mechanism's own (`undertone_central.make.parameters`). An interrupted release to a file
-    resumes when it is called again, and draws nothing twice. ``stop`` ends a release from MQTT. Raises Invalid, also if
-    nothing could be released; OSError.
+    input; ``options``: the mechanism's own (`undertone_central.make.parameters`). If a release to a file was
+    interrupted, the next call resumes it, and draws nothing twice. ``stop`` ends a release from MQTT. Raises Invalid,
+    also if nothing could be released, and OSError.
     """
     settings = {"mechanism": mechanism, "epsilon": str(parse_epsilon(epsilon, OFFERED)), "bound": bound}
     continual = make(mechanism, bound, epsilon, **options)
@@ -244,14 +246,16 @@ def _refuse_a_second_release(output: Path, state: Path) -> None:
 
 
 def _leave_nothing(output: str, state: Path | None) -> None:
-    """Delete the files of a release that has published nothing, so that the next one may begin anew."""
+    """Delete the files of a release that has published nothing, so that the next release can start from the
+    beginning.
+    """
     for path in (state, None if output == "-" or output.startswith(MQTT) else Path(output)):
         if path is not None:
             path.unlink(missing_ok=True)
 
 
 def _feed(job: ReleaseJob, given: _Input, say: Say, bar: Bar) -> int:
-    """Feed a finite input; values that a resumed release has read before are compared and skipped."""
+    """Feed a finite input. Values that a resumed release has read before are only compared."""
     faults = 0
 
     def fault(sentence: str) -> None:

@@ -1,7 +1,7 @@
-"""Base: what every process of the server needs and that has nothing to do with reports.
+"""Base: the parts that every process of the server needs and that know nothing about reports.
 
-Owns files that are replaced whole, locks on files, the limit of open files, background threads, the log, durations,
-time zones, values as JSON, timing, systemd's notifications.
+Owns files that are replaced in one step, locks on files, the limit of open files, background threads, the log,
+durations, time zones, values as JSON, timing, systemd's notifications.
 May import: nothing.
 Start reading: ``log.py`` for what operators see, ``background.py`` for how threads end, ``files.py`` for safe writes.
 """

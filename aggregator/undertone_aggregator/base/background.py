@@ -3,9 +3,9 @@
 import threading
 from collections.abc import Callable
 
-# Called with True when the work is ready, and with False when it no longer is.
+# A function that the work calls with True when it is ready, and with False when it is no longer ready.
 Ready = Callable[[bool], None]
-# The work of a thread: it runs until the event is set, and calls the function whenever its readiness changes.
+# The work of a thread. It runs until the event is set, and calls the function whenever its readiness changes.
 Body = Callable[[threading.Event, Ready], None]
 
 

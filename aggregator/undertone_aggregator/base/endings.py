@@ -9,9 +9,10 @@ def days_left(end: float, now: float) -> int:
 
 
 def notice(end: float, now: float, start: float = 0) -> int | None:
-    """Return the least of `NOTICE_DAYS` that is more than the time from ``now`` to ``end``, in Unix seconds.
+    """Return which of `NOTICE_DAYS` is due at ``now``: the smallest that is more than the days left until ``end``.
 
-    Return None if none is. A notice of n days is given only if the time from ``start`` to ``end`` is at least 2n days.
+    All times are Unix seconds. A notice of n days is given only if at least 2n days lie between ``start`` and ``end``.
+    Return None if no notice is due.
     """
     begun = [days for days in NOTICE_DAYS if end - now < 86400 * days and end - start >= 2 * 86400 * days]
     return min(begun) if begun else None

@@ -1,4 +1,6 @@
-"""Files that are replaced whole: neither a reader nor a crash ever finds half a file; and secrets in files."""
+"""Files that are replaced in one step, so that neither a reader nor a crash ever finds half a file; and secrets in
+files.
+"""
 
 import contextlib
 import os
@@ -13,7 +15,9 @@ from undertone_shared.errors import Invalid
 
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Put the file's name into an OSError of a read or write; the system itself names only files it cannot open."""
+    """Put the file's name into an OSError of a read or a write. The system itself names a file only if opening it
+    fails.
+    """
     try:
         yield
     except OSError as wrong:
@@ -34,8 +38,8 @@ def sync(path: Path) -> None:
 def write_private(path: Path, text: str, *, durable: bool = True) -> None:
     """Replace the file in one step; only its owner may read it (mode 0600).
 
-    ``durable``: on return the file is on the disk under its name. A path within the text keeps its bytes where the
-    locale could not decode them (PEP 383). Raises OSError, which names the file.
+    ``durable``: on return the file is on the disk under its name. A path within the text may hold bytes that the locale
+    could not decode (PEP 383); they are written unchanged. Raises OSError, which names the file.
     """
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -55,7 +59,7 @@ def write_private(path: Path, text: str, *, durable: bool = True) -> None:
 
 
 def read_utf8(path: Path) -> str:
-    """Return the text of a file. Raises Invalid, which names the file, if it is not UTF-8; OSError."""
+    """Return the text of a file. Raises Invalid, which names the file, if the text is not UTF-8, and OSError."""
     data = path.read_bytes()
     try:
         return data.decode()
@@ -66,8 +70,8 @@ def read_utf8(path: Path) -> str:
 def read_secret(path: Path, *, private: bool = False, least: int = 1) -> str:
     """Return the secret, a password or a token, that a file of one line holds.
 
-    Raises Invalid for a file with other lines or fewer than ``least`` characters and, if ``private``, for a file that
-    users other than its owner may read. Raises OSError for a missing file.
+    Raises Invalid if the file has more than one line or fewer than ``least`` characters. If ``private``, also raises
+    Invalid for a file that users other than its owner may read. Raises OSError for a missing file.
     """
     if private:
         check_private(path)

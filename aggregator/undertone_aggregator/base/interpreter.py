@@ -8,23 +8,24 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-# Threads that read connections, judge and store batches, or acknowledge them, at the same time. If two of them compete
-# for the interpreter, each system call of one wakes the other, which costs more than the work itself.
+# How many ingest threads (which read connections, judge and store batches, or acknowledge them) run at the same time.
+# If two of them compete for the interpreter, each system call of one wakes the other. That costs more than the work
+# itself.
 CONCURRENT_THREADS = 1
-# Seconds after which a thread no longer counts. Judging and storing a batch takes some milliseconds.
+# Seconds after its begin from which a thread no longer counts as running. Judging and storing a batch takes some
+# milliseconds.
 LONGEST_RUN_SECONDS = 0.05
-# Thresholds of Python's garbage collector: allocations before it looks at young objects, and such collections before it
-# looks at older ones. Python's default of 700 allocations would search the thousands of deliveries of a batch again and
-# again, although none of them is part of a cycle.
+# Thresholds of Python's garbage collector: the number of allocations after which it searches the young objects, and the
+# numbers of such searches after which it searches the two older generations. With Python's default of 700 allocations
+# it would search the thousands of deliveries of a batch again and again, although none of them is part of a cycle.
 _THRESHOLDS = (50_000, 20, 50)
 
 
 class ThreadLimit:
-    """Lets ``most`` threads run at a time, in the order in which they came. A thread stops counting ``seconds`` after
-    it began.
+    """Lets ``most`` threads run at a time, in the order in which they came.
 
-    A thread that takes longer waits for its store, which may hang or be locked, and so does not compete for the
-    interpreter. ``clock`` gives monotonic seconds.
+    A thread counts as running for at most ``seconds``. If it takes longer, it waits for its store, which may hang or be
+    locked, and so does not compete for the interpreter. ``clock`` gives monotonic seconds.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class ThreadLimit:
     def limited(self, *, first: bool = False) -> Iterator[None]:
         """Wait until fewer than ``most`` threads run, and count this thread as running until the block ends.
 
-        ``first``: before all threads that wait. A thread that counts already does not wait.
+        ``first``: this thread goes before all threads that wait. A thread that counts as running already does not wait.
         """
         self.enter(first=first)
         try:
@@ -55,7 +56,7 @@ class ThreadLimit:
             self.leave()
 
     def enter(self, *, first: bool = False) -> None:
-        """Do what `limited` does at its begin; `leave` is its end."""
+        """Do what `limited` does at the start of its block. `leave` does what it does at the end."""
         with self._lock:
             if self._until.get(threading.get_ident(), -math.inf) > self._clock():
                 return
@@ -70,7 +71,9 @@ class ThreadLimit:
                 self._wake()
 
     def leave(self) -> None:
-        """Stop counting this thread, if it counts: from now on it only waits for its disk or its database."""
+        """Stop counting this thread as running, if it counts: from now on it only waits for its disk or its
+        database.
+        """
         with self._lock:
             if self._until.pop(threading.get_ident(), None) is not None:
                 self._wake()
@@ -85,9 +88,9 @@ class ThreadLimit:
             self._line[0].notify()
 
     def _wait(self, turn: threading.Condition) -> float | None:
-        """Return the seconds until fewer than ``most`` threads count, if none of them ends before.
+        """Return the seconds until fewer than ``most`` threads count as running, if none of them ends earlier.
 
-        Return None for a thread that other threads wait before: the thread directly before it wakes it.
+        Return None if another thread stands before this one in the line: that thread will wake this one.
         """
         if self._line[0] is not turn:
             return None

@@ -15,10 +15,10 @@ _RETRY_SECONDS = 0.05
 
 @contextlib.contextmanager
 def locked(path: Path, like: Path, seconds: float, refusal: str, *, shared: bool = False) -> Iterator[None]:
-    """Hold a lock on the file ``path``, exclusive or ``shared``; create a missing file for the owner of ``like``.
+    """Hold a lock on the file ``path``, exclusive or ``shared``.
 
-    Waits up to ``seconds`` for other holders of the lock. Raises Invalid with the sentence ``refusal`` if others still
-    hold the lock then, and OSError.
+    A missing file is created, and given to the owner of the file or folder ``like``. Waits up to ``seconds`` for other
+    holders of the lock. If others still hold it then, raises Invalid with the sentence ``refusal``. Raises OSError.
     """
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -39,7 +39,7 @@ def locked(path: Path, like: Path, seconds: float, refusal: str, *, shared: bool
 
 
 def held(path: Path) -> bool:
-    """Return whether a process holds the lock on the file ``path``; nobody holds that of a missing file.
+    """Return whether a process holds the lock on the file ``path``. A missing file counts as not locked.
 
     Raises OSError.
     """

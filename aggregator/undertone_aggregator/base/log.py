@@ -31,7 +31,7 @@ class Alarm:
 class Journal:
     """Writes events to ``stream``: ``2026-11-21 12:03:05 [campaign] sentence``, or one JSON object a line.
 
-    ``alarms``: the newest ones of all campaigns. ``alarm_counts``: number of alarms by (campaign, event).
+    ``alarms``: the newest alarms of all campaigns. ``alarm_counts``: number of alarms by (campaign, event).
     """
 
     def __init__(self, stream: TextIO | None = None, *, as_json: bool = False, campaign: str = "") -> None:
@@ -78,7 +78,7 @@ class Journal:
         return [alarm for alarm in newest if alarm.time > since and alarm.campaign in ("", self._campaign)]
 
     def say_once(self, event: str, sentence: str, **fields: Any) -> None:
-        """Log one event, unless its sentence was the last one of this event and is younger than `REPEAT_SECONDS`.
+        """Log one event, unless the last sentence of this event was the same and is younger than `REPEAT_SECONDS`.
 
         A sentence that begins with ``alarm:`` is logged as an alarm.
         """

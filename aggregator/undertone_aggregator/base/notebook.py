@@ -1,4 +1,4 @@
-"""How results show themselves: one line in a terminal, a small table in a notebook."""
+"""How results are shown: as one line in a terminal, and as a small table in a notebook."""
 
 import html
 from abc import ABC, abstractmethod

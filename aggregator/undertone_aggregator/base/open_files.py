@@ -19,14 +19,14 @@ FILES = "files"
 EXHAUSTED = (errno.EMFILE, errno.ENFILE)
 # Open files of a server besides those of connections: stores, logs, listening sockets, databases.
 RESERVE = 256
-# Linux gives no process more unless somebody raises fs.nr_open.
+# Linux gives a process at most this many, unless somebody raises fs.nr_open.
 _MOST = 1 << 20
-# macOS calls its hard limit unlimited and refuses more than this (OPEN_MAX) in some versions.
+# Some versions of macOS say that their hard limit is unlimited, but refuse more than this number (OPEN_MAX).
 _LEAST_OF_MACOS = 10_240
 
 
 def limit() -> tuple[int, int]:
-    """Return the soft and the hard limit of open files; an unlimited one counts as 2^20."""
+    """Return the soft and the hard limit of open files. A limit that is "unlimited" counts as 2^20."""
     soft, hard = (_MOST if each == resource.RLIM_INFINITY else each for each in _limits())
     return soft, hard
 
@@ -76,7 +76,7 @@ def none_left() -> bool:
 
 
 def heed(loop: asyncio.AbstractEventLoop, say: Callable[[str], None]) -> None:
-    """Report when an event loop has no file left for a new connection; the loop itself tries again."""
+    """Raise an alarm when an event loop has no file left for a new connection. The loop itself tries again."""
 
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         wrong = context.get("exception")

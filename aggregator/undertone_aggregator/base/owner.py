@@ -17,8 +17,8 @@ def give_to_owner(path: Path, like: Path) -> None:
 
 
 def user_name() -> str:
-    """Return the name of the user who runs this process; the number where the machine has no name for it, as in an
-    image of a container.
+    """Return the name of the user who runs this process, or the user's number if the machine has no name for it, as in
+    the image of a container.
     """
     try:
         return getpass.getuser()

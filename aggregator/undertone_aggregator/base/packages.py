@@ -16,7 +16,7 @@ _CHARTS = Path(__file__).parents[1] / "web/static/vendor/uPlot.iife.min.js"
 
 
 def missing_packages(need: Need) -> str:
-    """Return a sentence about the packages that are not installed; empty if all are."""
+    """Return a sentence about the packages that are not installed; empty if all are installed."""
     what, packages, extra = need
     missing = [package for package in packages if find_spec(package) is None]
     return f"{what} needs {', '.join(missing)}: pip install 'undertone-ldp[{extra}]'" if missing else ""
@@ -29,7 +29,9 @@ def check_packages(need: Need) -> None:
 
 
 def chart_warning() -> str:
-    """Return a sentence about a missing chart library, without which the page draws no charts; empty if it is there."""
+    """Return a sentence if the chart library is missing, without which the page draws no charts; empty if it is
+    there.
+    """
     if _CHARTS.exists():
         return ""
     return (

@@ -8,21 +8,22 @@ from undertone_aggregator.base.open_files import RESERVE
 
 # Event of the alarm that devices are turned away.
 CROWD = "crowd"
-# The machine's memory for one connection: 18 KB in the process, with all that it keeps of a device (`undertone bench
-# storm`), 4 KB in the kernel for a socket with its file (/proc/slabinfo), and a tenth more.
+# The machine's memory for one connection. The process needs 18 KB, with all that it keeps of a device (`undertone bench
+# storm`), and the kernel 4 KB for a socket with its file (/proc/slabinfo). A tenth is added.
 CONNECTION_BYTES = 24 << 10
 _GROUPS = Path("/sys/fs/cgroup")
 _OWN_GROUP = Path("/proc/self/cgroup")
-# Line of version 2 in /proc/self/cgroup.
+# How the line for control groups of version 2 begins in /proc/self/cgroup.
 _VERSION_2 = "0::"
 
 
 @dataclass(frozen=True)
 class Room:
-    """``connections``: devices that may be connected at once. ``why``: what sets this number.
+    """How many devices have room. ``connections``: devices that may be connected at once. ``why``: what limits this
+    number.
 
-    ``fix``: what makes room for more; ``{devices}`` and ``{files}`` in it stand for their number, and for the number of
-    open files that they need.
+    ``fix``: what makes room for more devices. In it, ``{devices}`` stands for their number, and ``{files}`` for the
+    number of open files that they need.
     """
 
     connections: int
@@ -56,7 +57,7 @@ def room(chosen: int | None, files: int, memory: int | None = None) -> Room:
 
 
 def by_files(files: int) -> Room:
-    """Return the room that the limit of open files leaves."""
+    """Return the room that the limit of open files gives."""
     return Room(
         max(files - RESERVE, 1),
         f"the limit of {files} open files",
@@ -65,7 +66,7 @@ def by_files(files: int) -> Room:
 
 
 def by_memory(memory: int) -> Room:
-    """Return the room that so many bytes of memory leave."""
+    """Return the room that this number of bytes of memory gives."""
     return Room(
         max(memory // CONNECTION_BYTES, 1),
         f"the memory of {memory >> 20} MB",
@@ -74,10 +75,10 @@ def by_memory(memory: int) -> Room:
 
 
 def usable_memory(groups: Path = _GROUPS, own: Path = _OWN_GROUP) -> int:
-    """Return the bytes of memory that this process may use: the machine's, or less if its control group (a container)
-    has a limit.
+    """Return the bytes of memory that this process may use.
 
-    ``groups``: where control groups of version 2 are mounted; ``own``: the file that names this process's group.
+    They are the machine's, or less if the process's control group (a container) has a limit. ``groups``: where control
+    groups of version 2 are mounted. ``own``: the file that names this process's group.
     """
     machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return min([machine, *_limits(groups, own)])
@@ -88,7 +89,7 @@ def _limits(groups: Path, own: Path) -> list[int]:
     try:
         lines = own.read_text(encoding="utf-8").splitlines()
     except OSError:
-        # Not Linux.
+        # The system is not Linux.
         return []
     found = []
     for line in lines:

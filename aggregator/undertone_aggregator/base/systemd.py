@@ -7,7 +7,7 @@ import time
 
 
 def notify(state: str) -> None:
-    """Send one state to the service manager; does nothing without one."""
+    """Send one state to the service manager. Does nothing if there is no service manager."""
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:
         return

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass
 class Spent:
-    """Number of measurements, their sum in seconds, and the last one."""
+    """Number of measurements, their sum in seconds, and the last measurement."""
 
     times: int = 0
     seconds: float = 0.0
@@ -17,7 +17,7 @@ class Spent:
 
 
 class Stopwatch:
-    """Measurements by campaign. One thread at a time may measure for a campaign; any thread may read."""
+    """Measurements by campaign. Only one thread at a time may measure for a campaign; any thread may read."""
 
     def __init__(self) -> None:
         self._spent: dict[str, Spent] = {}

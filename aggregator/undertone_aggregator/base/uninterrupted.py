@@ -1,4 +1,6 @@
-"""Delays signals while child processes are started and recorded, or ended: a signal in between would leave orphans."""
+"""Delays signals while child processes are started, recorded or ended: a signal in between would leave children
+running.
+"""
 
 import contextlib
 import signal
@@ -8,9 +10,9 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Deliver SIGINT, and SIGTERM where it has a handler, only after the block.
+    """Hold back SIGINT, and SIGTERM if it has a handler, until the block has ended.
 
-    Python runs signal handlers in the main thread alone; in other threads this does nothing.
+    Python runs signal handlers in the main thread alone, so in other threads this does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -1,9 +1,10 @@
-"""Evidence that ages: how far readings have moved since an old report, and old histograms moved by as much.
+"""Evidence that ages: how far readings have moved since an old report, and old histograms moved by the same factor.
 
-The truncated means of a report epoch follow the readings. Compared with the readings that θ was chosen for, they say by
-what factor readings are different now, or by what amount if both ends are truncated. An old report of x is a report of
-the factor times x under ranges that are that factor as long. So the histograms of before stay useful: they say what the
-shape of the distribution is, and the newest means say how large readings are. All of this is post-processing.
+The truncated means of a report epoch follow the readings. We compare them with the readings for which θ was chosen.
+That gives the factor by which readings have changed since, or the amount if both ends of the range are truncated. An
+old report of the reading x, under old ranges, then counts as a report of the factor times x, under ranges that are
+longer by this factor. So old histograms stay useful: they describe the shape of the distribution, and the newest means
+say how large readings are. All of this is post-processing.
 """
 
 import math
@@ -26,7 +27,8 @@ from undertone_shared.mechanism import WindowMechanism
 # The present level of the readings is the median over this many of the newest cycles, so that a single odd day does not
 # change it.
 _NEWEST = 3
-# Weight of an old report if readings have moved since: the shape of their distribution may have changed, too.
+# Weight of an old report if readings have moved since, because the shape of their distribution may have changed as
+# well.
 _AGED = 0.25
 # A change of the level is rounded: as a factor to powers of 2^(1/8), as an amount to eighths of the range.
 _PARTS = 8.0
@@ -42,7 +44,8 @@ class Move:
     def weighed(self, counts: Counts) -> Counts:
         """Return the counts of old reports [symbols] or [pieces, symbols] times their weight, as integers.
 
-        Sums are rounded, and not each count: so every symbol keeps its share of the reports, however few they are.
+        Cumulative sums are rounded, instead of each count. So every symbol keeps its share of the reports, however few
+        they are.
         """
         if self == Move():
             return counts
@@ -50,8 +53,9 @@ class Move:
         return np.diff(sums, prepend=0).reshape(counts.T.shape).T
 
     def theta(self, old: int, bound: int) -> int | None:
-        """Return the θ of old reports, moved as readings have moved; None if readings moved by an amount, or if it is
-        not within the bound.
+        """Return the θ of old reports, moved as far as readings have moved.
+
+        Return None if readings moved by an amount, or if the moved θ is above the bound.
         """
         theta = round(old * self.factor)
         return theta if 1 <= theta <= bound and not self.amount else None
@@ -73,7 +77,8 @@ class Move:
 
 
 class Ageing:
-    """How far readings moved after each cycle of a campaign; ``estimates``: of the report slots of its ``epochs``.
+    """How far readings moved after each cycle of a campaign. ``estimates``: those of the slots of its report
+    ``epochs``.
 
     All states are relative to the readings of the threshold rounds, as the first choice of θ describes them.
     """
@@ -98,7 +103,7 @@ class Ageing:
     def since(self, epoch: Epoch, cycle: int) -> Move:
         """Return how far readings have moved since the reports of ``epoch`` in the cycle of this number.
 
-        A move that would not make θ stale counts as no move. Other moves are rounded, so that many cycles have the same
+        A move too small to make θ stale counts as no move. Other moves are rounded, so that many cycles have the same
         move and their histograms can be added up.
         """
         then = self._states.get((epoch.campaign.fingerprint, cycle), Move())
@@ -127,7 +132,7 @@ def _states(first: Epoch, epoch: Epoch, estimates: Estimates) -> dict[int, Move]
     if isinstance(model, TwoSided):
         base = _mean(chosen) - _mean(began)
         return {cycle: Move(1.0, base + share * model.width) for cycle, share in middle.items()}
-    # The bodies of the two distributions are compared: their tails are known less well.
+    # Values above θ count as θ in both distributions, because their tails are known less well.
     scale = _scale(began, float(np.minimum(_middles(chosen), chosen.theta) @ np.asarray(chosen.density)), chosen.theta)
     return {cycle: Move(scale * factor) for cycle, factor in middle.items()}
 

@@ -32,7 +32,7 @@ STATES = (RUNNING, PAUSED, RETIRED)
 
 @dataclass(frozen=True)
 class Change:
-    """An option of the plan, as applied and as configured. ``allowed``: a running campaign may change it."""
+    """An option of the plan, as applied and as configured. ``allowed``: whether a running campaign may change it."""
 
     name: str
     before: Any
@@ -72,8 +72,8 @@ def open_campaign(
 ) -> bytes:
     """Bind a new store to the plan, or check that an old store belongs to it; return the cohort seed.
 
-    Raises Invalid naming each change of the plan; with ``apply``, changes that a running campaign may make are made.
-    ``refusing``: returns a sentence about devices that would refuse the changed campaign.
+    Raises Invalid, which names each change of the plan. With ``apply``, the changes that a running campaign may make
+    are made instead. ``refusing``: returns a sentence about devices that would refuse the changed campaign.
     """
     with store.transaction():
         meta = store.meta()
@@ -110,7 +110,8 @@ def version_of(meta: Mapping[str, str]) -> int:
 def apply_plan(store: CampaignEntries, plan: CampaignPlan, stream: StreamPlan | None) -> int:
     """Apply a changed plan if ``version`` is that of the plan that applies now, and return the new version.
 
-    Raises Invalid for another version, as when somebody else has changed the plan meanwhile, and as `open_campaign`.
+    Raises Invalid for another version, which means that somebody else has changed the plan meanwhile, and for all that
+    `open_campaign` refuses.
     """
     with store.transaction():
         version = version_of(store.meta())
@@ -131,7 +132,8 @@ def counted_by(store: CampaignEntries) -> str:
 
 
 def bind_counting(store: Store, counts: str) -> None:
-    """Note which engine, `SERVER` or `SPARK`, counts a campaign's reports. Raises Invalid if it was the other.
+    """Note which engine, `SERVER` or `SPARK`, counts a campaign's reports. Raises Invalid if the other engine counted
+    before.
 
     Each engine has its own memory of the reports that it has counted, so a campaign cannot change from one to the
     other.
@@ -171,9 +173,9 @@ def _accept(_: Policy) -> None:
 
 
 def known_refusals(folder: Path, *campaigns: Campaign, check: Callable[[Policy], None] = _accept) -> Refusals:
-    """Return which of the policies below ``folder``/devices refuse one of the campaigns.
+    """Return which of the policies in the folder ``devices`` of ``folder`` refuse one of the campaigns.
 
-    ``check``: raises Refused for a policy that refuses for another reason.
+    ``check``: a function that raises Refused for a policy that refuses for another reason.
     """
     policies = Counter(path.read_bytes() for path in sorted((folder / "devices").glob("*/policy.json")))
     reasons: Counter[str] = Counter()
@@ -191,7 +193,7 @@ def known_refusals(folder: Path, *campaigns: Campaign, check: Callable[[Policy],
 
 
 def cycle_after(epoch: Epoch) -> int:
-    """Return the Unix second a cycle after an epoch's start, from which devices take another one."""
+    """Return the Unix second, one cycle after an epoch's start, from which devices accept another epoch."""
     return epoch.campaign.epoch + epoch.campaign.cycle * epoch.campaign.slot_seconds
 
 
@@ -207,7 +209,7 @@ def refusals_of(config: Config, timeline: Timeline, now: int, check: Callable[[P
     extended = None if newest is None else epochs.reissued(timeline, max(now, cycle_after(newest)))
     if extended is None:
         return known_refusals(folder, epochs.first(now).campaign, check=check)
-    # What devices receive is the extended epoch, which is shorter than a whole campaign.
+    # Devices receive the extended epoch, which is shorter than a whole campaign.
     short = epochs_of(replace(config, campaign=replace(config.campaign, report_slots=1)))
     return known_refusals(folder, short.first(now).campaign, extended.campaign, check=check)
 

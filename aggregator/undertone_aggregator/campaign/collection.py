@@ -1,7 +1,7 @@
 """Collections: the server's side of each way of collecting, one object for each kind of rule, in one table.
 
-They are the counterparts of the rules in `undertone_shared.scalar` and `undertone_shared.stream`. Modules that load
-SciPy are imported where they are used, because ingest workers need only the cells.
+Each is the counterpart of a rule in `undertone_shared.scalar` or `undertone_shared.stream`. Modules that load SciPy are
+imported inside functions, because ingest workers need only the cells.
 """
 
 from dataclasses import replace
@@ -33,7 +33,7 @@ class Collection(Protocol):
     cells: Cells
 
     def epochs(self, config: "Config", means: EpochMeans) -> EpochSource:
-        """Return the object that decides on the configured campaign's epochs. Raises Invalid."""
+        """Return the object that decides on the epochs of the configured campaign. Raises Invalid."""
 
     def announce(self, epoch: Epoch, epsilon: Fraction, round_of: tuple[int, int], wait: int) -> list[Event]:
         """Return the log entry for an epoch that begins in ``wait`` seconds; ``round_of``: (number, planned rounds)."""
@@ -57,7 +57,7 @@ class ScalarCollection:
         return Rounds(config.campaign, means)
 
     def announce(self, epoch: Epoch, epsilon: Fraction, round_of: tuple[int, int], wait: int) -> list[Event]:
-        """Log the threshold round, or θ and the report mechanism."""
+        """Return the log entry of a threshold round, or of a report epoch with its θ and mechanism."""
         from undertone_aggregator.counts.facts import mechanism_facts
 
         rule, (number, planned) = epoch.report, round_of
@@ -85,7 +85,8 @@ class ScalarCollection:
 
 
 class StreamCollection:
-    """Streams with one budget for all reports of a device: moments, one epoch, noise that is correlated over slots.
+    """Streams, in which one budget covers all reports of a device: moments, one epoch, noise that is correlated over
+    slots.
 
     A threshold round before the stream is an epoch of single reports.
     """
@@ -140,7 +141,7 @@ def guarantee_of(timeline: Timeline, budget: "Budget") -> "Guarantee":
     """Return a guarantee that holds for every issued epoch: the largest ε, and the shortest rest between two reports.
 
     If one epoch had no rest, the guarantee has none. A stream's budget includes the report of its threshold round.
-    ``budget``: that of the plan, for epochs that are only planned or simulated, which have none yet.
+    ``budget``: the plan's budget. It is used for epochs that have none yet, because they are only planned or simulated.
     """
     from undertone_aggregator.estimate.guarantee import USER, rest_of, with_round
 
@@ -151,7 +152,7 @@ def guarantee_of(timeline: Timeline, budget: "Budget") -> "Guarantee":
         campaign = epoch.campaign
         costs.append((rest_of(campaign), -own.epsilon, collection_of(campaign.rule.kind).guarantee(campaign, largest)))
     exact = [cost.certificate for _, _, cost in costs if cost.certificate is not None]
-    # Without a ratio for the reports of one epoch, such as Gaussian ones, there is none for all reports.
+    # If the reports of one epoch, such as Gaussian ones, have no exact ratio, then all reports together have none.
     certificate = max(exact) if exact and len(exact) == len(costs) else None
     stated = replace(min(costs, key=lambda cost: cost[:2])[2], certificate=certificate)
     if stated.level != USER:

@@ -14,7 +14,7 @@ class RetainedPublisher(Protocol):
     """Publishes retained messages; `undertone_aggregator.mqtt.link.Outlet` is one."""
 
     def publish(self, topic: str, payload: bytes, *, again: bool = False) -> None:
-        """Publish retained; ``again``: also at every later connect."""
+        """Publish a retained message; ``again``: publish it also each time the connection is made again."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class CampaignContext:
         return self.config.broker.prefix
 
     def due_slot(self, now: int) -> int:
-        """Return the newest slot whose reports have had ``settle_slots`` to arrive at Unix second ``now``."""
+        """Return the newest slot that at Unix second ``now`` has ended at least ``settle_slots`` slots ago."""
         return now // self.plan.slot_seconds - self.plan.settle_slots - 1
 
 
@@ -53,7 +53,7 @@ class FittedModels:
         self._stored = len(self.values)
 
     def clear(self) -> None:
-        """Forget all models: the slots of threshold rounds are to be fitted anew."""
+        """Forget all models, so that the slots of threshold rounds are fitted anew."""
         self.values.clear()
         self._stored = 0
 

@@ -23,7 +23,7 @@ from undertone_shared.topics import config_topic
 class Coordinator:
     """Coordinator of a campaign. Call ``tick`` a few times per slot. ``seed``, ``clock``, ``sign``: see `Issuing`.
 
-    ``strays``: counts strays also for the campaign's state; None if nobody else counts them.
+    ``strays``: the counter of strays, which the campaign's state uses as well; None: the coordinator makes its own.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Coordinator:
         self._status.tick(now)
 
     def retire(self, now: int) -> None:
-        """Stop broadcasting the campaign for good; reports that are still under way are counted."""
+        """Stop broadcasting the campaign for ever. Reports that are still under way are counted."""
         if not self._retired:
             self._retired = True
             config, outlet = self._context.config, self._context.outlet

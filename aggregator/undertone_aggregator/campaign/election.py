@@ -1,4 +1,4 @@
-"""Election of a campaign's coordinator: the server with the lease alone issues epochs and publishes."""
+"""Election of a campaign's coordinator: only the server that holds the lease issues epochs and publishes."""
 
 import os
 import secrets
@@ -16,7 +16,8 @@ from undertone_aggregator.mqtt.source import Outgoing
 from undertone_aggregator.store.leases import COORDINATOR, Fenced, Lease, Leases
 from undertone_aggregator.store.store import StoreError, open_store
 
-# A coordinator without activity for this many seconds hangs; choosing a threshold takes minutes at most.
+# A coordinator that shows no activity for this many seconds is taken to hang. Choosing a threshold takes minutes at
+# most.
 _LONGEST_SECONDS = 300.0
 
 
@@ -24,13 +25,15 @@ class Election(Protocol):
     """The election of a campaign's coordinator, as the thread that runs the coordinator uses it."""
 
     def lease(self) -> Lease | None:
-        """Return our lease, None while another server has it. Each call shows that the calling thread does not hang."""
+        """Return this server's lease, or None while another server has it. A call also shows that the calling thread
+        works.
+        """
 
     def held(self) -> bool:
-        """Return True if the lease is certainly ours now, by our own clock, without asking the database."""
+        """Return True if the lease is certainly this server's now, by its own clock, without asking the database."""
 
     def close(self) -> None:
-        """Release the lease."""
+        """Release this server's lease."""
 
 
 class Unopposed:
@@ -52,7 +55,8 @@ class Candidate:
     def __init__(self, url: str, campaign: str, seconds: float, say: Callable[[str], None]) -> None:
         self._name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self._url, self._campaign, self._seconds, self._say = url, campaign, seconds, say
-        # The lease of this process, and the monotonic time before which it cannot expire; None: it has no lease.
+        # The lease of this process, and the monotonic time before which it cannot expire. None: this process has no
+        # lease.
         self._hold: tuple[Lease, float] | None = None
         self._asked = time.monotonic()
         self._thread = Background("election", lambda stop, _: self._stand(stop))
@@ -111,13 +115,13 @@ class Elected:
     election: Election
 
     def publish(self, topic: str, payload: bytes, *, again: bool = False) -> None:
-        """Publish a retained message; ``again``: also at every later connect."""
+        """Publish a retained message; ``again``: publish it also each time the connection is made again."""
         if self.election.held():
             self.outlet.publish(topic, payload, again=again, permitted=self.election.held)
 
 
 class Held:
-    """An outlet that is connected while this server coordinates a campaign, for servers that share a store.
+    """The connection to the broker of servers that share a store: it is up while this server coordinates a campaign.
 
     All servers log in to the broker as the same user, and the broker allows this user one connection. If two servers
     connected at once, each would end the other's connection again and again. ``make``: makes an outlet that is not
@@ -167,7 +171,7 @@ class Held:
 
     @property
     def connected(self) -> bool:
-        """True if no connection is needed that is not there."""
+        """True if this server is connected, or needs no connection."""
         outlet = self._outlet
         return outlet is None or outlet.connected
 
@@ -181,7 +185,7 @@ class Held:
         return None if outlet is None else outlet.retained(topic, stop)
 
     def start(self) -> None:
-        """Do nothing: `hold` connects, once this server coordinates a campaign."""
+        """Do nothing. `hold` connects when this server begins to coordinate a campaign."""
 
     def publish(
         self, topic: str, payload: bytes, *, again: bool = False, permitted: Callable[[], bool] = always

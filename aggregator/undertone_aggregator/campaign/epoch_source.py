@@ -9,7 +9,7 @@ from undertone_aggregator.counts.partial import Partial
 
 
 def _ignore(_: str) -> None:
-    """Do nothing: used where nobody wants the sentences about progress."""
+    """Do nothing. This takes the sentences about progress if nobody wants them."""
 
 
 def _none(_: int) -> int:
@@ -23,14 +23,14 @@ class EpochMeans:
 
     # Seed from which the schedule is drawn.
     seed: bytes
-    # Function that reads from the store the Partial of first <= slot <= last, of one kind of report.
+    # Function that reads from the store the Partial of the slots first <= slot <= last, for one kind of report.
     read: Callable[[int, int, int], Partial]
-    # Clock in Unix seconds that shows how long a choice of θ has taken; None: choices take no time.
+    # Clock in Unix seconds that shows how long a choice of θ has taken; None: a choice counts as taking no time.
     clock: Callable[[], float] | None = None
     # Function that receives sentences about the computation's progress, and about why nothing was decided.
     progress: Callable[[str], None] = _ignore
     warn: Callable[[str], None] = _ignore
-    # Function that returns how many devices follow an epoch that the store does not know, at a Unix second
+    # Function that returns how many devices follow, at a Unix second, an epoch that the store does not know
     # (`campaign.strays.Strays`).
     strays: Callable[[int], int] = _none
 
@@ -44,32 +44,34 @@ class EpochSource(Protocol):
     fixed_end: str
 
     def warnings(self) -> dict[str, str]:
-        """Return a map: kind -> sentence about a plan that will work, but not well."""
+        """Return a map: kind -> sentence about a plan that will work, but badly."""
 
     def first(self, now: int) -> Epoch:
         """Return the campaign's first epoch."""
 
     def planned(self, now: int) -> list[Epoch]:
-        """Return the epochs of a campaign that begins now, as far as they are known. Their guarantees make up the
-        campaign's.
+        """Return the epochs of a campaign that begins now, as far as they are known.
+
+        The campaign's guarantee is made from the guarantees of these epochs.
         """
 
     def last_slot(self, timeline: Timeline) -> int:
         """Return the campaign's last slot by the plan and the epochs that were issued."""
 
     def learning_ends(self, timeline: Timeline) -> int | None:
-        """Return when the first report phase begins (Unix second), if no round is late; None if it has begun."""
+        """Return the Unix second at which the first report phase begins if no round is late; None if it has begun."""
 
     def reissued(self, timeline: Timeline, now: int) -> Epoch | None:
-        """Return the newest epoch to be issued anew, with the plan's end, if that was extended since, or if devices
-        follow an epoch that the store does not know; else None.
+        """Return the newest epoch with the plan's present end, if it has to be issued again; else None.
+
+        That is so if the plan's end was extended since, or if devices follow an epoch that the store does not know.
         """
 
     def due(self, timeline: Timeline, now: int) -> int | None:
-        """Return the Unix second from which the next epoch can be decided; None when none is left to issue."""
+        """Return the Unix second from which the next epoch can be decided; None if no epoch is left to issue."""
 
     def waits(self, timeline: Timeline, now: int) -> str:
-        """Return why no epoch after the first may be issued at Unix second ``now``; empty if one may."""
+        """Return why no epoch after the first may be issued at Unix second ``now``; empty if an epoch may be issued."""
 
     def next(self, timeline: Timeline, now: int) -> Epoch | None:
         """Return the epoch to issue at Unix second ``now``, once it is ``due``; None if no epoch is to be issued."""

@@ -1,7 +1,7 @@
 """Sums of an epoch's reports over all groups, by cycle and time of day: decisions about θ are made from these sums.
 
-A decision needs the reports of many weeks. Those of old slots never change, so their sums are computed once and stay in
-memory: each decision reads the newest slots only. The sums stay small: a cycle's sums take a few kilobytes.
+A decision needs the reports of many weeks. The reports of old slots never change, so their sums are computed once and
+stay in memory, and each decision reads the newest slots only. The sums of a cycle take a few kilobytes.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -20,8 +20,8 @@ from undertone_shared import report
 # A function that reads the Partial of slots first <= slot <= last, for one kind of report.
 Reader = Callable[[int, int, int], Partial]
 
-# Reports are accepted for a while after their slot. A slot counts as final after this many times that while, because
-# reports that were accepted may be committed later.
+# Reports are accepted for a fixed time after their slot. A slot counts as final after this multiple of that time,
+# because an accepted report may be committed later.
 _FINAL = 2
 
 
@@ -29,9 +29,9 @@ _FINAL = 2
 class EpochSums:
     """Sums of one kind of report in the slots ``start`` <= slot < ``stop`` of an epoch.
 
-    ``totals``: slot -> number of reports, under whatever epoch. ``cycles``: number of the cycle -> histograms of the
-    epoch's own reports [pieces, symbols], one for each piece of the cycle (`threshold.day.piece_at`). ``means``: the
-    estimated means of truncated readings, by slot; empty for the reports for the threshold.
+    ``totals``: slot -> number of reports, under any epoch. ``cycles``: number of the cycle -> histograms of the epoch's
+    own reports [pieces, symbols], one for each piece of the cycle (`threshold.day.piece_at`). ``means``: slot ->
+    estimated mean of the truncated readings; empty for the kind of report from which θ is chosen.
     """
 
     start: int
@@ -61,7 +61,7 @@ class EpochSums:
 
 
 class SettledSums:
-    """The sums of the epochs of a campaign, of which those of final slots are kept from one decision to the next."""
+    """The sums of a campaign's epochs. Those of final slots are kept from one decision to the next."""
 
     def __init__(self) -> None:
         self._kept: dict[tuple[bytes, int], EpochSums] = {}
@@ -69,7 +69,7 @@ class SettledSums:
     def read(self, read: Reader, timeline: Timeline, epoch: Epoch, slots: range, kind: int, now: int) -> EpochSums:
         """Return the sums of one kind of report in ``slots`` of an epoch, as the store has them at Unix second ``now``.
 
-        Only slots that are not kept are read.
+        Only slots whose sums are not kept in memory are read from the store.
         """
         campaign = epoch.campaign
         key = (campaign.fingerprint, kind)

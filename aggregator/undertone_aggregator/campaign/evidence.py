@@ -23,7 +23,9 @@ MEMORY_EPOCHS = 16
 
 @dataclass(frozen=True)
 class Evidence:
-    """The data at Unix second ``now``; ``read`` reads the store, ``kept`` are the sums of earlier decisions."""
+    """The data at Unix second ``now``. ``read`` reads the store; ``kept`` holds the sums that earlier decisions
+    computed.
+    """
 
     plan: CampaignPlan
     timeline: Timeline
@@ -46,14 +48,14 @@ class Evidence:
     def cohort(self) -> dict[Epoch, list[CohortCounts]]:
         """Return the cohort's histograms of each remembered epoch that has some, the oldest epoch first.
 
-        An epoch during which readings moved has several histograms. Each is moved as its readings have moved since, so
-        that it describes readings as they are now.
+        If readings moved during an epoch, it has several histograms. Each of them is moved as far as its readings have
+        moved since, so that it describes readings as they are now.
         """
         histograms = {}
         for number, epoch in self._remembered():
             sums = self._sums(epoch, self._reports(number, report.COHORT))
             if not sums and epoch.phase == THRESHOLD_PHASE:
-                # No device reported in the planned slots, so later ones are used.
+                # No device reported in the planned slots, so the slots after them are used.
                 later = range(self._judged(number)[0], self.settled + 1)
                 read = SettledSums().read(self.read, self.timeline, epoch, later, report.COHORT, self.now)
                 sums = self._sums(epoch, read)
@@ -65,9 +67,10 @@ class Evidence:
         return histograms
 
     def reports(self) -> list[ReportCounts]:
-        """Return the report phase's own histograms of settled slots, which refine θ at no cost in privacy.
+        """Return the histograms of settled slots of the report phase, which refine θ at no cost in privacy.
 
-        Only epochs with one range are used, because a block's histogram is from its own time of day.
+        Only epochs with a single range are used. Where each block of the day has a range of its own, a block's
+        histogram would describe its own time of day alone.
         """
         histograms = []
         for number, epoch in self._remembered():
@@ -107,8 +110,9 @@ class Evidence:
 
     @cached_property
     def saw_all_days(self) -> bool:
-        """True if reports for the threshold are from at least half a day of workdays, and from half a day of days off
-        if the campaign has days off.
+        """True if the reports for the threshold cover at least half a day of workdays.
+
+        If the campaign has days off, the reports must also cover at least half a day of those.
         """
         days, cycle, slots = self.plan.days, self.plan.cycle, set[int]()
         for number, _ in self._remembered():
@@ -119,8 +123,9 @@ class Evidence:
         return 2 * min(int(off.sum()), int((~off).sum())) >= cycle
 
     def _parts(self, epoch: Epoch, reports: EpochSums) -> dict[Move, Counts]:
-        """Return the epoch's histograms [pieces, symbols], one for each piece of the cycle, by how far readings have
-        moved since they were reported.
+        """Return the epoch's histograms [pieces, symbols], one for each piece of the cycle, for each move.
+
+        The result is a map: how far readings have moved since they were reported -> histograms.
         """
         weighed = {move: move.weighed(parts) for move, parts in self._by_move(epoch, reports).items()}
         return {move: parts for move, parts in weighed.items() if parts.any()}
@@ -128,13 +133,14 @@ class Evidence:
     def _sums(self, epoch: Epoch, reports: EpochSums) -> dict[Move, Counts]:
         """Return the epoch's histograms, added up by how far readings have moved since they were reported.
 
-        A sum of no reports is left out.
+        A sum without any report is left out.
         """
         sums = {move: move.weighed(parts.sum(axis=0)) for move, parts in self._by_move(epoch, reports).items()}
         return {move: counts for move, counts in sums.items() if counts.sum()}
 
     def _by_move(self, epoch: Epoch, reports: EpochSums) -> dict[Move, Counts]:
-        """Return the sum of the epoch's histograms [pieces, symbols] over the cycles since which readings moved alike.
+        """Return the epoch's histograms [pieces, symbols], added up over the cycles since which readings have moved
+        equally far.
 
         The result is a map: how far readings have moved since -> sum.
         """
@@ -144,9 +150,10 @@ class Evidence:
         return {move: np.sum(each, axis=0, dtype=np.int64) for move, each in together.items()}
 
     def devices(self) -> float:
-        """Return how many devices report now: the median over the slots since the last decision, including empty ones.
+        """Return how many devices report now: the median number of reports over the slots since the last decision.
 
-        No slot before the newest epoch's first one is used. In a threshold round its planned slots are used.
+        Slots without a report count as 0. The slots begin with the first one of the newest epoch, or later. In a
+        threshold round its planned slots are used.
         """
         number = len(self.timeline) - 1
         first, last = self._judged(number)
@@ -164,16 +171,19 @@ class Evidence:
         return max(sizes)
 
     def _present(self, number: int, first: int, last: int) -> float:
-        """Return the median number of reports in a slot; a slot without reports counts as 0, and no slots give 0."""
+        """Return the median number of reports in a slot. A slot without reports counts as 0; without any slot the
+        result is 0.
+        """
         if last < first:
             return 0.0
         cohort, reports = (self._reports(number, kind).totals for kind in (report.COHORT, report.REPORT))
         return float(np.median([cohort.get(slot, 0) + reports.get(slot, 0) for slot in range(first, last + 1)]))
 
     def _reports(self, number: int, kind: int) -> EpochSums:
-        """Return the sums of one kind of report in the slots of an epoch that are judged, all groups together.
+        """Return the sums of one kind of report in the slots of an epoch that are used for choosing θ, all groups
+        together.
 
-        A decision needs them several times, and reads them once.
+        A decision needs these sums several times, but reads them once.
         """
         if (number, kind) not in self._already_read:
             first, last = self._judged(number)
@@ -195,7 +205,7 @@ class Evidence:
     def _judged(self, number: int) -> tuple[int, int]:
         """Return the first and last slot of an epoch that are used for choosing θ.
 
-        Of a threshold round these are its planned slots, of any other epoch all of its settled slots.
+        For a threshold round these are its planned slots; for any other epoch, all of its settled slots.
         """
         campaign = self.timeline.epochs[number].campaign
         if campaign.report is None:

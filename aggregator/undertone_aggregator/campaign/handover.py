@@ -18,9 +18,9 @@ FOLDER = "handovers"
 
 
 def read_handover(folder: Path, campaign: str) -> dict[str, Any]:
-    """Return the fields of the hand-over of a campaign in a server's folder; an empty one if there is none.
+    """Return the fields of the hand-over of a campaign in a server's folder. Without a hand-over the fields are empty.
 
-    Raises Invalid for a damaged file, OSError.
+    Raises Invalid for a damaged file, and OSError.
     """
     signed = signed_handover(folder, campaign)
     if not signed:
@@ -39,9 +39,9 @@ def write_handover(folder: Path, fields: dict[str, Any], now: int, sign: Callabl
 
 
 def signed_handover(folder: Path, campaign: str) -> bytes:
-    """Return the last part of the campaign's message: the hand-over and its signature, or nothing.
+    """Return the last part of the campaign's message: the hand-over and its signature, or empty without a hand-over.
 
-    Raises Invalid for a damaged file, OSError.
+    Raises Invalid for a damaged file, and OSError.
     """
     path = folder / FOLDER / campaign
     if not path.is_file():

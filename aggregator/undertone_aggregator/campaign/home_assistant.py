@@ -14,11 +14,11 @@ VERSION = metadata.version("undertone-ldp")
 # Number of slots without a new value after which a value is unknown.
 _STALE_SLOTS = 6
 _LEAST_STALE_SECONDS = 300
-# Displayed steps are at most this fraction of the largest reading, far below the error of any fleet's mean.
+# A displayed step is at most the largest reading divided by this number, far below the error of any fleet's mean.
 _STEP_SHARE = 1000
 _MOST_DIGITS = 6
-# Units that belong to one quantity only in Home Assistant and whose class a momentary value may have. Energy is not
-# among them: Home Assistant expects a meter's total there, which a mean over homes is not.
+# Units that in Home Assistant belong to one quantity only, and to a class that a momentary value may have. Units of
+# energy are left out: Home Assistant expects a meter's total there, and a mean over homes is no such total.
 _DEVICE_CLASSES = {
     "power": ("mW", "W", "kW", "MW"),
     "temperature": ("°C", "°F"),
@@ -38,7 +38,7 @@ def identifier_of(campaign: str) -> str:
 
 
 def device_class_of(unit: str, measure: str) -> str:
-    """Return Home Assistant's class for readings in this unit, "" if none is certainly right.
+    """Return Home Assistant's class for readings in this unit, or "" if no class is certainly right.
 
     A ``sum`` adds samples, and a ``counter`` is a difference: neither is a momentary value in its unit.
     """
@@ -48,8 +48,9 @@ def device_class_of(unit: str, measure: str) -> str:
 
 
 def precision_of(campaign: Campaign) -> int:
-    """Return the number of displayed digits after the point: steps of at most θ/1000, or bound/1000 before θ is
-    known.
+    """Return how many digits after the point are shown: displayed steps are at most θ/1000.
+
+    Before θ is known, the bound is used in place of θ.
     """
     largest = campaign.rule.theta or campaign.bound
     return min(max(0, math.ceil(math.log10(_STEP_SHARE / largest))), _MOST_DIGITS)
@@ -60,9 +61,8 @@ def discovery(
 ) -> tuple[str, bytes]:
     """Return (topic, message) that shows these series; ``home`` is Home Assistant's prefix.
 
-    The guarantee is the model of the device that Home Assistant shows.
-
-    In threshold rounds, whose numbers come from a fitted model, the series' state is unknown.
+    Home Assistant shows the guarantee as the model of the device. In threshold rounds the numbers come from a fitted
+    model, so the state of each series is unknown.
     """
     status = aggregate_topic(prefix, campaign.name, "status")
     lost = "value_json.lost.all.reports"
@@ -78,7 +78,7 @@ def discovery(
         # People should look at the filtered mean, so the filtered series has the plain name.
         name = str(each._replace(filtered=False)) + ("" if each.filtered else ", each slot by itself")
         for field, words in (("estimate", "mean"), ("low", "mean, at least"), ("high", "mean, at most")):
-            # Home Assistant takes "None" for an unknown state.
+            # Home Assistant reads the text "None" as an unknown state.
             has_value = f"value_json.kind != '{MODEL}' and value_json.{field} is not none"
             sensors.append(
                 Sensor(

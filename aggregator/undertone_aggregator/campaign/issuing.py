@@ -28,7 +28,7 @@ _QUIET_SECONDS = 1.0
 
 
 class Issuing:
-    """Issues epochs. ``seed`` draws the schedule; ``sign`` signs campaigns, None: they are not signed.
+    """Issues epochs. ``seed``: draws the schedule. ``sign``: signs campaigns; None: campaigns are not signed.
 
     ``clock``: Unix seconds, to see how long a choice of θ has taken.
     """
@@ -66,7 +66,7 @@ class Issuing:
     def restart(self) -> None:
         """Treat every step as not yet done, as after a start or when the wall clock was set back."""
         self._broadcast_at = self._examined = -math.inf
-        # The slot in which devices were found to be away, and whether the log says so already.
+        # The slot in which devices were found to be away, and whether the log says already that they are.
         self._away_in: int | None = None
         self._said_away = False
 
@@ -110,10 +110,11 @@ class Issuing:
             return False
 
     def _devices_are_back(self, counted: int) -> bool:
-        """Return True if no device's absence keeps the server from issuing an epoch; logs why it waits.
+        """Return True if no device's absence keeps the server from issuing an epoch. Otherwise log why the server
+        waits.
 
-        ``counted``: the Unix second up to which the store holds all reports that arrived. While devices are away, they
-        are looked for once a slot.
+        ``counted``: the Unix second up to which the store holds all reports that arrived. While devices are away, this
+        function looks for them once a slot.
         """
         slot = self._context.due_slot(counted)
         if slot == self._away_in:
@@ -146,13 +147,13 @@ class Issuing:
 
     def _issue(self, epoch: Epoch, now: int) -> None:
         context, store = self._context, self._context.store
-        # An extended epoch has the budget of the epoch whose rule it goes on with.
+        # An extended epoch has the budget of the epoch whose rule it continues.
         epoch = replace(epoch, budget=epoch.budget or context.config.budget)
         store.add_epoch(epoch)
         self.timeline = Timeline(store.epochs())
         self.broadcast(now)
         if epoch.chosen is not None and sum(each.chosen is not None for each in self.timeline.epochs) == 1:
-            # When the first θ is chosen the threshold rounds end, which changes how their slots are estimated. So the
+            # The threshold rounds end when the first θ is chosen, which changes how their slots are estimated. So the
             # models of these slots are dropped and fitted once more.
             self._models.clear()
             rounds = store.partial(0, epoch.campaign.first_slot - 1, kind=report.COHORT, late=False)

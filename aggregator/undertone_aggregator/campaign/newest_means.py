@@ -6,13 +6,17 @@ from undertone_aggregator.estimate.estimates import MODEL, Estimate
 
 
 class NewestMeans:
-    """The estimates of the newest settled slot by campaign. One thread sets a campaign's; any thread may read."""
+    """The estimates of the newest settled slot by campaign. One thread sets those of a campaign; any thread may read
+    them.
+    """
 
     def __init__(self) -> None:
         self._newest: dict[str, tuple[Estimate, ...]] = {}
 
     def publish(self, campaign: str, slot: int, estimates: Iterable[Estimate]) -> None:
-        """Replace a campaign's estimates by those of ``slot``; none is kept of a threshold round, which has no mean."""
+        """Replace a campaign's estimates by those of ``slot``. A threshold round has no mean, so nothing is kept of its
+        slots.
+        """
         self._newest[campaign] = tuple(each for each in estimates if each.slot == slot and each.kind != MODEL)
 
     def of(self, campaign: str) -> tuple[Estimate, ...]:

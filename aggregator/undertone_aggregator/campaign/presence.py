@@ -1,9 +1,11 @@
 """Presence of the devices that reported before: while they are away, the server issues no new epoch.
 
-A device without a connection goes on with its epoch and keeps its reports. A new θ would be chosen without them, and no
-device would use it. After a long absence the server would also refuse what they kept (`counts.epochs.Timeline`).
+A device without a connection stays in its epoch and keeps its reports. A new θ would be chosen without these devices,
+and none of them would use it. After a long absence the server would also refuse the reports that they kept
+(`counts.epochs.Timeline`).
 
-Devices whose reports are refused because they follow an epoch that the store does not know (`strays`) are not away.
+Some devices follow an epoch that the store does not know (`strays`). Their reports are refused, but they do not count
+as away.
 """
 
 from dataclasses import dataclass
@@ -19,9 +21,10 @@ _SPAN = 3
 # Number of slots with reports that show how many devices reported before. It is twice the number of reports that a
 # device keeps while it has no connection.
 REMEMBERED = 192
-# The number of devices that reported before is this quantile of the remembered numbers of reports: the upper quartile.
+# A quantile, the upper quartile. It is taken of the remembered numbers of reports and says how many devices reported
+# before.
 _USUAL = 0.75
-# Least share of the devices that reported before that must report now.
+# A new epoch waits until at least this share of the devices that reported before report now.
 LEAST = 0.9
 
 
@@ -41,15 +44,17 @@ class Presence:
 def presence_of(read: Reader, first: int, settled: int, stride: int, strays: int = 0) -> Presence:
     """Return the presence in the slots from the campaign's ``first`` to the newest ``settled`` one.
 
-    ``stride``: slots of which each device reports one. ``strays``: devices that are there, though nothing of them is
-    counted, see `strays.Strays`. ``before`` is the upper quartile over the newest slots with
-    reports, `REMEMBERED` of them; slots without any report show nothing about the devices. If devices stay away for
-    good, ``before`` therefore sinks to ``now`` within three quarters of `REMEMBERED` slots with reports.
+    ``stride``: each device reports in one of this number of slots. ``strays``: number of devices that are present
+    although nothing of them is counted, see `strays.Strays`.
+
+    The result's ``before`` is the upper quartile over the newest `REMEMBERED` slots with reports. Slots without any
+    report show nothing about the devices. If devices stay away for good, ``before`` therefore sinks to ``now`` within
+    three quarters of `REMEMBERED` slots with reports.
     """
     span = max(_SPAN, stride)
     wanted = max(REMEMBERED // span, 4)
-    # Spans of slots, the newest first: number of the span -> its reports. An outage may be long, so the part of the
-    # store that is read grows until enough spans have reports.
+    # Spans of slots, the newest first: number of the span -> its reports. After a long outage the newest spans are
+    # empty, so the part of the store that is read grows until enough spans have reports.
     spans: dict[int, int] = {}
     begin, end, length = settled, settled + 1, wanted * span
     while end > first and len(spans) <= wanted:
@@ -60,7 +65,7 @@ def presence_of(read: Reader, first: int, settled: int, stride: int, strays: int
                 spans[number] = spans.get(number, 0) + reports_in(key.kind, counts)
         end, length = begin, 2 * length
     newest = min(span, max(settled - first + 1, 1))
-    # The oldest span may be cut by the campaign's beginning.
+    # The oldest span may be incomplete, because it begins before the campaign does.
     whole = [n for n in sorted(spans) if n > 0 and settled - (n + 1) * span + 1 >= first]
     earlier = [spans[n] / span for n in whole[:wanted]]
     before = float(np.quantile(earlier, _USUAL)) if earlier else 0.0

@@ -25,7 +25,8 @@ def epochs_of(config: Config) -> EpochSource:
 def end_of(config: Config, epochs: Sequence[Epoch]) -> int:
     """Return the Unix second at which the campaign ends, by the ``epochs`` that were issued.
 
-    A stream's threshold round ends before the stream begins: during the round the end is the planned one.
+    A stream's threshold round is an epoch that ends before the stream begins. During the round the planned end is
+    returned.
     """
     newest = epochs[-1]
     if newest.phase != THRESHOLD_PHASE:
@@ -62,7 +63,7 @@ def preview(config: Config, now: int) -> list[str]:
 
 
 def _longer_rest(plan: CampaignPlan, campaign: Campaign) -> str:
-    """Return a sentence if devices rest longer than the plan's window asks for; else ""."""
+    """Return a sentence if devices rest longer than the plan's window requires; else ""."""
     rest = rest_of(campaign)
     if plan.window is None or rest <= plan.window:
         return ""

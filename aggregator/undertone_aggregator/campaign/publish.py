@@ -26,7 +26,7 @@ def estimate_message(
 
 
 def told(world: Published | None) -> dict[str, Any] | None:
-    """Return as JSON how much published numbers reveal about a household in a cycle; None if ``world`` is None."""
+    """Return as JSON how much published numbers reveal about one household in one cycle; None if ``world`` is None."""
     return None if world is None else {**world.as_json(), "guarantee": world.sentence("a cycle of slots")}
 
 
@@ -35,9 +35,7 @@ def status_message(
 ) -> bytes:
     """Return the retained message of ``aggregate/status``: epoch, θ, guarantee.
 
-    ``counts``: deliveries by outcome, losses.
-
-    ``world``: see `told`.
+    ``counts``: deliveries by outcome, and losses. ``world``: see `told`.
     """
     campaign, exact = newest.campaign, guarantee.certificate
     return to_json(

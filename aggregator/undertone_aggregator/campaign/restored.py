@@ -1,9 +1,9 @@
-"""Notices that a database was restored: the server's folder holds, outside the database, the newest settled slot.
+"""Notices that a database was restored. For this the server keeps the newest settled slot in its folder, too.
 
 `undertone restore` knows that a store in the folder was restored, and has it publish no slot that the lost server may
 have published (`estimate.publication.withhold`). Nobody tells a server that its PostgreSQL database was restored. The
-server notices it by itself: the restored database has settled less than the server has noted in its folder, which is
-not part of a backup of the database.
+server notices it by itself: the restored database has settled fewer slots than the server has noted in its folder,
+which is not part of a backup of the database.
 """
 
 from pathlib import Path
@@ -14,7 +14,7 @@ from undertone_aggregator.store.store import Store
 
 
 class SettledMark:
-    """The newest slot that this server has settled of a campaign, in a file; ``settled`` is -1 without a file."""
+    """The newest slot of a campaign that this server has settled, kept in a file. ``settled`` is -1 without a file."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.path = folder / f"{name}.settled"
@@ -30,9 +30,10 @@ class SettledMark:
             self.settled = slot
 
     def withhold(self, store: Store, due: int, least: int) -> tuple[int, int] | None:
-        """Have a store that has settled less than the mark publish no slot up to ``due``; return the (first, last) one.
+        """If the store has settled fewer slots than the mark, have it publish no slot up to ``due``.
 
-        Returns None for a store that has settled as much. Raises StoreError.
+        Return the (first, last) slot that is withheld, or None if the store has settled as many slots as the mark.
+        Raises StoreError.
         """
         if publication_of(store, least).settled >= self.settled:
             return None

@@ -22,22 +22,22 @@ class _Collections:
 def open_results(url: Path | str, campaign: str | None = None) -> Results:
     """Open an aggregator's store for reading: a file, or the address of a database.
 
-    ``campaign``: the name of one, if there are several in the database. Raises Invalid.
+    ``campaign``: the name of the campaign, needed if the database holds several. Raises Invalid.
     """
     return Results(url, _Collections(), campaign)
 
 
 def open_public(url: Path | str, campaign: str | None = None) -> PublicResults:
-    """Open an aggregator's store for its public results only; otherwise as `open_results`. Raises Invalid."""
+    """Open only the public results of an aggregator's store. Arguments and errors are those of `open_results`."""
     return PublicResults(url, _Collections(), campaign)
 
 
 def connect(url: str, campaign: str | None = None) -> Results:
     """Open the results that a server's page publishes: settled slots over enough reports.
 
-    ``url``: the page's address as in a browser; ``campaign``: the name of one, if it shows several. Raises Invalid for
-    an address that cannot be reached or is no page, for another version, and for a campaign that the page does not
-    show.
+    ``url``: the page's address as in a browser; ``campaign``: the name of the campaign, needed if the page shows
+    several. Raises Invalid if the address cannot be reached, if it is no such page or a page of another version, and
+    for a campaign that the page does not show.
     """
     from undertone_aggregator.estimate.remote import RemoteResults
 

@@ -1,9 +1,9 @@
 """Rounds: threshold epochs in which all devices report for the threshold, then report epochs under θ.
 
-The rounds have no state of their own but a cache of sums: what is due follows from the epochs and histograms in the
-store, so that a restart resumes where the last process stopped. A threshold round is judged by its planned slots alone;
-its epoch lasts until the next one begins. A report epoch ends with the campaign; a campaign that is extended gets a new
-epoch with the same rule and a later end.
+A cache of sums is the only state of the rounds: what is due follows from the epochs and histograms in the store. So
+after a restart the server goes on where the last process stopped. Only the planned slots of a threshold round are used
+to choose θ, but its epoch lasts until the next one begins. A report epoch ends with the campaign. A campaign that is
+extended gets a new epoch with the same rule and a later end.
 """
 
 import math
@@ -48,10 +48,10 @@ Ranges = tuple[tuple[int, int, int], ...]
 _FIRST_EDGES = {"logarithmic": first_edges, "linear": linear_edges}
 # The bound of a binary sensor, which needs no threshold.
 BINARY = 1
-# Least change of θ, as a share of the range, for a new epoch: a smaller one changes the error by a few per cent at
-# most.
+# A new epoch is issued only if θ changes by at least this share of the range. A smaller change would change the error
+# by a few per cent at most.
 SMALLEST_CHANGE = 0.05
-# Least share of the devices that must report for a decision: with fewer, wait until the others report again.
+# θ is chosen only if at least this share of the devices report. With fewer, the choice waits until the others are back.
 FEWEST = 0.25
 
 
@@ -67,7 +67,8 @@ class ThetaChoice:
     # For the robust method only: the histograms of the report phase, and the distributions by time of day.
     reports: Sequence[ReportCounts]
     day: Day | None
-    # True if the reports for the threshold are from workdays and from days off, which may have other times of day.
+    # True if the reports for the threshold come from workdays and from days off, whose times of day may be distributed
+    # differently.
     saw_all_days: bool
 
     def choose(self, variance: Variance) -> Threshold:
@@ -106,7 +107,8 @@ class ThetaChoice:
 class Rounds:
     """Decides on threshold epochs and report epochs.
 
-    A choice of θ takes seconds to minutes: an epoch starts after the time that ``means.clock`` shows at its end.
+    A choice of θ takes seconds to minutes. An epoch therefore starts after the time that ``means.clock`` shows at the
+    end of the choice.
     """
 
     fixed_end = ""
@@ -117,7 +119,7 @@ class Rounds:
         self._kept = SettledSums()
 
     def warnings(self) -> dict[str, str]:
-        """Return a map: kind -> sentence about a plan that will work, but not well."""
+        """Return a map: kind -> sentence about a plan that will work, but badly."""
         short = [slots for slots in self.plan.rounds if slots % self.plan.cycle]
         if not short:
             return {}
@@ -136,11 +138,11 @@ class Rounds:
         return self._threshold_epoch(0, max(soonest, planned), edges, now)
 
     def planned(self, now: int) -> list[Epoch]:
-        """Return the first epoch; all later ones have the same ε."""
+        """Return only the first epoch, because all later epochs have the same ε."""
         return [self.first(now)]
 
     def due(self, timeline: Timeline, now: int) -> int | None:
-        """Return the Unix second from which θ can be decided next; None when no epoch is left to issue."""
+        """Return the Unix second from which θ can be decided next; None if no epoch is left to issue."""
         newest = timeline.last
         assert newest is not None
         if self.plan.bound == BINARY:
@@ -167,7 +169,9 @@ class Rounds:
         )
 
     def next(self, timeline: Timeline, now: int) -> Epoch | None:
-        """Return the epoch to issue at Unix second ``now``, once ``due``; None without reports, or when θ may stay."""
+        """Return the epoch to issue at Unix second ``now``, once ``due``. Return None without reports, or when θ may
+        stay.
+        """
         newest = timeline.last
         assert newest is not None
         evidence = Evidence(self.plan, timeline, self._means.read, now, self._kept)
@@ -205,7 +209,7 @@ class Rounds:
         return self._report_epoch(design, starts, last, edges, now) if self._fits(starts, last) else None
 
     def last_slot(self, timeline: Timeline) -> int:
-        """Return the campaign's last slot: that of its newest epoch, or a later one if the plan was extended since."""
+        """Return the last slot of the campaign's newest epoch, or a later slot if the plan was extended since."""
         assert timeline.last is not None
         last = timeline.last.campaign.last_slot
         learning = (self.learning_ends(timeline) or 0) // self.plan.slot_seconds
@@ -213,7 +217,9 @@ class Rounds:
         return max(last, min(first + self.plan.report_slots, LARGEST_TIME // self.plan.slot_seconds) - 1)
 
     def learning_ends(self, timeline: Timeline) -> int | None:
-        """Return the Unix second at which the first report phase begins if no round is late; None if it has begun."""
+        """Return the Unix second at which the first report phase begins if no round is late. Return None if it has
+        begun.
+        """
         newest = timeline.last
         if newest is None or newest.phase != THRESHOLD_PHASE:
             return None
@@ -221,10 +227,10 @@ class Rounds:
         return (newest.campaign.first_slot + rounds) * self.plan.slot_seconds
 
     def reissued(self, timeline: Timeline, now: int) -> Epoch | None:
-        """Return the newest epoch anew with the same rule and the plan's end, see `EpochSource`; else None.
+        """Return the newest epoch again, with the same rule and the plan's end, see `EpochSource`; else None.
 
-        Devices that follow an unknown epoch take the renewed one a cycle after theirs began. If it is issued too early
-        for them, it is issued again a cycle later.
+        Devices that follow an unknown epoch accept the renewed epoch one cycle after their own began. If it is issued
+        too early for them, it is issued again a cycle later.
         """
         newest = timeline.last
         assert newest is not None
@@ -244,7 +250,7 @@ class Rounds:
         return replace(newest, campaign=later, issued_at=now)
 
     def _stay(self, rule: ReportRule, chosen: Threshold) -> bool:
-        """Return True if the chosen ranges are so near those of ``rule`` that no new epoch is needed."""
+        """Return True if the chosen ranges are so near to those of ``rule`` that no new epoch is needed."""
         return _moved(rule.ranges, chosen.ranges, self.plan.cycle) < SMALLEST_CHANGE
 
     def _fits(self, starts: int, last: int) -> bool:

@@ -77,7 +77,8 @@ class RunOptions:
     """Options of a campaign's run besides its configuration. ``failpoint``: see `Ingest`.
 
     ``apply``: apply changes of the plan instead of only showing them. ``take_over``: continue a campaign that is
-    broadcast and that the store does not know. ``slots``: worker users that the campaigns of one server share.
+    already broadcast although the store does not know it. ``slots``: the broker users of workers that all campaigns of
+    this server share.
     """
 
     clock: Callable[[], float] = time.time
@@ -99,8 +100,8 @@ class Running:
         self.journal = journal
         self.coordinator: Coordinator | None = None
         self._begun = False
-        # What people read of the campaign. Its field ``state`` is what the operator wants. Other threads read it, so it
-        # is replaced as a whole.
+        # The part of the campaign's state that people read. Its field ``state`` is the state that the operator wants.
+        # Other threads read this object, so it is replaced as a whole.
         plan = config.campaign
         ahead = plan.start if plan.start is not None and plan.start > options.clock() else None
         self._known = CampaignState(RUNNING, quiet=(plan.stride - 1) * plan.slot_seconds, due=ahead)
@@ -111,7 +112,7 @@ class Running:
         self._advanced: float | None = None
         self._lease: Lease | None = None
         self._strays = Strays(plan)
-        # Names of the problems that the last look at the counters showed, see `watch.Watch.lasting`.
+        # Names of the problems that the last check of the counters found, see `watch.Watch.lasting`.
         self.lasting: frozenset[str] = frozenset()
         self._source = source
         self._options = options
@@ -147,7 +148,7 @@ class Running:
         return replace(known, state=state, ready=self.ready)
 
     def _know(self, **fields: Any) -> None:
-        """Replace fields of what is known of the campaign's state."""
+        """Replace fields of this campaign's state."""
         self._known = replace(self._known, **fields)
 
     @property
@@ -191,11 +192,12 @@ class Running:
                 self.check_broadcast(store, outlet, stop)
             self.note_groups(store)
             plan = self._take_over(store, clock, stop)
-            # Close the election in any case: a lease of a server that has ended would keep others from being elected.
+            # Close the election in any case: otherwise the lease of a server that has ended would keep other servers
+            # from being elected.
             with contextlib.closing(self._election(store)) as election, self._released(outlet):
                 try:
                     self._start(plan, store, stop)
-                    # Broadcast the campaign only once the brokers queue reports for our workers.
+                    # Broadcast the campaign only once the brokers queue reports for this server's workers.
                     while not stop.wait(_TICK_SECONDS) and not all(worker.ready for worker in self._workers):
                         self._check()
                     self._begun = True
@@ -212,7 +214,7 @@ class Running:
 
     @contextlib.contextmanager
     def _released(self, outlet: Outgoing) -> Iterator[None]:
-        """Release the outlet at the end, if servers that share the store take turns with it."""
+        """Release the outlet at the end of the block, if servers that share the store take turns with it."""
         try:
             yield
         finally:
@@ -245,7 +247,7 @@ class Running:
     ) -> "Coordinator | None":
         """Return the coordinator while this server is elected.
 
-        Each term has a new one, because all state is in the store.
+        Each term of office has a new coordinator, because all state is in the store.
         """
         lease = election.lease()
         if lease is None and isinstance(outlet, Held):
@@ -272,7 +274,7 @@ class Running:
     def _sign(self, store: CampaignEntries) -> Callable[[bytes], bytes] | None:
         """Return the function that signs campaigns.
 
-        Returns None without a key, which raises an alarm if there was one before.
+        Return None if there is no key. If there was a key before, its absence raises an alarm.
         """
         path = self.config.secret(self.config.server.signing_key)
         self._know(signed=path.exists())
@@ -350,7 +352,7 @@ class Running:
             store.url, cells_of, self._source.open_intake, self._say, options.clock, options.failpoint
         )
         start: Callable[[IngestPlan, WorkerContext], Worker] = thread_worker if workers == 1 else ProcessWorker
-        # A worker that shares partitions with other machines does not use its number: it takes free partitions.
+        # A worker that shares partitions with other machines takes free partitions instead of those of its number.
         self._workers += [start(plan.of_worker(number), context) for number in range(workers)]
 
     def _tick(self, election: Election, seed: bytes, store: Store, outlet: Outgoing, stop: threading.Event) -> None:
@@ -388,7 +390,7 @@ class Running:
                 if not self._known.full:
                     self._know(reason="")
             except Fenced:
-                # Another server has been elected. The election logs that; a new term gets a new coordinator.
+                # Another server has been elected, which the election logs. A new term gets a new coordinator.
                 self._lease, self.coordinator = None, None
             except StoreError as wrong:
                 self._know(full=is_full(wrong), reason=f"the store cannot be written: {wrong}")
@@ -434,7 +436,7 @@ class Running:
             self._know(spent=spent_until(self._last, newest))
 
     def _try_to_write(self, store: Store) -> None:
-        """Find out whether the store can be written, where that is in doubt. Raises StoreError."""
+        """If it is in doubt whether the store can be written, try it. Raises StoreError."""
         if self._known.full or not self.ready:
             store.set_meta({_TRIED: ""})
             self._know(full=False)
@@ -457,8 +459,8 @@ class Running:
 def spent_until(last: Epoch, newest: int | None) -> int | None:
     """Return the Unix second until which a stream's devices have spent their budget; None while they have some left.
 
-    ``newest``: the newest slot with a report. A device that has reported in every slot of a window has spent its budget
-    after as many slots as it has reports.
+    ``newest``: the newest slot with a report. A device that reports in every slot of a window has spent its budget
+    after as many slots as its number of reports.
     """
     campaign, rule = last.campaign, last.campaign.rule
     if not isinstance(rule, StreamRule) or newest is None or newest < campaign.first_slot:

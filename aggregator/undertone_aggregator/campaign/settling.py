@@ -24,40 +24,41 @@ from undertone_aggregator.ingest.lag import Lag
 from undertone_aggregator.store.store_address import store_address
 from undertone_shared.off_board.issue import aggregate_topic
 
-# Seconds from one log line about estimates to the next. Where slots are shorter, a line is about the newest slot alone.
+# Seconds from one log line about estimates to the next. If slots are shorter, each line is about the newest slot alone.
 SLOT_LOG_SECONDS = 60
 # Largest number of newest slots whose published numbers are published again after a start.
 _RECENT_SLOTS = 4
 # Largest number of slots whose sums are stored in one step of the server.
 _SUMMED_SLOTS = 96
-# Longest time in seconds that slots wait after a start for reports that brokers and devices queued meanwhile.
+# Longest time in seconds that slots wait after a start for reports that were queued by brokers and devices meanwhile.
 _RETURN_SECONDS = 600
-# Name of the stored value that tells how much of this wait is left: [seconds, Unix second at which that was so].
+# Name of the stored value that tells how much of this wait is left: [seconds left, Unix second of this note].
 _WAIT = "settling_wait"
 
 
 class _Return:
-    """The wait after a start: how long slots that are due wait for reports that brokers and devices hold for us.
+    """The wait after a start: how long due slots wait for reports that brokers and devices have queued for this server.
 
-    The store keeps how much of the wait is left, so that a server that is killed again and again still settles. A new
-    wait begins at the first start after one is over, and after an absence that is longer than a wait.
+    The store keeps how much of the wait is left, so that even a server that is killed again and again settles its
+    slots. A new wait begins at the first start after the last wait is over, and after an absence that is longer than a
+    wait.
     """
 
     def __init__(self, context: CampaignContext) -> None:
         self._store = context.store
         self._whole = min(context.plan.settle_slots * context.plan.slot_seconds, _RETURN_SECONDS)
-        # Seconds left, and the Unix second at which that was so; None before the first tick.
+        # Seconds left, and the Unix second at which they were computed; None before the first tick.
         self._left: tuple[int, int] | None = None
 
     def over(self, now: int) -> bool:
-        """Note that the server is there at Unix second ``now``; return True once the wait is over."""
+        """Note that the server runs at Unix second ``now``; return True once the wait is over."""
         if self._left is None:
             left, at = json.loads(self._store.meta(_WAIT).get(_WAIT, "[0, 0]"))
             goes_on = left > 0 and abs(now - at) <= self._whole
             self._left = (min(left, self._whole) if goes_on else self._whole), now
         left, at = self._left
         if left and now != at:
-            # A clock that was set back has not waited.
+            # If the clock was set back, no time has passed.
             self._left = max(left - max(now - at, 0), 0), now
             self._store.set_meta({_WAIT: json.dumps(self._left)})
         return not self._left[0]
@@ -66,9 +67,9 @@ class _Return:
 class Settling:
     """Settles slots and publishes their estimates.
 
-    ``published``: what published numbers reveal about a household, for messages; None before the first.
+    ``published``: what published numbers reveal about a household, for messages; None before the first slot.
     ``newest``: the newest slot whose estimates were published, -1 before the first. ``due``: the newest slot whose
-    reports have had the time to arrive and to be counted, also if none has come; -1 before the first.
+    reports have had the time to arrive and to be counted, even if none has come; -1 before the first.
     """
 
     def __init__(self, context: CampaignContext, issuing: Issuing, lag: Lag, models: FittedModels) -> None:
@@ -77,7 +78,7 @@ class Settling:
         # The newest timeline and its estimator, None before the first slot.
         self._estimating: tuple[Timeline, Estimator] | None = None
         self._return = _Return(context)
-        # Only a database needs the mark: a store in a file is restored with its folder by `undertone restore`, which
+        # Only a database needs this mark. A store in a file is restored with its folder by `undertone restore`, which
         # withholds the slots itself.
         database = store_address(context.config.store_url).file is None
         self._mark = SettledMark(context.config.folder, context.plan.name) if database else None
@@ -123,8 +124,9 @@ class Settling:
         """Settle the slots that are due, and return the newest settled slot.
 
         After a start, slots that became due meanwhile wait for ``settle_slots`` again, at most `_RETURN_SECONDS`,
-        because brokers and devices hold reports for us. No slot settles before a report for it or for a later slot has
-        come: a clock that is ahead would settle slots that devices have not measured yet.
+        because brokers and devices have queued reports for this server. A slot settles only after a report for it or
+        for a later slot has come. Otherwise a clock that is ahead would settle slots that devices have not measured
+        yet.
         """
         plan, store = self._context.plan, self._context.store
         returned = self._return.over(now)
@@ -146,7 +148,7 @@ class Settling:
         return self._settled
 
     def _compare(self, now: int) -> None:
-        """At the first tick, withhold slots that a database may have published before it was restored."""
+        """At the first tick, withhold slots that this server may have published before its database was restored."""
         if self._mark is None or self._compared:
             return
         plan, store = self._context.plan, self._context.store
@@ -161,8 +163,9 @@ class Settling:
             )
 
     def _estimates(self, first: int, last: int) -> tuple[Estimates, int]:
-        """Return (raw and filtered estimates of settled slots, the least number of reports among which a household's
-        report is hidden).
+        """Return (estimates of settled slots, smallest number of reports).
+
+        The estimates are raw and filtered ones. The number is the least one among which a household's report is hidden.
         """
         if self._live is None:
             plan, issuing = self._context.plan, self._issuing
@@ -185,7 +188,9 @@ class Settling:
         return both.take(both.slot >= first), smallest
 
     def _estimator(self) -> Estimator:
-        """Return the estimator of the current timeline, the same for all its slots: a decoder takes 0.1 s to make."""
+        """Return the estimator of the current timeline. It is kept for all slots, because making a decoder takes
+        0.1 s.
+        """
         timeline = self._issuing.timeline
         if self._estimating is None or self._estimating[0] is not timeline:
             self._estimating = timeline, estimator_of(timeline, self._models.values)
@@ -199,13 +204,15 @@ class Settling:
         estimates = Estimates.together([estimator.estimates(shown.of(group, cells), group) for group in shown.groups])
         self._models.save()
         for sentence in estimator.warnings(estimates):
-            # The warning's numbers change with every slot. Its part before the colon does not, so that `say_once` logs
-            # it once and not in every slot.
+            # The numbers in the warning change with every slot, but its part before the colon stays the same. So
+            # `say_once` logs the warning once instead of in every slot.
             context.journal.say_once("stale", "alarm: " + sentence.partition(":")[0], warning=sentence)
         return estimates.take(estimates.slot >= first), shown.smallest
 
     def _announce_at_home(self, newest: Epoch, series: set[Series]) -> None:
-        """Announce the series to Home Assistant, again when there is a new one or the campaign has changed."""
+        """Announce the series to Home Assistant, and do so again when there is a new series or the campaign has
+        changed.
+        """
         context, home = self._context, self._context.config.server.home_assistant
         if home:
             self._at_home |= series
@@ -216,7 +223,9 @@ class Settling:
                 context.outlet.publish(topic, message, again=True)
 
     def _log(self, estimates: list[Estimate], now: int) -> None:
-        """Log the newest estimate of each kind if the last line is old or of another kind, and each suspicious one."""
+        """Log the newest estimate of each kind if the last line is old or of another kind. Log each suspicious
+        estimate.
+        """
         journal = self._context.journal
         newest = {estimate.kind: estimate for estimate in estimates}
         for estimate in newest.values():

@@ -1,7 +1,7 @@
 """The state of a server and of its campaigns: one object that every command, page, metric and probe reads.
 
-The server's own loop makes the state and writes it to a file in the server's folder, with the time. A reader with an
-old state concludes that the server is dead or hangs.
+The server's own loop makes the state and writes it, with the time, to a file in the server's folder. A reader that
+finds an old state concludes that the server has died or hangs.
 """
 
 import contextlib
@@ -38,15 +38,15 @@ class CampaignState:
     """State of one campaign: its ``state`` of `STATES`, and the ``reason`` for it if there is one.
 
     ``ready``: every worker has its session at the broker and can write to the store. ``newest``: the Unix second at
-    which the newest slot with a report ended. ``due``: the Unix second from which reports are expected, and ``end``:
-    the one at which its last slot ends; None if no epoch has been issued, except that ``due`` is known before if the
-    plan says when the campaign starts. ``signed``: the campaign's signing key
-    exists; None if that is not known yet.
+    which the newest slot with a report ended. ``due``: the Unix second from which reports are expected. ``end``: the
+    Unix second at which the campaign's last slot ends. Both are None before an epoch is issued, but ``due`` is known
+    earlier if the plan says when the campaign starts. ``signed``: whether the campaign's signing key exists; None if
+    that is not known yet.
 
     ``quiet``: seconds without a report that are normal, because devices take turns. ``spent``: the Unix second until
     which the devices of a stream have spent their budget, None while they have some left. ``since``: the Unix second
-    since which the server takes in reports without a break. ``full``: the disk of the store is full. ``strays``:
-    devices whose reports are refused because they are for another version of the campaign, see
+    since which the server takes in reports without a break. ``full``: whether the disk of the store is full.
+    ``strays``: number of devices whose reports are refused because they are for another version of the campaign, see
     `undertone_aggregator.campaign.strays`.
     """
 
@@ -64,10 +64,10 @@ class CampaignState:
     strays: int = 0
 
     def silence(self, now: float) -> float:
-        """Return the seconds for which reports are overdue at Unix second ``now``, 0 while none is expected.
+        """Return the seconds for which reports are overdue at Unix second ``now``, or 0 while no report is expected.
 
-        None is expected between the turns of the same devices, from a stream whose budget is spent, nor while the
-        server itself takes none in.
+        No report is expected between the turns of the same devices, from a stream whose budget is spent, or while the
+        server itself takes in no reports.
         """
         if self.state not in _OPEN or self.due is None or (self.end is not None and now > self.end):
             return 0.0
@@ -75,7 +75,8 @@ class CampaignState:
         return max(now - max(known) - self.quiet, 0.0)
 
     def notice(self, now: float) -> int | None:
-        """Return the days of the notice that is due at Unix second ``now`` because the campaign ends soon, else None.
+        """Return the days of the notice that is due at Unix second ``now`` because the campaign ends soon; None if none
+        is due.
 
         See `undertone_aggregator.base.endings.notice`.
         """
@@ -84,19 +85,20 @@ class CampaignState:
         return notice(self.end, now, self.due)
 
     def starts(self, now: float) -> int | None:
-        """Return the Unix second at which the first slot begins while that is ahead, else None."""
+        """Return the Unix second at which the first slot begins if that is still ahead, else None."""
         return self.due if self.state in _OPEN and self.due is not None and now < self.due else None
 
     def beginning(self, now: float) -> str:
-        """Return a sentence about when the first slot begins while that is ahead, else ""."""
+        """Return a sentence about when the first slot begins if that is still ahead, else ""."""
         starts = self.starts(now)
         if starts is None:
             return ""
         return f"its first slot begins at {utc(starts)}"
 
     def note(self, now: float) -> str:
-        """Return a sentence about what is in order and worth knowing, "" for none: a beginning that is ahead, a budget
-        that is spent, an end that is near.
+        """Return a sentence about something that is normal but worth knowing; "" if there is nothing.
+
+        It is about a beginning that is still ahead, a budget that is spent, or an end that is near.
         """
         if self.state in _OPEN and self.spent is not None and now < self.spent:
             when = utc(self.spent)
@@ -104,7 +106,7 @@ class CampaignState:
         return self.beginning(now) or self.ending(now)
 
     def ending(self, now: float) -> str:
-        """Return a sentence about the campaign's end if `notice` announces it, else ""."""
+        """Return a sentence about the campaign's end if a `notice` of it is due, else ""."""
         if self.end is None or self.notice(now) is None:
             return ""
         when = utc(self.end)
@@ -171,9 +173,10 @@ class ServerState:
         return found
 
     def crowd(self) -> dict[str, str]:
-        """Return a sentence about devices that find no room, and what makes room, under the name of its alarm.
+        """Return a sentence about devices that find no room, and about what makes room, under the name of its alarm.
 
-        It is empty if there are none. The server takes in the reports of all others, so it counts as ready.
+        The result is empty if there are no such devices. The server takes in the reports of all others, so it counts as
+        ready.
         """
         if self.room is None or not self.turned_away:
             return {}
@@ -201,7 +204,7 @@ class ServerState:
         return {"ready": not problems, "problems": problems, **asdict(self)}
 
     def write(self, path: Path) -> None:
-        """Replace the file at once. Raises OSError."""
+        """Replace the file in one step. Raises OSError."""
         write_private(path, json.dumps(asdict(self)), durable=False)
 
 

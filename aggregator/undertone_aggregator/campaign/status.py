@@ -1,4 +1,4 @@
-"""Publishes where a campaign stands: its epoch, θ and guarantee, deliveries by outcome, losses, devices, alarms."""
+"""Publishes a campaign's status: its epoch, θ and guarantee, deliveries by outcome, losses, devices, alarms."""
 
 import json
 import math
@@ -33,7 +33,7 @@ class Status:
     def __init__(self, context: CampaignContext, issuing: Issuing, settling: Settling) -> None:
         self._context, self._issuing, self._settling = context, issuing, settling
         self._dropped = Dropped.from_json(context.store.meta().get(DROPPED))
-        # The newest campaign that anybody has broadcast under our topic.
+        # The newest campaign that anybody has broadcast on this campaign's topic.
         self._heard = b""
         self.restart()
 
@@ -42,7 +42,7 @@ class Status:
         self._published_at, self._slot = -math.inf, -1
 
     def tick(self, now: int) -> None:
-        """Publish the status once a slot, and at most once in `STATUS_SECONDS`."""
+        """Publish the status once a slot, but no more often than once in `STATUS_SECONDS`."""
         due = self._context.due_slot(now)
         if due > self._slot and now >= self._published_at + STATUS_SECONDS:
             self._slot = due
@@ -84,8 +84,8 @@ class Status:
     def note_broker(self, dropped: int | None, heard: Mapping[str, bytes]) -> None:
         """Raise alarms for messages that the broker dropped, and for a campaign that somebody else broadcasts.
 
-        ``dropped``: the broker's count since it started, None if it is unknown. ``heard``: topic -> the newest campaign
-        on it.
+        ``dropped``: how many messages the broker has dropped since it started, None if that is unknown. ``heard``:
+        topic -> the newest campaign message on it.
         """
         context = self._context
         more = self._dropped.more(dropped)
@@ -110,7 +110,7 @@ class Status:
     def _newest_due(self) -> int:
         """Return the newest slot whose reports should all have arrived by now; -1 if there is none yet.
 
-        No slot settles without a report for it or for a later one. So if all devices fall silent, this slot is later
+        A slot settles only after a report for it or for a later one. So if all devices fall silent, this slot is later
         than the newest settled one, and nobody has reported in it.
         """
         epochs = self._issuing.timeline.epochs

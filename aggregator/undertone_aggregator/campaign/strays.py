@@ -11,16 +11,16 @@ from undertone_aggregator.ingest.admission import OTHER_CAMPAIGN
 from undertone_aggregator.settings.config import CampaignPlan
 from undertone_aggregator.store.store import CountedReports
 
-# Slots of which the median is taken.
+# The number of strays is a median over this many slots.
 _SPAN = 3
 # Strays are worth a new epoch and an alarm only if they are more than this share of all devices that report now.
 LEAST = 0.1
 
 
 class Strays:
-    """Counts devices whose reports name an epoch that the store does not know, because it is of another version.
+    """Counts devices whose reports name an epoch that the store does not know, because the epoch is of another version.
 
-    The newest slots that are over are counted, once a slot.
+    Once a slot, the reports of the newest slots that are over are counted.
     """
 
     def __init__(self, plan: CampaignPlan) -> None:
@@ -28,7 +28,7 @@ class Strays:
         self._slot, self._found = -1, 0
 
     def at(self, store: CountedReports, now: int) -> int:
-        """Return the number of strays at Unix second ``now``; 0 while they are few among all that report. Raises
+        """Return the number of strays at Unix second ``now``; 0 if they are few among all that report. Raises
         StoreError.
         """
         slot = now // self._plan.slot_seconds - 1
@@ -38,8 +38,8 @@ class Strays:
 
     def _count(self, store: CountedReports, newest: int) -> int:
         stride = self._plan.stride
-        # In this number of slots each device reports as many times as it has turns in them: the median of the turns
-        # leaves out the moment at which devices send all that they kept.
+        # In this number of slots each device has a whole number of turns. The median over the turns is not changed by
+        # the moment at which devices send all reports that they had kept.
         span = max(_SPAN // stride, 1) * stride
         first = newest + 1 - span
         refused = store.refusals(first, newest)
@@ -47,7 +47,7 @@ class Strays:
         strays = median(sum(of_slots[begin : begin + stride]) for begin in range(0, span, stride))
         if not strays:
             return 0
-        # A report arrives after its slot.
+        # A report arrives only after its slot has ended.
         counted = store.partial(first - 1, newest - 1)
         reporting = sum(reports_in(key.kind, counts) for key, counts in counted.items()) * stride / span
         return int(strays) if strays > LEAST * (strays + reporting) else 0

@@ -1,9 +1,9 @@
 """The epochs of a stream campaign: a threshold round if the plan asks for one, then one epoch that is the whole stream.
 
-In the round each device sends one Square Wave report, under its own part of ε (`StreamPlan.round_epsilon`). θ is
-chosen from these reports by ToPL's Eq. 8 with the variance of the stream's noise, and broadcast with the stream. It
-stays for the whole stream, because a new one would be a new stream, for which devices have no budget: a successor of
-the campaign begins with a round of its own.
+In the round each device sends one Square Wave report, under its own part of ε (`StreamPlan.round_epsilon`). θ is chosen
+from these reports by ToPL's Eq. 8 with the variance of the stream's noise, and broadcast with the stream. It stays the
+same for the whole stream: another θ would need a new stream, and devices have no budget for that. A successor of the
+campaign begins with a round of its own.
 """
 
 import numpy as np
@@ -28,7 +28,7 @@ from undertone_shared.stream import StreamRule
 
 Vector = NDArray[np.float64]
 
-# Candidates for θ lie this much apart.
+# Each candidate for θ is this many times the one before.
 _APART = 1.02
 _LEAST = 2
 
@@ -36,7 +36,7 @@ _LEAST = 2
 def stream_rule(plan: CampaignPlan, stream: StreamPlan, theta: int | None = None) -> StreamRule:
     """Return the rule of the planned stream, whose parameters are integers. Raises Invalid.
 
-    ``theta``: what a threshold round chose; None: the plan's, or the bound.
+    ``theta``: the θ that a threshold round chose; None: the plan's θ or, if the plan has none, the bound.
     """
     named = stream_as(stream.mechanism)
     planned = plan.bound if stream.theta is None else stream.theta
@@ -57,9 +57,10 @@ def stream_rule(plan: CampaignPlan, stream: StreamPlan, theta: int | None = None
 
 
 def round_length(plan: CampaignPlan, stream: StreamPlan) -> int:
-    """Return the slots of the threshold round, near the planned number: no divisor in common with the cycle.
+    """Return the number of slots of the threshold round: near the planned number, and without a common divisor with the
+    cycle.
 
-    Each device has one turn in them.
+    Each device has one turn in these slots.
     """
     return coprime_near(stream.round_slots, 1, plan.cycle)
 
@@ -76,7 +77,7 @@ class StreamRounds:
         self._means = means
 
     def warnings(self) -> dict[str, str]:
-        """Return a map: kind -> sentence about a part of the plan that will work, but not well."""
+        """Return a map: kind -> sentence about a part of the plan that will work, but badly."""
         window = self.rule.renewal or self.plan.report_slots
         if self.rule.reports >= window:
             return {}
@@ -89,7 +90,9 @@ class StreamRounds:
         return self._round(first, now) if self.stream.round_slots else self._stream(self.rule, first, now)
 
     def planned(self, now: int) -> list[Epoch]:
-        """Return the threshold round, if there is one, and the stream's epoch with the largest θ that it can choose."""
+        """Return the planned epochs: the threshold round, if any, and the stream's epoch with the largest θ that may be
+        chosen.
+        """
         first = self.first(now)
         if first.phase != THRESHOLD_PHASE:
             return [first]
@@ -104,14 +107,16 @@ class StreamRounds:
         return self._aligned(self._after(timeline.last)) + self.plan.report_slots - 1
 
     def learning_ends(self, timeline: Timeline) -> int | None:
-        """Return the Unix second at which the stream begins if the round is not late; None if it has begun."""
+        """Return the Unix second at which the stream begins if the round is not late. Return None if the stream has
+        begun.
+        """
         newest = timeline.last
         if newest is None or newest.phase != THRESHOLD_PHASE:
             return None
         return self._aligned(self._after(newest)) * self.plan.slot_seconds
 
     def reissued(self, timeline: Timeline, now: int) -> Epoch | None:
-        """Return None: a stream's budget covers its planned slots and no more."""
+        """Return None, because a stream's budget covers only its planned slots."""
         return None
 
     def due(self, timeline: Timeline, now: int) -> int | None:
@@ -123,7 +128,7 @@ class StreamRounds:
         return (newest.campaign.last_slot + 1 + self.plan.settle_slots) * self.plan.slot_seconds
 
     def waits(self, timeline: Timeline, now: int) -> str:
-        """Return "": each device has sent its only report for the threshold."""
+        """Return "": nothing is waited for, because each device has already sent its only report for the threshold."""
         return ""
 
     def next(self, timeline: Timeline, now: int) -> Epoch | None:
@@ -160,14 +165,14 @@ class StreamRounds:
         return now // self.plan.slot_seconds + self.plan.lead_slots
 
     def _after(self, epoch: Epoch) -> int:
-        """Return the first slot of the stream after a round that is not late."""
+        """Return the first slot of the stream after the threshold round, if the round is not late."""
         return epoch.campaign.last_slot + 1 + self.plan.settle_slots + self.plan.lead_slots
 
     def _aligned(self, first: int) -> int:
-        """Return the first slot of a stream that can begin in slot ``first``.
+        """Return the first slot, from slot ``first`` on, in which a stream can begin.
 
-        With renewal it begins where a period of the device policies' budget begins: a window of the stream that crosses
-        such a point would be charged in both periods.
+        With renewal this is a slot in which a period of the device policies' budget begins: a window of the stream that
+        crosses such a point would be charged in both periods.
         """
         renewal = self.rule.renewal
         return -(-first // renewal) * renewal if renewal else first
@@ -191,7 +196,7 @@ def stream_theta(found: Threshold, bound: int, slew: float | None, noise: float,
     """Return the θ of least mean square error among integers that lie 2 % apart.
 
     The error of a mean of n devices is ToPL's Eq. 8 with the variance of the stream's noise, and with one more part of
-    the bias: truncation at θ removes E[(x - θ)⁺], and clipped steps remove what the model of
+    the bias. Truncation at θ removes E[(x - θ)⁺], and clipped steps remove what the model of
     `undertone_aggregator.estimate.clipping` says for readings of this distribution. A larger θ makes both smaller,
     because the largest step is a share of the range.
 
@@ -207,7 +212,8 @@ def stream_theta(found: Threshold, bound: int, slew: float | None, noise: float,
 
 
 def clipped_steps(found: Threshold, thetas: Integers, slew: float, excess: Vector) -> Vector:
-    """Return what clipped steps remove from the mean at each θ if every reading is drawn afresh.
+    """Return how much clipped steps lower the mean at each θ, if every reading is drawn independently of the one
+    before.
 
     ``excess`` [thetas]: E[(x - θ)⁺].
     """

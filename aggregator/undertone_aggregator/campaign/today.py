@@ -1,4 +1,4 @@
-"""Today so far against the same day of last week: one message after slots have settled, for Home Assistant."""
+"""Compares today so far with the same day of last week: one message after slots have settled, for Home Assistant."""
 
 import math
 from datetime import UTC, datetime
@@ -16,7 +16,7 @@ from undertone_shared.campaign import Campaign
 # The levels of the message's topic below ``aggregate/``.
 TOPIC = f"{EVERYBODY}/today"
 _WEEK = Against(before=7 * 86400)
-# Seconds from one message to the next where slots are shorter, and the largest number of slots of a day: a campaign
+# At least this many seconds lie between two messages. This is also the largest number of slots of a day: a campaign
 # with shorter slots has no such message.
 _EVERY_SECONDS = 60
 _MOST_SLOTS = 1440
@@ -30,9 +30,9 @@ class Today:
         self._asked = -math.inf
 
     def message(self, settled: int, campaign: Campaign, estimator: Estimator) -> bytes | None:
-        """Return the message of the day of the newest ``settled`` slot.
+        """Return the message about the day that the newest ``settled`` slot lies in.
 
-        None if one of the two days has no number, or if the last message is less than a minute older.
+        Return None if one of the two days has no number, or if the last message is less than a minute older.
         """
         seconds = self._plan.slot_seconds
         if settled * seconds < self._asked + _EVERY_SECONDS:
@@ -44,7 +44,9 @@ class Today:
         return to_json({"campaign": campaign.name, "unit": campaign.unit, **row.row()})
 
     def difference(self, settled: int, estimator: Estimator) -> MeanDifference | None:
-        """Return the mean of all devices of today, up to the ``settled`` slot, less that of a week before."""
+        """Return the mean of all devices today, up to the ``settled`` slot, minus the mean of the same time a week
+        before.
+        """
         seconds, zone = self._plan.slot_seconds, self._plan.days.zone
 
         def slot(moment: datetime) -> int:

@@ -11,7 +11,8 @@ from undertone_aggregator.ingest.admission import REASONS
 from undertone_aggregator.mqtt.certificates import cure
 from undertone_aggregator.store.store import RECEIVED
 
-# Number of slots without a report, besides those that may still be under way, after which an alarm is raised.
+# An alarm is raised after this number of slots without a report, not counting slots whose reports may still be under
+# way.
 _SILENT_SLOTS = 3
 # An alarm is raised if at least this number of deliveries were refused between two snapshots, and they were at least
 # this share of all deliveries.
@@ -23,7 +24,8 @@ _LEAST_FREE = 200 << 20
 _PATIENCE_SECONDS = 600.0
 # A jump of the wall clock by more than this number of seconds raises an alarm.
 CLOCK_SECONDS = 60.0
-# Events that happen at one moment, so that their absence from the next snapshot is not the end of a problem.
+# Events that happen at one moment. Such an event is absent from the next snapshot, but that is not the end of a
+# problem.
 _MOMENTARY = frozenset(("clock", "conflict"))
 
 # An alarm as (name of the event, sentence for the log).
@@ -39,7 +41,7 @@ class Look:
     outcomes: Mapping[str, int]
     free: int
     state: CampaignState
-    # Seconds for which the oldest landed file has waited for the engine that counts; None if the server counts.
+    # Seconds for which the oldest landed file has waited for Spark to count it; None if the server itself counts.
     waiting: float | None = None
     # Path of each certificate of the server's folder -> Unix second at which it ends.
     certificates: Mapping[str, int] = field(default_factory=dict)
@@ -51,13 +53,13 @@ class Watch:
 
     slot_seconds: int
     settle_slots: int
-    # Seconds that a landed file may wait for the engine that counts.
+    # Seconds that a landed file may wait until Spark counts it.
     patience: float = _PATIENCE_SECONDS
     _last: Look | None = None
-    # Event of the last snapshot -> its sentence; an event is its name and, where several events have that name, words
-    # that tell them apart.
+    # Event of the last snapshot -> its sentence. An event is a name, and further words if several events have the same
+    # name.
     _active: dict[str, str] = field(default_factory=dict)
-    # Sentences of the problems that were over with the last snapshot.
+    # Sentences of the problems that had ended by the last snapshot.
     over: list[str] = field(default_factory=list)
     _noticed: set[str] = field(default_factory=set)
 
@@ -76,7 +78,7 @@ class Watch:
 
     @property
     def lasting(self) -> frozenset[str]:
-        """Names of the problems that the last snapshot showed; without those that are over in a moment."""
+        """Names of the problems that the last snapshot showed, without those of a single moment."""
         return frozenset(map(_name, self._active)) - _MOMENTARY
 
     def notices(self, look: Look) -> list[Alarm]:

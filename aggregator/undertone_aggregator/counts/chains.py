@@ -1,9 +1,10 @@
 """Pairs of a device's slots on one chain, from which the covariance of two slots' means is estimated.
 
-A report at slot t with chain index i, in a campaign of lag j, began its chain at the origin t - ij. Two reports are on
-one chain, with no missed slot between them, iff their origins are equal: a chain that began later has a larger origin.
-(A chain that a device continued over missed slots counts as two chains. The covariance of two reports across the gap,
-at most r^2, is then taken as 0.)
+A *chain* is a sequence of reports of one device, each of which uses the noise of the one before. A report at slot t
+with chain index i, in a campaign of lag j, began its chain at the origin t - ij. Two reports are on one chain, with no
+missed slot between them, iff their origins are equal: a chain that began later has a larger origin. (If a device
+continued a chain over missed slots, it counts as two chains. The covariance of two reports across the gap, at most r^2,
+is then taken as 0.)
 """
 
 import struct
@@ -28,13 +29,15 @@ def record(key: int, slot: int, origin: int) -> bytes:
 
 
 class Chains:
-    """The chains of all devices: for each chain its newest slot, and a window of its last 65 slots."""
+    """The chains of all devices: for each chain its newest slot, and which of its last 65 slots have reports."""
 
     def __init__(self) -> None:
         self._devices: dict[int, dict[int, tuple[int, int]]] = {}
 
     def observe(self, key: int, slot: int, origin: int) -> list[tuple[int, int]]:
-        """Remember a report; return (later slot, lag) of each pair that it forms with earlier reports of its chain."""
+        """Remember a report. Return (later slot, lag) of each pair that the report forms with earlier reports of its
+        chain.
+        """
         chains = self._devices.setdefault(key, {})
         newest, window = chains.get(origin, (slot, 0))
         if slot >= newest:
@@ -62,7 +65,9 @@ class Chains:
         )
 
     def load(self, segments: Iterable[tuple[bool, bytes]], shards: Iterable[int] = range(SHARDS)) -> None:
-        """Replay a store's segments, in the order in which they were written, for devices of these shards only."""
+        """Replay a store's segments, in the order in which they were written. Only devices of these shards are
+        loaded.
+        """
         is_loaded = np.zeros(SHARDS, dtype=bool)
         is_loaded[list(shards)] = True
         for _, data in segments:

@@ -10,7 +10,9 @@ from undertone_aggregator.counts.partial import Counts
 
 
 class ReportOrigin(NamedTuple):
-    """Where reports come from: the epoch of this ``fingerprint``, a ``kind`` of report, and histograms' length."""
+    """Where reports come from: the epoch with this ``fingerprint``, the ``kind`` of report, and the length of the
+    histograms.
+    """
 
     campaign: str
     fingerprint: bytes
@@ -26,7 +28,7 @@ class Compact:
     """Histograms as tables of the smallest integers that hold them; a `Partial` needs a hundred times the memory."""
 
     def __init__(self) -> None:
-        # (slots [n], counts [n, cells]) by source, in the order of the calls of ``add``.
+        # (slots [n], counts [n, cells]) by origin, in the order of the calls of ``add``.
         self._tables: dict[ReportOrigin, list[tuple[NDArray[np.uint32], NDArray[np.integer]]]] = {}
 
     def add(self, tables: Tables) -> None:
@@ -38,12 +40,12 @@ class Compact:
                 self._tables.setdefault(source, []).append((slots.astype(np.uint32), table.astype(small)))
 
     def tables(self) -> dict[ReportOrigin, tuple[NDArray[np.int64], Counts]]:
-        """Return (ascending slots [n], histograms [n, cells]) by source; histograms of one slot are added up."""
+        """Return (ascending slots [n], histograms [n, cells]) by origin. Histograms of the same slot are added up."""
         return {source: _summed(tables) for source, tables in self._tables.items()}
 
 
 def _summed(tables: Sequence[tuple[NDArray[np.integer], NDArray[np.integer]]]) -> tuple[NDArray[np.int64], Counts]:
-    """Return the tables as one with ascending slots; histograms of one slot are added up."""
+    """Return the tables as a single table with ascending slots. Histograms of the same slot are added up."""
     slots = np.concatenate([slots for slots, _ in tables]).astype(np.int64)
     counts = np.concatenate([table for _, table in tables]).astype(np.int64)
     if (np.diff(slots) > 0).all():

@@ -1,8 +1,7 @@
-"""The states of devices that a worker holds in memory, and that a store keeps as segments of bytes by their names.
+"""The states of devices that a worker holds in memory. A store keeps each state by its name, as segments of bytes.
 
-A segment is either a snapshot of a whole state or records that were appended to one, in the format of the state's
-class.
-A new state is a field of `DeviceStates`; stores need no change for it.
+A segment is either a snapshot of a whole state, or records that were appended to a snapshot. The class of the state
+defines the format of both. A new state is a field of `DeviceStates`; stores need no change for it.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -28,7 +27,9 @@ class DeviceStates:
     sequences: Sequences = field(default_factory=Sequences)
 
     def load(self, segments: Callable[[str], Iterable[Segment]], shards: Iterable[int] = range(SHARDS)) -> None:
-        """Load each state from ``segments(name)``, oldest first, for devices of these shards only. Raises Invalid."""
+        """Load each state from ``segments(name)``, oldest first. Only devices of these shards are loaded. Raises
+        Invalid.
+        """
         shards = list(shards)
         for part in fields(self):
             getattr(self, part.name).load(segments(part.name), shards)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 THRESHOLD_PHASE = "threshold"
 REPORT_PHASE = "report"
-# A report is counted until so long after its slot: the longer of the two.
+# A report is counted for this number of slots after its slot, or for this number of seconds if that is longer.
 LATE_SLOTS = 96
 LATE_SECONDS = 2 * 86400
 
@@ -37,7 +37,7 @@ class Epoch:
 
     ``chosen``: the choice of θ as JSON (`threshold_to_json`), None in a threshold epoch. ``decoded``: a table
     mechanism's decode values (numerators, denominator), which are not broadcast. ``budget``: the epoch's planned cost
-    in privacy; None until the server issues the epoch, and then the plan's, unless the epoch has its own.
+    in privacy. It is None until the server issues the epoch; then it is the epoch's own budget, or else the plan's.
     """
 
     campaign: Campaign
@@ -84,9 +84,10 @@ class Epoch:
 class Timeline:
     """All epochs of a campaign, by time.
 
-    An epoch lasts until the next one begins. Its reports are admitted for as many slots more as a report may be late
-    (`late_seconds`): a device without a connection goes on with the epoch that it knows, and sends what it kept when it
-    is back. The limit keeps a device that lies from choosing among the ranges of all past epochs.
+    An epoch lasts until the next one begins. Its reports are admitted for some slots more, namely for as long as a
+    report may be late (`late_seconds`). A device without a connection goes on with the epoch that it knows, and sends
+    the reports that it kept when it is back. Because of the limit, a device that lies cannot choose among the ranges of
+    all past epochs.
     """
 
     def __init__(self, epochs: Sequence[Epoch]) -> None:
@@ -104,7 +105,9 @@ class Timeline:
         return len(self.epochs)
 
     def span(self, fingerprint: bytes) -> tuple[Epoch, int, int] | None:
-        """Return (epoch, first slot, end): its reports are admitted for first <= slot < end. None if unknown."""
+        """Return (epoch, first slot, end): reports of this epoch are admitted for first <= slot < end. None for an
+        unknown one.
+        """
         return self._spans.get(fingerprint)
 
     def at(self, slot: int) -> Epoch | None:
@@ -113,7 +116,9 @@ class Timeline:
         return self.epochs[i] if i >= 0 and slot <= self.epochs[i].campaign.last_slot else None
 
     def bottom(self, slot: int) -> int:
-        """Return the low end of the range that readings are truncated to in ``slot``, 0 if there is none."""
+        """Return the low end of the range to which readings are truncated in ``slot``; 0 without an epoch or a
+        range.
+        """
         epoch = self.at(slot)
         ranges = () if epoch is None else epoch.campaign.ranges
         return ranges[epoch.block_at(slot)][1] if epoch is not None and ranges else 0

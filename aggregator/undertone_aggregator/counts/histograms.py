@@ -1,6 +1,7 @@
-"""Histograms of many slots and groups by column, and their sums by slot: large series are read and released in these.
+"""Histograms of many slots and groups as arrays, and their sums by slot. Large series are read and published in this
+form.
 
-A year of fifty groups has two million histograms: Python objects for each of them would take a minute.
+A year of fifty groups has two million histograms: a Python object for each of them would take a minute.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -3,8 +3,9 @@
 - Cell 0: the number of reports in the slot.
 - Cells 1 to 64, one for each lag in slots: the number of devices with a report in this slot and another one that many
   slots earlier, both on the same chain.
-- Then, for each chain age from 1 to min(l, 256), where the last age's cells also hold all older reports: the number of
-  reports, and for each coordinate Σu and the two halves of Σu², where u = X + 2^31 > 0 and u² = 2^32 high + low.
+- Then four cells or more for each chain age from 1 to min(l, 256): the number of reports, and for each coordinate Σu
+  and the two halves of Σu², where u = X + 2^31 > 0 and u² = 2^32 high + low. The cells of the last age also hold all
+  older reports.
 
 Adding two vectors adds the moments exactly, so that `Partial`, store and backup treat them like histograms.
 """
@@ -53,7 +54,9 @@ class Layout:
         return added
 
     def sums_at(self, index: int, coordinate: int, n: int, *sums: int) -> list[tuple[int, int]]:
-        """Return the (cell, amount) that ``n`` reports of one chain index add; ``sums``: Σu and the halves of Σu²."""
+        """Return each (cell, amount) that ``n`` reports of one chain index add; ``sums``: Σu and the two halves of
+        Σu².
+        """
         at = _HEAD + (min(index, self.ages) - 1) * self._row
         added = [(at + 1 + 3 * coordinate + part, amount) for part, amount in enumerate(sums)]
         return added if coordinate else [(0, n), (at, n), *added]

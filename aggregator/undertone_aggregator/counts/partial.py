@@ -19,7 +19,7 @@ from undertone_shared.report import STREAM
 
 Counts = NDArray[np.int64]
 
-# Name of the group of all devices together; the reports of devices without a group are counted under it, too.
+# Name of the group of all devices together. Reports of devices without a group are counted under it.
 EVERYBODY = "all"
 LARGEST_CELLS = 1 << 22
 _WIDTHS = (1, 2, 4, 8)
@@ -118,10 +118,10 @@ def add_counts(left: Counts, right: Counts) -> Counts:
 
 
 def pack_counts(counts: Counts) -> bytes:
-    """Pack a histogram: form u8, number of cells u32, then all counts; or, if shorter, the indices u32 and counts that
-    are not 0.
+    """Pack a histogram, in the shorter of two forms, after a head of the form (u8) and the number of cells (u32).
 
-    Form: log2 of a count's width in bytes, plus 4 for indices and counts.
+    The head is followed either by all counts, or by the indices (u32) and values of the counts that are not 0. The form
+    is log2 of a count's width in bytes, plus 4 if there are indices.
     """
     largest = int(counts.max(initial=0))
     width = next(i for i, size in enumerate(_WIDTHS) if largest < 1 << (8 * size))
@@ -139,7 +139,7 @@ def unpack_counts(data: bytes) -> Counts:
 
 
 def unpack_each(packed: Sequence[bytes]) -> list[Counts]:
-    """Return the histograms that `pack_counts` packed; those of one form and length are unpacked at once.
+    """Return the histograms that `pack_counts` packed. Those of equal form and length are unpacked together.
 
     Raises Invalid for anything else.
     """
@@ -160,7 +160,7 @@ def unpack_tables(packed: Sequence[bytes]) -> Iterator[tuple[list[int], Counts]]
 
 
 def _table(head: bytes, packed: Sequence[bytes]) -> Counts:
-    """Return histograms [n, cells] with one head and of one length."""
+    """Return histograms [n, cells] whose heads are equal and whose lengths are equal."""
     length = len(packed[0])
     if length < 5 or head[0] >= 2 * _SPARSE:
         raise Invalid("a histogram is damaged: it has no valid head")

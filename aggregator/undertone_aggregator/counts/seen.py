@@ -25,7 +25,7 @@ WINDOW = 96
 DIGESTS = 3
 _DIGEST_BITS = 21
 _DIGEST = (1 << _DIGEST_BITS) - 1
-# The digest of no report: that of a counted report is not known any more.
+# The digest that stands for an unknown one: the report was counted, but its digest was not kept.
 UNKNOWN = 0
 _WINDOW = (1 << WINDOW) - 1
 _DIGESTS = (1 << DIGESTS * _DIGEST_BITS) - 1
@@ -34,8 +34,8 @@ _U32 = 0xFFFFFFFF
 _RECORD = struct.Struct("<QII")
 RECORD_BYTES = _RECORD.size
 _RECORDS = np.dtype([("key", "<u8"), ("slot", "<u4"), ("code", "<u4")])
-# The largest step, in slots, from a device's newest report to any that `newer` handles: a shift by 64 bits or more is
-# undefined in numpy.
+# The largest step in slots, from a device's newest report to any later one, that `newer` handles: a shift by 64 bits or
+# more is undefined in numpy.
 NEWER = 63
 # New devices wait in a dictionary until there are enough of them for a merge into the sorted words.
 _YOUNG = 4096
@@ -55,7 +55,7 @@ def device_key(device: str) -> tuple[int, int]:
 def digest(payload: bytes) -> int:
     """Return 21 bits that distinguish a repeated report from a different one.
 
-    They decide whether an alarm is raised, never whether a report is counted.
+    These bits only decide whether an alarm is raised. Whether a report is counted does not depend on them.
     """
     return zlib.crc32(payload) & _DIGEST or _DIGEST
 
@@ -63,7 +63,8 @@ def digest(payload: bytes) -> int:
 def digest_bytes(is_snapshot: bool, data: bytearray) -> NDArray[np.uint8]:
     """Return the bytes of the digests in a segment's data, as a view that changes it."""
     if is_snapshot:
-        # They are the last of four words of each device; a segment of another length has bytes after them.
+        # The digests are the last of the four words of each device. A segment of another length has further bytes after
+        # them.
         devices = len(data) // 32
         return np.frombuffer(data, dtype=np.uint8)[24 * devices : 32 * devices]
     rows = len(data) // RECORD_BYTES
@@ -78,7 +79,7 @@ def record(key: int, slot: int, code: int) -> bytes:
 
 
 class Seen:
-    """The state of all devices. ``judge`` is exact for a device's newest 96 slots, and refuses older ones."""
+    """The state of all devices. ``judge`` is exact for a device's newest 96 slots; older slots are not counted."""
 
     def __init__(self) -> None:
         self._young: dict[int, Entry] = {}
@@ -89,7 +90,9 @@ class Seen:
 
     @property
     def nbytes(self) -> int:
-        """Memory of the sorted words, in bytes. Up to max(4096, 1/64 of the devices) wait outside them."""
+        """Memory of the sorted words, in bytes. Up to max(4096, 1/64 of the devices) devices wait outside of these
+        words.
+        """
         return self._words.nbytes
 
     def judge(self, key: int, slot: int, code: int) -> str:
@@ -139,7 +142,7 @@ class Seen:
         return COUNTED
 
     def settle(self) -> None:
-        """Merge the new devices into the sorted words, where `look_up` finds them, once there are enough of them."""
+        """Once there are enough new devices, merge them into the sorted words, where `look_up` finds them."""
         if len(self._young) > len(self._keys) >> 6:
             self._merge_young()
 
@@ -172,7 +175,7 @@ class Seen:
         return self._words.astype("<u8").tobytes()
 
     def load(self, segments: Iterable[tuple[bool, bytes]], shards: Iterable[int] = range(SHARDS)) -> None:
-        """Load a store's segments, in the order in which they were written, for devices of these shards only."""
+        """Load a store's segments, in the order in which they were written. Only devices of these shards are loaded."""
         is_loaded = np.zeros(256, dtype=bool)
         is_loaded[[value for value in range(256) if value % SHARDS in set(shards)]] = True
         for is_snapshot, data in segments:
@@ -207,7 +210,9 @@ class Seen:
 
 
 def unseen(keys: NDArray[np.uint64], slots: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Return the words [4, n] of devices without a report, for which each of ``slots``, at least 1, is newer by one."""
+    """Return the words [4, n] of devices without a report, such that each of ``slots`` (at least 1) is one slot
+    newer.
+    """
     blank = np.zeros_like(keys)
     return np.stack([keys, (slots - 1).astype(np.uint64) << np.uint64(32), blank, blank])
 
@@ -215,16 +220,16 @@ def unseen(keys: NDArray[np.uint64], slots: NDArray[np.int64]) -> NDArray[np.uin
 def newer(
     words: NDArray[np.uint64], slots: NDArray[np.int64], codes: NDArray[np.uint64], starts: NDArray[np.int64]
 ) -> NDArray[np.uint64]:
-    """Return the words [4, m] of m devices after reports [n] for slots 1 to `NEWER` after their newest.
+    """Return the words [4, m] of m devices after reports [n] for slots that are 1 to `NEWER` after their newest slots.
 
-    Each device's reports follow each other, in ascending order of their slots; ``starts`` [m]: where they begin. Does
-    for such reports what `Seen.judge` does, as arrays.
+    The reports of a device stand together, in ascending order of their slots; ``starts`` [m]: where those of each
+    device begin. The function does for such reports what `Seen.judge` does for one report, but as arrays.
     """
     keys, heads, lows, digests = words
     reports = np.diff(starts, append=len(slots))
     last = starts + reports - 1
     newest = slots[last]
-    # From a device's report in the window's lowest bit to its reports of earlier slots.
+    # Each report sets a bit, counted from the window's lowest bit, which stands for the device's newest slot.
     bits = np.uint64(1) << (np.repeat(newest, reports) - slots).astype(np.uint64)
     step = newest.astype(np.uint64) - (heads >> np.uint64(32))
     high = (heads & np.uint64(_U32)) << step | lows >> np.uint64(64) - step

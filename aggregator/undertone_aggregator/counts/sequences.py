@@ -3,16 +3,15 @@
 The state of a device is its newest counted slot t, with the sequence number n of that report, and the number of its
 missing reports.
 
-- A report for a slot u > t with number m > n shows that m - n - 1 reports were drawn between them and have not arrived,
-at
-  most u - t - 1, because a device draws once in a slot.
-- A number that goes back, m <= n, comes from a ledger that was begun anew, and shows m - 1.
+- A report for a slot u > t with number m > n shows that m - n - 1 reports were drawn between the two and have not
+  arrived. At most u - t - 1 are counted, because a device draws once in a slot.
+- A number that goes back, m <= n, comes from a ledger that was begun anew. It shows m - 1 missing reports.
 - A report for an older slot with a smaller number is one of the device's missing reports. If the device has none, it
   changes nothing: so no device's numbers can hide another device's missing reports.
-- The first report of a device shows m - 1, if the campaign is old enough for so many.
+- The first report of a device shows m - 1 missing reports, if the campaign has had so many slots.
 
 Three words of 64 bits: the device's key; the newest slot and its number; the number of missing reports. Only counted
-reports are used: a refused one is in the counter of its outcome, and leaves a gap in the numbers.
+reports are used. A refused report is in the counter of its outcome, and leaves a gap in the numbers.
 """
 
 import struct
@@ -36,7 +35,7 @@ CLOSES = -1
 
 
 def step(newest: int, number: int, slot: int, sequence: int) -> int:
-    """Return how many missing reports a counted one shows, or `CLOSES` if it may be one of them.
+    """Return how many missing reports a counted report shows, or `CLOSES` if it may be a missing report itself.
 
     ``newest``, ``number``: the slot and the sequence number of the device's newest report.
     """
@@ -62,9 +61,10 @@ class Sequences:
         return len(self._keys) + len(self._young)
 
     def observe(self, key: int, first_slot: int, slot: int, sequence: int) -> int:
-        """Remember a counted report, and return how many missing reports it shows, or `CLOSES` if it was one of them.
+        """Remember a counted report.
 
-        ``first_slot``: the campaign's first.
+        Return how many missing reports it shows, or `CLOSES` if it was a missing report itself. ``first_slot``: the
+        campaign's first slot.
         """
         young = self._young.get(key)
         at = -1
@@ -93,13 +93,14 @@ class Sequences:
     def observe_all(
         self, keys: NDArray[np.uint64], slots: NDArray[np.int64], numbers: NDArray[np.int64], first_slot: int
     ) -> tuple[NDArray[np.bool_], bytes]:
-        """Remember those of the reports [n] that are of devices of which every report here is newer by one number.
+        """Remember the reports of those devices whose reports [n] here follow each other without a gap.
 
-        ``keys`` ascend, and each device's reports are in their order. Return (a mask [n] of the remembered reports, the
-        records of their devices). Newer by one number means: each report is for a later slot than the device's report
-        before it, and has the next sequence number. Then none of the device's reports is missing in between. The first
-        report of a new device counts as such if it shows nothing missing, see `start`; ``first_slot``: the campaign's
-        first.
+        Without a gap means: each report is for a later slot than the device's report before it, and has the next
+        sequence number. Then none of the device's reports is missing in between. The first report of a new device also
+        counts as such if it shows nothing missing, see `start`.
+
+        ``keys`` ascend, and each device's reports are in their order. ``first_slot``: the campaign's first slot. Return
+        (a mask [n] of the remembered reports, the records of their devices).
         """
         self._merge()
         if not len(keys):
@@ -109,7 +110,7 @@ class Sequences:
         starts = np.flatnonzero(first)
         devices, reports = keys[starts], np.diff(starts, append=len(keys))
         at, is_known = self._look_up(devices)
-        # Compare each report with the report before it of the same device. For a device's first report of this batch
+        # Compare each report with the report of the same device before it. For a device's first report of this batch,
         # that is the report remembered from earlier batches.
         follows = np.empty(len(keys), dtype=bool)
         follows[1:] = (slots[1:] > slots[:-1]) & (numbers[1:] == numbers[:-1] + 1)
@@ -130,7 +131,10 @@ class Sequences:
         return np.repeat(whole, reports), self._words[:, at].T.astype("<u8").tobytes()
 
     def _look_up(self, keys: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Return the columns [n] of devices in the sorted words, and which of them are there; others are undefined."""
+        """Return the columns [n] of devices in the sorted words, and a mask of the devices that are there.
+
+        The column of a device that is not there is undefined.
+        """
         if not len(self._keys):
             return np.zeros(len(keys), dtype=np.int64), np.zeros(len(keys), dtype=bool)
         at = np.minimum(np.searchsorted(self._words[0], keys), len(self._keys) - 1)
@@ -150,7 +154,7 @@ class Sequences:
         return self._words.T.astype("<u8").tobytes()
 
     def load(self, segments: Iterable[tuple[bool, bytes]], shards: Iterable[int] = range(SHARDS)) -> None:
-        """Load a store's segments, in the order in which they were written, for devices of these shards only.
+        """Load a store's segments, in the order in which they were written. Only devices of these shards are loaded.
 
         A later record of a device replaces an earlier one. Raises Invalid for a damaged segment.
         """
@@ -199,18 +203,18 @@ class MissingReports:
     def note(self, missing: int, group: str, slot: int) -> list[tuple[tuple[str, int], int]]:
         """Count the reports that a new report shows to be missing, or count one less if it was missing itself (-1).
 
-        Returns the changes: ((group, slot), amount).
+        Return the changes: ((group, slot), amount).
         """
         slots = self._open.setdefault(group, Counter())
         if missing > 0:
             slots[slot] += missing
             self._newest[group] = max(slot, self._newest.get(group, slot))
             return [((group, slot), missing)]
-        # The report that arrived was missing; that was noticed at a later slot, the store does not say at which. So the
-        # next later slot with a missing report is taken.
+        # The report that arrived was missing. That was noticed at a later slot, but the store does not say at which
+        # one. So the next later slot at which a missing report was noticed is taken.
         newest = self._newest.get(group, slot)
-        # If many reports are missing, a later slot with a missing report is near: the few slots that follow are tried
-        # first, and then all slots with missing reports.
+        # If many reports are missing, such a slot is near. So the few slots that follow are tried first, and then all
+        # slots at which a missing report was noticed.
         near = range(slot + 1, min(newest, slot + len(slots)) + 1) if missing else ()
         later = next((noticed for noticed in near if slots[noticed] > 0), None)
         if missing and later is None and newest > slot + len(slots):

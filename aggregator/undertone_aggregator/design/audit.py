@@ -11,7 +11,7 @@ from undertone_aggregator.design.mechanisms import Mechanism
 
 
 class NotCertified(Exception):
-    """The mechanism differs from what it states of itself, or exceeds its cap.
+    """The mechanism differs from what it states about itself, or it exceeds its cap.
 
     The message names the level or column.
     """
@@ -30,7 +30,7 @@ class AuditedLevel:
 def checked_ratio(mechanism: Mechanism, cap: tuple[int, int]) -> Fraction:
     """Recompute the certificate (the largest ratio of probabilities) from the weights and return it in lowest terms.
 
-    Raises NotCertified if the mechanism states another certificate, or if the certificate exceeds p/q, the cap.
+    Raises NotCertified if the mechanism states another certificate, or if the certificate exceeds the cap p/q.
     """
     worst = Fraction(1)
     for part in mechanism.parts:
@@ -61,9 +61,9 @@ def check_rows(mechanism: Mechanism) -> None:
 def exact_levels(mechanism: Mechanism, theta: int) -> list[AuditedLevel]:
     """Compute mean and variance at each level from the weights.
 
-    Raises NotCertified if the mechanism's own formulas, its ``value`` and ``variance``, give other numbers.
-    ``theta`` scales a table's values, which are in reading units; it does not affect other mechanisms. Raises Invalid
-    for a mechanism with edges and for a table without decoded values.
+    ``theta`` scales a table's values, which are in reading units; it does not affect other mechanisms. Raises
+    NotCertified if the mechanism's own formulas, its ``value`` and ``variance``, give other numbers. Raises Invalid for
+    a mechanism with edges and for a table without decoded values.
     """
     decoded = [_centred(mechanism.decode(symbol, theta), theta) for symbol in _symbols(mechanism)]
     scale = lcm(*(y.denominator for y in decoded))

@@ -45,8 +45,8 @@ def exponential_below(epsilon: Fraction) -> Fraction:
 def best_fraction(epsilon: Fraction | float | str, largest: int = LARGEST_NUMERATOR) -> tuple[int, int]:
     """Return the largest rational a/b <= e^epsilon with a <= ``largest``, in lowest terms.
 
-    a * denominator <= b * numerator of ``exponential_below`` proves the bound. Raises Invalid for an epsilon out of
-    range, or where no a/b > 1 is small enough.
+    The bound is proven by a * denominator <= b * numerator, of the rational that ``exponential_below`` returns. Raises
+    Invalid for an epsilon out of range, or if no a/b > 1 has so small an a.
     """
     bound = exponential_below(_epsilon(epsilon))
     best = (1, 1)
@@ -62,9 +62,9 @@ def best_fraction(epsilon: Fraction | float | str, largest: int = LARGEST_NUMERA
 
 @dataclass(frozen=True)
 class Budget:
-    """Privacy budget of a reading, a window or a stream: ``epsilon`` and, where there is one, ``delta``.
+    """Privacy budget of a reading, a window or a stream: ``epsilon`` and, if there is one, ``delta``.
 
-    Exact rationals.
+    Both are exact rationals.
     """
 
     epsilon: Fraction
@@ -95,7 +95,7 @@ class Budget:
 
     @property
     def cap(self) -> tuple[int, int]:
-        """(p, q) with p/q <= e^epsilon, less than 2^-47 below it: the cap that a mechanism must not exceed."""
+        """(p, q): the cap that a mechanism must not exceed, with p/q <= e^epsilon, less than 2^-47 below e^epsilon."""
         bound = exponential_below(self.epsilon)
         return (bound.numerator * _CAP_DENOMINATOR // bound.denominator, _CAP_DENOMINATOR)
 

@@ -26,7 +26,7 @@ DELTA = 1e-5
 # Largest number of entries of a list that is shown in full; of a longer list only the length is shown.
 _SHORT = 5
 _MOST_LEVELS = 9
-# The number of levels and bins of a mechanism that is certified by its name.
+# The usual number of levels and of bins, for a mechanism that is certified by its name.
 _USUAL = {"levels": window.LEVELS, "bins": 128}
 
 
@@ -81,8 +81,8 @@ class Certificate(Summarised):
         return max(float(level.variance) / self.formula(float(level.reading)) for level in self.levels)
 
     def integers(self) -> dict[str, object]:
-        """The integers that a campaign contains, plus the decode values that it does not: the input of
-        `certify_table`.
+        """The input of `certify_table`: the integers that a campaign contains, plus the decode values, which it does
+        not contain.
         """
         described: dict[str, object] = self.mechanism.describe()
         decoded = traits_of(self.mechanism).decoded
@@ -164,9 +164,11 @@ def certify_named(name: str, epsilon: str, levels: int | None = None, bins: int 
     """Certify the mechanism of this name, one of `named.certified_names`.
 
     ``levels`` is for the mechanisms with levels, and ``bins`` for the Square Wave; None means the usual number. The
-    table of the name "optimal" is that of least worst variance, compared with the Hybrid's; a table for a population
-    can only be certified from its campaign. Raises Invalid for bad input, also for a number that the mechanism does
-    not have, `audit.NotCertified` if a check fails.
+    table of the name "optimal" is the table of least worst variance, compared with the Hybrid's. A table for a
+    population can only be certified from its campaign.
+
+    Raises Invalid for bad input, such as a number that the mechanism does not have. Raises `audit.NotCertified` if a
+    check fails.
     """
     certified = certified_as(name)
     sizes = {"levels": levels, "bins": bins}
@@ -214,8 +216,9 @@ def certify_campaign(
     """Certify a campaign, given its body or its retained message, against (epsilon, delta).
 
     A stream campaign is checked as one stream. Otherwise each mechanism is checked against e^epsilon: the cohort's and,
-    if there is one, the report's. The campaign's form and schedule are checked as a device checks them, and with
-    ``signer``, a public key in hex, also the message's signature. Raises Invalid, `audit.NotCertified`.
+    if there is one, the report mechanism. The campaign's form and schedule are checked as a device checks them.
+    ``signer``: a public key in hex; with it the message's signature is checked, too. Raises Invalid,
+    `audit.NotCertified`.
     """
     body = data
     if data.startswith(MAGIC):

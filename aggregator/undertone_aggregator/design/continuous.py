@@ -5,17 +5,19 @@ Stochastic rounding: Duchi et al.; piecewise and hybrid: Wang et al., ICDE 2019;
 
 from math import exp, expm1, sqrt
 
-# Below this ε the hybrid is stochastic rounding alone; here the two worst-case variances are equal.
+# Up to this ε the hybrid is stochastic rounding alone. At this ε the worst variances of its two parts are equal.
 HYBRID_EPSILON = 0.609352
 
 
 def stochastic_rounding_variance(epsilon: float, x: float) -> float:
-    """Return ((e^ε + 1)/(e^ε - 1))² - x², the variance of stochastic rounding at reading x."""
+    """Return ((e^ε + 1)/(e^ε - 1))² - x², the variance of stochastic rounding at the reading x."""
     return ((exp(epsilon) + 1) / expm1(epsilon)) ** 2 - x * x
 
 
 def piecewise_variance(epsilon: float, x: float) -> float:
-    """Return x²/(s - 1) + (s + 3)/(3(s - 1)²), s = e^{ε/2}: the variance of the piecewise mechanism at reading x."""
+    """Return x²/(s - 1) + (s + 3)/(3(s - 1)²), s = e^{ε/2}: the variance of the piecewise mechanism at the reading
+    x.
+    """
     s = exp(epsilon / 2)
     return x * x / (s - 1) + (s + 3) / (3 * (s - 1) ** 2)
 
@@ -26,7 +28,10 @@ def hybrid_share(epsilon: float) -> float:
 
 
 def hybrid_variance(epsilon: float, x: float) -> float:
-    """Return α times the piecewise variance + (1 - α) times stochastic rounding's; independent of x where α > 0."""
+    """Return the hybrid's variance: α times the piecewise variance + (1 - α) times that of stochastic rounding.
+
+    It is independent of x if α > 0.
+    """
     share = hybrid_share(epsilon)
     return share * piecewise_variance(epsilon, x) + (1 - share) * stochastic_rounding_variance(epsilon, x)
 
@@ -41,8 +46,8 @@ def worst_hybrid_variance(epsilon: float) -> float:
 def window_variance(epsilon: float, share: float, x: float) -> float:
     """Return the variance at x of a window that covers the real ``share`` of the output with density ratio e^ε inside.
 
-    With ω = share and g = e^ε - 1: (gω + 1)(gω³ + 1)/(3g²ω²(1-ω)²) + x²/(gω); the piecewise mechanism has
-    ω = 1/(1 + e^{ε/2}).
+    The variance is (gω + 1)(gω³ + 1)/(3g²ω²(1-ω)²) + x²/(gω), where ω is the share and g = e^ε - 1. The piecewise
+    mechanism has ω = 1/(1 + e^{ε/2}).
     """
     g = expm1(epsilon)
     inside = g * share

@@ -41,7 +41,7 @@ def gain(mechanism: Mechanism, epsilon: Fraction | float | str, theta: int, popu
 class Promise:
     """Variances that `population_table` will have for the readings, predicted to about 2 % in a tenth of its time.
 
-    Each is computed once, from the cells that the one before used.
+    Each variance is computed once, starting from the cells that the computation before it used.
     """
 
     def __init__(self, epsilon: Fraction | float | str, population: ReadingModel) -> None:

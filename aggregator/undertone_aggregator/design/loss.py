@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
 
-# Probability of losses that the composition may cut off at each end; the part cut off counts as infinite loss.
+# Probability of losses that the composition may cut off at each end. The part that is cut off counts as infinite loss.
 _LEFT_OUT = 1e-15
 
 
 @dataclass(frozen=True)
 class Losses:
-    """Distribution of losses (first + i) step with probability ``mass`` [points].
+    """Distribution of losses: the loss is (first + i) step with probability ``mass[i]``; ``mass`` [points].
 
-    Infinite with probability ``infinite``.
+    The loss is infinite with probability ``infinite``.
     """
 
     step: float
@@ -30,9 +30,9 @@ class Losses:
 
     @staticmethod
     def joined(step: float, first: int, deltas: Vector) -> "Losses":
-        """Make the distribution from an upper bound of δ at ε = (first + i) step; shape [points], the last one small.
+        """Make the distribution from an upper bound of δ at ε = (first + i) step; shape [points], the last δ small.
 
-        Below the grid, δ is that of the first loss.
+        Below the grid, δ counts as that of the first loss.
         """
         rise = np.diff(deltas) / np.expm1(step)
         fall = np.diff(deltas) / -np.expm1(-step)
@@ -53,7 +53,7 @@ class Losses:
         spread = float(np.sqrt(max(float(self.mass @ np.square(at - mean)), 0.0)))
         low, high = self._range(releases, mean, spread)
         size = 1 << int(np.ceil(np.log2(high - low + 1)))
-        # The discrete transform is circular with this number of points, so losses are taken modulo it.
+        # The discrete Fourier transform is circular, so losses are taken modulo its number of points.
         folded = np.zeros(size)
         np.add.at(folded, (self.first + np.arange(len(self.mass))) % size, self.mass)
         total = np.fft.irfft(np.fft.rfft(folded) ** releases, size)
@@ -62,10 +62,10 @@ class Losses:
         return Losses(self.step, low, mass, min(infinite, 1.0))
 
     def _range(self, releases: int, mean: float, spread: float) -> tuple[int, int]:
-        """Return the first and the last point of a range that contains the total loss.
+        """Return the first and the last point of a range that contains the total loss with a probability of nearly 1.
 
-        The loss is outside with a probability of about `_LEFT_OUT` at most, by Bernstein's inequality, which includes
-        the largest single loss.
+        The loss is outside with a probability of about `_LEFT_OUT` at most. This follows from Bernstein's inequality,
+        which uses the largest single loss.
         """
         bound = -np.log(_LEFT_OUT)
         largest = max(abs(self.first), abs(self.first + len(self.mass))) * self.step + abs(mean)

@@ -1,9 +1,12 @@
 """Table of the mechanism classes: what the server knows of each, and a check that a new class is complete.
 
-To add a mechanism, write a class with every member of
-`undertone_shared.off_board.contract.Mechanism`, enter its traits in `TABLE`, and enter its kind, the
-word in a campaign, in `undertone_shared.notation.KINDS`. `missing` names what is not there yet. docs/mechanisms.md
-shows a complete class.
+To add a mechanism:
+
+- write a class with every member of `undertone_shared.off_board.contract.Mechanism`,
+- enter its traits in `TABLE`,
+- enter its kind, the word in a campaign, in `undertone_shared.notation.KINDS`.
+
+`missing` names what is not there yet. docs/mechanisms.md shows a complete class.
 """
 
 import json
@@ -28,10 +31,10 @@ Decoded = tuple[tuple[int, ...], int]
 class Traits:
     """Facts that the server needs of a mechanism besides its contract.
 
-    ``kind``: one word. ``sentence``: the mechanism's name for people; ``baseline``: the mechanism with whose variance
+    ``kind``: one word. ``sentence``: the mechanism's name for people. ``baseline``: the mechanism with whose variance
     its own is compared. ``quadratic``: True if Var(decoded | reading) at the levels is a quadratic in the reading.
     ``groups``: first symbols of the groups in which a histogram is tested for fakes; symbols that move a mean far have
-    groups of their own. ``decoded``: decode values that the campaign does not contain, and ``decoding`` makes the same
+    groups of their own. ``decoded``: decode values that the campaign does not contain. ``decoding``: makes the same
     mechanism with such values.
     """
 
@@ -111,7 +114,9 @@ def _table(mechanism: TableMechanism) -> Traits:
 
 
 def _doubling(first: int, end: int) -> tuple[int, ...]:
-    """Return group starts: each extreme symbol alone, then groups that double in size towards the middle."""
+    """Return the first symbols of groups: each extreme symbol alone, then groups that double in size towards the
+    middle.
+    """
     starts = {first}
     for power in range((end - first).bit_length()):
         step = 1 << power

@@ -1,8 +1,8 @@
 """Table of the mechanisms that people name: in plans, in simulations, and for a certificate.
 
 To let people name a mechanism, write one line in `NAMES`. Every list of names that a command, a setting or a page
-offers comes from this table, and every use of a name asks it, so that a name either means this mechanism everywhere or
-is refused.
+offers comes from this table, and every use of a name looks it up here. So a name either means the same mechanism
+everywhere, or it is refused.
 """
 
 from collections.abc import Callable
@@ -28,9 +28,9 @@ CERTIFIED_THETA = 1000
 class Certified:
     """How `undertone certify` makes a mechanism.
 
-    ``make`` (epsilon, size): the mechanism; ``size`` is the value of the option ``sized`` ("levels" or "bins"), if the
-    mechanism has one. ``formula`` (ε): the closed form of its variance; None without one. ``worst_only``: the formula
-    is compared in its largest value alone. ``theta``: for which range the mechanism is made, in its own units.
+    ``make`` (epsilon, size): returns the mechanism; ``size`` is the value of the option ``sized`` ("levels" or "bins"),
+    if the mechanism has one. ``formula`` (ε): the closed form of its variance; None without one. ``worst_only``: only
+    the largest value of the formula is compared. ``theta``: the range [0, theta] for which the mechanism is made.
     """
 
     make: Callable[[str, int], Mechanism]
@@ -42,10 +42,10 @@ class Certified:
 
 @dataclass(frozen=True)
 class Fixed:
-    """A mechanism that does not depend on the readings: ``make`` (epsilon, levels).
+    """A mechanism that does not depend on the readings: ``make`` (epsilon, levels) returns it.
 
-    ``as_hybrid``: θ is chosen for the Hybrid's largest variance over the readings, and not for the mechanism's own mean
-    variance at the readings that the rounds found.
+    ``as_hybrid``: θ is chosen for the largest variance of the Hybrid over the readings. Otherwise it is chosen for the
+    mechanism's own mean variance at the readings that the rounds found.
     """
 
     make: Callable[[Epsilon, int], Mechanism]
@@ -56,8 +56,8 @@ class Fixed:
 class Designed:
     """A table that is designed for the readings of the threshold rounds.
 
-    If it lowers the mean variance by less than ``least_gain`` of the Hybrid's, the Hybrid reports; None: the table
-    reports in any case.
+    If it lowers the Hybrid's mean variance by less than the share ``least_gain``, devices use the Hybrid instead. None:
+    devices use the table in any case.
     """
 
     least_gain: float | None = None
@@ -65,7 +65,9 @@ class Designed:
 
 @dataclass(frozen=True)
 class Named:
-    """What a name means. ``certified``: for a certificate; ``reporting``: in a campaign. None: not offered there."""
+    """What a name means. ``certified``: for a certificate; ``reporting``: in a campaign. None: the name is not offered
+    there.
+    """
 
     certified: Certified | None = None
     reporting: Fixed | Designed | None = None
@@ -99,8 +101,8 @@ def _of_reading(variance: Callable[[float, float], float]) -> Callable[[float], 
     return lambda epsilon: partial(variance, epsilon)
 
 
-# An optimal table is used by itself only if it lowers the mean variance by at least this share, because broadcasting
-# the table costs traffic.
+# An optimal table is chosen without being asked for only if it lowers the mean variance by at least this share, because
+# broadcasting the table costs traffic.
 LEAST_GAIN = 0.005
 NAMES: dict[str, Named] = {
     "auto": Named(reporting=Designed(LEAST_GAIN)),

@@ -15,8 +15,10 @@ _EVEN_CELLS = 64
 
 @dataclass(frozen=True)
 class Population:
-    """Distribution of readings: mass ``density`` [d] on the integers of [edges[i], edges[i+1]), uniform in each; edges
-    [d + 1].
+    """Distribution of readings: mass ``density`` [d] on the integers of [edges[i], edges[i+1]), uniform within each
+    cell.
+
+    ``edges`` [d + 1].
     """
 
     density: Vector
@@ -45,14 +47,14 @@ class Population:
         return Population(density, (*(start for start, _ in cells), *edges[first:].tolist()))
 
     def levels(self, positions: Vector, theta: int) -> Vector:
-        """Return P(level k) of readings truncated to [0, theta], rounded at random between ``positions``.
+        """Return P(level k) of readings that are truncated to [0, theta] and rounded at random between ``positions``.
 
         Shape [K + 1].
         """
         return np.asarray(level_law(positions, theta, self.edges) @ self.density)
 
     def variances(self, mechanism: Mechanism, theta: int) -> Vector:
-        """Return the mean of Var(decoded report | min(x, theta)) over the readings x of each cell; [d], units of
+        """Return for each cell the mean of Var(decoded report | min(x, theta)) over its readings x; [d], in units of
         (theta/2)².
 
         The random rounding to levels is included: E[E[Y² | level]] - E[min(x, theta)²].
@@ -77,9 +79,10 @@ class Population:
 
 @lru_cache(maxsize=16)
 def _second_moments(mechanism: Mechanism) -> Vector:
-    """Return E[Y² | level k] of decoded reports Y, in units of (theta/2)², in which they are the same for any theta.
+    """Return E[Y² | level k] of decoded reports Y, in units of (theta/2)². In these units they are the same for every
+    theta.
 
-    Quotients of integers are rounded once; fractions of integers this long are slow.
+    Each is a quotient of integers that is rounded once, because fractions of such long integers are slow.
     """
     exact = ((*mechanism.variance(k, 2), *mechanism.value(k, 2)) for k in range(mechanism.levels + 1))
     return np.array([p / q + (r / s) ** 2 for p, q, r, s in exact])
@@ -97,8 +100,8 @@ class ReadingModel(Protocol):
 class Blocks:
     """Blocks of the day, each with its own range for one mechanism.
 
-    ``parts``: (share of the slots, width of the range, readings less its bottom) of each block. A block's weight is the
-    cost of its noise: share times width squared.
+    ``parts``: (share of the slots, width of the range, readings minus the low end of the range) of each block. The
+    weight of a block is the cost of its noise: its share times its width squared.
     """
 
     parts: Sequence[tuple[float, int, Population]]

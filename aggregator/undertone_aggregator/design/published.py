@@ -1,8 +1,8 @@
 """Privacy against readers of published means only, provided that the reports stay with the server.
 
-A published number is a function of a slot's histogram, hence of n reports without names and order: see `Blanket`. Days
-and years are compositions of such releases. This guarantee does not replace the device's own: the server still has
-every report under its device's name.
+A published number is a function of a slot's histogram, and so of n reports without names and order: see `Blanket`. Days
+and years are compositions of such releases. This guarantee does not replace the device's own, because the server still
+has every report under its device's name.
 """
 
 import math
@@ -22,33 +22,33 @@ from undertone_shared.errors import Invalid
 DELTA = 1e-6
 MOST_REPORTS = 10**8
 LARGEST_RELEASES = 1 << 20
-# Width of the counted range in standard deviations of a count; counts outside it are charged as infinite loss.
+# Width of the counted range on each side, in standard deviations of a count. Counts outside count as infinite loss.
 _WIDE = 9.0
-# Resolution of the computation, in cells per standard deviation: cells of the counts A and B of `Blanket`, and
-# points of ε. FINE is for displayed numbers, COARSE for numbers computed while the server does other work.
+# Resolution of the computation: cells of the counts A and B of `Blanket`, and points of ε, per standard deviation. FINE
+# is for displayed numbers, COARSE for numbers computed while the server does other work.
 FINE = 32
 COARSE = 10
-# Numbers of blankets are grouped in buckets of at most this width, as a factor on the width of a cell. The lower end
-# stands for the whole bucket, because fewer blankets hide less.
+# Numbers T of blankets are grouped in buckets. A bucket is at most this many cells wide. Its lower end stands for the
+# whole bucket, because fewer blankets hide less.
 _BUCKET = 0.25
 _LEAST_CHANCE = 1e-22
 # Number of probabilities of pairs (A, B) that are computed at a time, which limits the memory.
 _BLOCK = 1 << 21
-# Beyond `_WIDE` standard deviations a count's probability decreases by at least this share at each step: the tail of a
-# log-concave distribution is at most a geometric series.
+# Beyond `_WIDE` standard deviations a count's probability decreases by at least this share at each step. The
+# distribution is log-concave, so its tail is at most a geometric series.
 _FALL = 1e-4
 
 
 @dataclass(frozen=True)
 class Blanket:
-    """The privacy blanket of a mechanism: what n reports without names and order reveal about one of them (day-privacy,
-    5.1), with ``gamma`` = γ and ``ratio`` = p, the certificate.
+    """The privacy blanket of a mechanism: what n reports without names and order reveal about one of them.
 
-    With ω_y = min_k P(y | k) and γ = Σ_y ω_y, each report is, with probability γ, drawn from ω/γ whatever its reading
-    (Balle, Bell, Gascón, Nissim, CRYPTO 2019). Assume that the observer knows all other reports; then only
-    T = 1 + Bin(n - 1, γ) blankets hide the report in question. G_k(y) = P(y | k)/ω_y lies in [1, p], and has mean 1/γ
-    over the blanket; the loss is ln(Σ G_k / Σ G_k') over the T reports. A hockey-stick divergence is convex in the G,
-    so it is largest where they are 1 or p, and where no report has p for both: with t = (1/γ - 1)/(p - 1),
+    ``gamma`` is γ below; ``ratio`` is p, the certificate. With ω_y = min_k P(y | k) and γ = Σ_y ω_y, each report is,
+    with probability γ, drawn from ω/γ whatever its reading (Balle, Bell, Gascón, Nissim, CRYPTO 2019). Such a report is
+    called a blanket. Assume that the observer knows all other reports; then only T = 1 + Bin(n - 1, γ) blankets hide
+    the report in question. G_k(y) = P(y | k)/ω_y lies in [1, p], and has mean 1/γ over the blanket; the loss is ln(Σ
+    G_k / Σ G_k') over the T reports. A hockey-stick divergence is convex in the G, so it is largest where they are 1 or
+    p, and where no report has p for both. With t = (1/γ - 1)/(p - 1),
 
         (A, B, R) | T ~ Multinomial(T; t, t, 1 - 2t),    loss = ln[(T + (p - 1) A) / (T + (p - 1) B)],
 
@@ -56,7 +56,7 @@ class Blanket:
     the reading k: its distribution P is this multinomial one times γ (T + (p - 1) A)/T. It dominates the loss of any
     mechanism with these p and γ; for stochastic rounding, piecewise and the Hybrid it is exact.
 
-    Raises Invalid if t exceeds 1/2: no pair is known then.
+    Raises Invalid if t exceeds 1/2, because no such pair of distributions is known then.
     """
 
     gamma: Fraction
@@ -71,7 +71,9 @@ class Blanket:
 
     @property
     def extreme(self) -> Fraction:
-        """The probability t that a blanket draw looks p times as likely under the one reading as under the other."""
+        """The probability t that a report of the blanket is p times as likely under the one reading as under the
+        other.
+        """
         return (1 / self.gamma - 1) / (self.ratio - 1)
 
     @staticmethod
@@ -121,11 +123,10 @@ def published(
     fakes: float = 0.0,
     cells: int = FINE,
 ) -> Published:
-    """Compute the guarantee of ``releases`` numbers, each of which includes one report of a household among
-    ``reports``.
+    """Compute the guarantee of ``releases`` numbers, each of which includes one report of a household.
 
-    ``fakes``: the share of reports that may be false and hide nobody. ``cells``: `FINE`, or `COARSE`, which gives a
-    slightly larger ε ten times as fast. Raises Invalid.
+    ``reports``: how many reports each number is made of. ``fakes``: the share of reports that may be false and hide
+    nobody. ``cells``: `FINE`, or `COARSE`, which gives a slightly larger ε in a tenth of the time. Raises Invalid.
     """
     check_integer("reports", reports, 1, MOST_REPORTS)
     check_integer("slots", releases, 1, LARGEST_RELEASES)
@@ -139,8 +140,9 @@ def published(
 
 
 def about(mechanism: Mechanism, reports: int, releases: int) -> Published:
-    """Compute ``published`` with coarse cells and the number of reports rounded down, so that few cases are
-    computed.
+    """Compute ``published`` with coarse cells and a rounded number of reports.
+
+    The number is rounded down, so that few different cases are computed.
     """
     size = 10 ** (len(str(reports)) - 1)
     rounded = max(step * size // 10 for step in (10, 15, 20, 30, 50, 70) if step * size // 10 <= reports)
@@ -149,8 +151,9 @@ def about(mechanism: Mechanism, reports: int, releases: int) -> Published:
 
 @lru_cache(maxsize=64)
 def slot_losses(blanket: Blanket, reports: int, cells: int = FINE) -> Losses:
-    """Return the losses of one slot of ``reports`` reports: an upper bound of δ at every ε, tight to a fraction
-    of 1 %.
+    """Return the losses of one slot of ``reports`` reports: an upper bound of δ at every ε.
+
+    The bound is tight to a fraction of 1 %.
     """
     gamma, extra, t = float(blanket.gamma), float(blanket.ratio - 1), float(blanket.extreme)
     mean = 1 + (reports - 1) * gamma
@@ -213,8 +216,8 @@ def _deltas(blankets: int, extra: float, t: float, grid: Vector, cells: int) -> 
     edge = (base[0].sum() + base[:, 0].sum() if low > 0 else 0.0) + (
         base[-1].sum() + base[:, -1].sum() if high < blankets else 0.0
     )
-    # In the letters of `Blanket`, γ E[pA + B + R]/T = 1, so P is the multinomial probability times
-    # (T + (p-1) A)/T, divided by the mean of that factor, 1 + (p-1) t.
+    # In the letters of `Blanket`: γ E[pA + B + R]/T = 1. So P is the multinomial probability times (T + (p-1) A)/T,
+    # divided by the mean of that factor, which is 1 + (p-1) t.
     scale = blankets * (1 + extra * t)
     p = (blankets * base + extra * moment_a) / scale
     q = (blankets * base + extra * moment_b) / scale
@@ -224,8 +227,8 @@ def _deltas(blankets: int, extra: float, t: float, grid: Vector, cells: int) -> 
     left_out = (1 + extra) * (edge / _FALL + float(p[~used].sum()))
     p, q, upper, lower = p[used], q[used], upper[used], lower[used]
     size = len(grid)
-    # For each cell, the index of the first ε of the grid that is not below the cell's least loss (``divided``), and of
-    # the first that is not below its largest loss (``above``).
+    # For each cell two indices of the grid: ``divided``, the first ε that is at least the cell's least loss, and
+    # ``above``, the first ε that is at least its largest loss.
     divided = np.searchsorted(grid, lower)
     above = np.searchsorted(grid, upper)
     sums_p = _from_above(np.bincount(divided, p, size + 1))

@@ -1,10 +1,10 @@
 """Optimal tables, with less variance than the hybrid mechanism: a linear programme, rounded to verifiable integers.
 
-Variables are P(j|k) for cells j that decode to a fixed grid y_j and levels k at x_k, with m_j <= P(j|k) <= e^ε m_j, Σ_j
-P(j|k) = 1 and Σ_j P(j|k) y_j = x_k. The programme minimises the worst variance, or the mean one over a density of
-levels with a cap on the worst. After rounding to integers W, a few units of each row are moved so that Σ_j W y_j = 2^b
-mu_k exactly: decode values and levels stay small integers. The certificate is computed from the integers, not from the
-programme.
+The variables are P(j|k) for cells j that decode to a fixed grid y_j, and for levels k at x_k, with m_j <= P(j|k) <= e^ε
+m_j, Σ_j P(j|k) = 1 and Σ_j P(j|k) y_j = x_k. The programme minimises the worst variance, or the mean variance over a
+density of levels with a cap on the worst. After rounding to integers W, a few units of each row are moved so that Σ_j W
+y_j = 2^b mu_k exactly. So decode values and levels stay small integers. The certificate is computed from these
+integers, not from the programme.
 """
 
 from collections.abc import Sequence
@@ -30,19 +30,19 @@ LEVELS = 24
 CELLS = 65
 BITS = 24
 # Pairs (margin below the cap, least probability of a cell) that keep rounding from breaking the cap. The first pair
-# that passes is used; pairs that cost more variance come later. Cells to which the first solution gives less than the
-# least probability are dropped.
+# that passes is used; pairs that cost more variance come later. If the first solution gives a cell less than the least
+# probability, the cell is dropped.
 _MARGINS = (
     *((1e-5, 2e-5), (1e-4, 2e-5), (1e-4, 1e-3), (1e-3, 2e-5), (1e-3, 1e-4)),
     *((3e-3, 2e-4), (1e-2, 2e-5), (1e-2, 4e-4)),
 )
-# The solver is exact to 1e-7 only. So a price counts as negative from -_PRICE down, and a cell of the table whose
+# The solver is exact to 1e-7 only. So a price counts as negative only below -_PRICE, and a cell of the table whose
 # probability is below _UNUSED counts as unused.
 _PRICE, _UNUSED = 1e-8, 1e-9
-# Share by which a table's worst variance may be above the least: more than the solver's tolerance of 1e-7.
+# The worst variance of a table may be above the least one by this share: more than the solver's tolerance of 1e-7.
 _TIE = 1e-5
-# Probabilities that differ by less than 10^-_DIGITS count as equal; solvers agree to some 10^-11. A constraint with
-# less room than _BINDS holds with equality. A corner is corrected _CORRECTIONS times.
+# Probabilities that differ by less than 10^-_DIGITS count as equal; solvers agree to some 10^-11. A constraint whose
+# slack is below _BINDS counts as an equation. A corner is corrected _CORRECTIONS times.
 _DIGITS, _BINDS, _CORRECTIONS = 9, 1e-9, 3
 # Offsets of single cells from the even grid, in units of 2^-shift; with them `_repair` can make a row's mean exact.
 _SHIFTS = (4096, 512, 64, 8, 1)
@@ -59,8 +59,8 @@ class NoTable(Exception):
 class _Grid:
     """Decoded integers y_j and levels mu_k, in units of 2^-shift.
 
-    Cells are multiples of ``step`` apart, except that the cells in ``shifted`` lie _SHIFTS further. ``narrow``: two
-    other cells that are one step apart.
+    Cells are multiples of ``step`` apart, except that each cell in ``shifted`` lies further by its number in _SHIFTS.
+    ``narrow``: two other cells that are one step apart.
     """
 
     ys: tuple[int, ...]
@@ -87,10 +87,10 @@ def optimal_table(
 ) -> TableMechanism:
     """Design the table for truncated readings in [0, theta] with certificate at most ``best_fraction(epsilon)``.
 
-    ``density``: probability of each level (levels + 1 numbers); then the mean variance over it is minimised, and the
-    worst is at most ``worst`` times the hybrid's. Without it the worst variance is minimised. ``largest``: the largest
-    decoded value, for readings in [-1, 1]; by default that of `design.reach` with a density. Raises Invalid for bad
-    input, NoTable.
+    ``density``: probability of each level (levels + 1 numbers). With it, the mean variance over these levels is
+    minimised, and the worst variance is at most ``worst`` times the hybrid's. Without it, the worst variance is
+    minimised. ``largest``: the largest decoded value, for readings in [-1, 1]; with a density it is by default that of
+    `design.reach`. Raises Invalid for bad input, NoTable.
     """
     e = Budget.parse(epsilon).approximate[0]
     check_integer("theta", theta, 1, LARGEST_LEVEL)
@@ -134,8 +134,8 @@ def ideal_table(
     """Return the least mean variance over a density of levels, before rounding to integers; readings in [-1, 1].
 
     The random rounding of readings to levels is not included. ``largest`` as for `optimal_table`. ``near``: the cells
-    of a similar problem's optimum, for speed; the result does not depend on them. Raises Invalid for bad input,
-    NoTable.
+    of a similar problem's optimum. They make the search faster, and do not change the result. Raises Invalid for bad
+    input, NoTable.
     """
     e = Budget.parse(epsilon).approximate[0]
     a, b = best_fraction(epsilon)
@@ -157,9 +157,9 @@ def _weights(density: Sequence[float], levels: int) -> Vector:
 def _largest(epsilon: float, weights: Vector | None) -> float:
     """Return the largest decoded value, for readings in [-1, 1].
 
-    With a density it is slightly above the least possible value (e^ε + 1)/(e^ε - 1), that of stochastic rounding: one
-    false report then moves a mean little further than it must, for a few per cent of variance. The least worst variance
-    needs the piecewise mechanism's (e^{ε/2} + 1)/(e^{ε/2} - 1).
+    With a density it is slightly above the least possible value (e^ε + 1)/(e^ε - 1), that of stochastic rounding. So
+    one false report moves a mean hardly further than it must, for a few per cent more variance. Without a density it is
+    (e^{ε/2} + 1)/(e^{ε/2} - 1), that of the piecewise mechanism, which the least worst variance needs.
     """
     return float(1.0 / np.tanh(epsilon / 4) if weights is None else largest_value(epsilon, REACH))
 
@@ -203,12 +203,12 @@ def _used(grid: _Grid, least: Vector, enough: float) -> _Grid:
 
 
 def _solve_by_cells(ratio: float, grid: _Grid, density: Vector, limit: float, near: Sequence[int]) -> Vector:
-    """Return what `_solve` returns with floor 0, a table of least mean variance, in less time.
+    """Return a table of least mean variance, as `_solve` does with floor 0, in less time.
 
-    An optimum uses few cells, the others have m_j = 0. The programme starts with the cells ``near`` and their
-    neighbours. Its dual variables price a unit of m_j for each cell j. A negative price means that the cell would lower
-    the mean variance. The cells with the lowest negative prices among their neighbours join, until no price is
-    negative. Then no cell would lower the variance.
+    An optimum uses few cells; the others have m_j = 0. The programme starts with the cells ``near`` and their
+    neighbours. Its dual variables give the price of a unit of m_j for each cell j. A negative price means that the cell
+    would lower the mean variance. In each step the cells whose prices are negative, and lower than those of their
+    neighbours, are added. When no price is negative, no further cell would lower the variance.
     """
     y, x = grid.centred(grid.ys), grid.centred(grid.values)
     cells = _with_neighbours(np.asarray(near), len(y))
@@ -245,15 +245,16 @@ def _with_neighbours(cells: Indices, count: int) -> Indices:
 def _solve(
     ratio: float, grid: _Grid, density: Vector | None, limit: float, floor: float
 ) -> tuple[Vector, tuple[Vector, Vector, Vector]]:
-    """Solve the programme for P(j|k), shape [levels + 1, cells], and the dual variables of each level's constraints.
+    """Solve the programme for P(j|k), shape [levels + 1, cells]; also return the dual variables of each level's
+    constraints.
 
-    These are, each [levels + 1], of the sum, of the mean and of the worst variance. Variables of the programme are the
-    excesses P(j|k) - m_j >= 0 row by row, then m, then the worst variance t.
+    The dual variables are those of the sum, of the mean and of the worst variance, each [levels + 1]. Variables of the
+    programme are the excesses P(j|k) - m_j >= 0 row by row, then m, then the worst variance t.
 
-    Without ``density``, the table is the one that minimises Σ_k (1 + k / rows) Var_k among those whose worst variance
-    is at most `_TIE` above the least, so that it is the same on every processor.
+    Without ``density``, many tables are optimal up to `_TIE`. The one that minimises Σ_k (1 + k / rows) Var_k is
+    returned, so that the table is the same on every processor.
     """
-    # SciPy's modules are imported here, because their import takes long and only the choice of a mechanism needs them.
+    # SciPy's modules are imported here, because their import takes long and only the choice of a mechanism needs SciPy.
     from scipy.optimize import linprog
 
     y, x = grid.centred(grid.ys), grid.centred(grid.values)
@@ -295,11 +296,12 @@ def _solve(
 
 
 def _corner(x: Vector, upper: tuple[Any, Vector], exact: tuple[Any, Vector], bounds: tuple[Vector, Vector]) -> Vector:
-    """Return the corner of a programme that a solver has found as ``x``, to the last digits.
+    """Return the corner of a programme, which a solver has found as ``x``, with all its digits correct.
 
     ``upper`` and ``exact``: matrix and right side of the inequalities and equations; ``bounds``: least and largest
-    value of each variable. The corner solves the equations of all constraints that hold with equality at ``x``. Its
-    residual is computed with more digits than the solution, and corrects it.
+    value of each variable. The corner is the solution of the equations of all constraints that hold with equality at
+    ``x``. The residual of the solution is computed with more digits than the solution itself, and is used to correct
+    it.
     """
     least, largest = bounds
     binding = np.flatnonzero(upper[1] - upper[0] @ x < _BINDS)
@@ -330,7 +332,7 @@ def _constraints(ratio: float, grid: _Grid) -> tuple[Any, Any]:
     level_of, cell_of = np.divmod(pair, cells)
 
     def sums(first: int, of: Vector) -> list[tuple[Any, Any, Any]]:
-        """Return (rows, columns, numbers) of Σ_j P(j|k) of_j, in row ``first`` + k for level k."""
+        """Return (rows, columns, numbers): the matrix entries of Σ_j P(j|k) of_j. Level k has the row ``first`` + k."""
         return [(first + level_of, of_variable, of[cell_of]) for of_variable in (pair, size + cell_of)]
 
     def matrix(count: int, parts: list[tuple[Any, Any, Any]]) -> Any:
@@ -343,7 +345,7 @@ def _constraints(ratio: float, grid: _Grid) -> tuple[Any, Any]:
 
 
 def _rounded(channel: Vector, grid: _Grid) -> TableMechanism | None:
-    """Round to 2^BITS outcomes per row with exact row sums and means; return None if a weight falls below 1."""
+    """Round to 2^BITS outcomes per row with exact row sums and means. Return None if a weight falls below 1."""
     total = 1 << BITS
     rows = []
     for row, value in zip(channel, grid.values, strict=True):
@@ -357,11 +359,11 @@ def _rounded(channel: Vector, grid: _Grid) -> TableMechanism | None:
 
 
 def _repair(weights: list[int], grid: _Grid, wanted: int) -> None:
-    """Move units of weight between the cells of a row until Σ_j W_j y_j is ``wanted``; the row's sum does not change.
+    """Move units of weight between the cells of a row until Σ_j W_j y_j is ``wanted``; the row's sum stays the same.
 
     Units first move to or from the cells that are shifted off the even grid (see `_Grid`), until the sum differs from
-    ``wanted`` by a multiple of the grid's step. Then they move between pairs of the other cells, the widest pair first,
-    so that few units move.
+    ``wanted`` by a multiple of the grid's step. Then they move between pairs of the other cells. The widest pair comes
+    first, so that few units move.
     """
     ys = grid.ys
     low = grid.narrow[0]

@@ -1,7 +1,8 @@
 """Integers of the scalar mechanisms for an epsilon: stochastic rounding, piecewise, hybrid, Square Wave.
 
-All use the fraction a/b of `budget.best_fraction`, hence a proven epsilon. Their worst-case variance is at most 0.05 %
-above the continuous one (often below, because whole cells favour a window slightly wider than the papers').
+All use the fraction a/b of `budget.best_fraction`, so their epsilon is proven. Their worst-case variance is at most
+0.05 % above that of the continuous mechanism. Often it is below, because whole cells favour a window slightly wider
+than that of the papers.
 """
 
 from collections.abc import Sequence
@@ -64,8 +65,8 @@ def stochastic_rounding(epsilon: Epsilon) -> WindowMechanism:
 def piecewise(epsilon: Epsilon, levels: int = LEVELS, first: int = 0) -> WindowMechanism:
     """Return the piecewise mechanism (Wang et al., ICDE 2019) with ``levels`` + 1 input levels.
 
-    The window covers 1/(1 + e^{ε/2}) of the cells to the nearest cell, or one cell more where that is needed to stay
-    at the continuous worst-case variance. ``first``: number of the first symbol. Raises Invalid.
+    The window covers 1/(1 + e^{ε/2}) of the cells, rounded to whole cells, or one cell more if that is needed to stay
+    within the continuous worst-case variance. ``first``: number of the first symbol. Raises Invalid.
     """
     a, b = best_fraction(epsilon)
     stride = _stride(levels)
@@ -78,7 +79,9 @@ def piecewise(epsilon: Epsilon, levels: int = LEVELS, first: int = 0) -> WindowM
 
 
 def piecewise_optimal(epsilon: Epsilon, levels: int = LEVELS, first: int = 0) -> WindowMechanism:
-    """Return the piecewise mechanism with the whole window that minimises the worst-case variance. Raises Invalid."""
+    """Return the piecewise mechanism whose window, in whole cells, minimises the worst-case variance. Raises
+    Invalid.
+    """
     a, b = best_fraction(epsilon)
     stride = _stride(levels)
     share = best_window_share(Budget.parse(epsilon).approximate[0])
@@ -90,10 +93,10 @@ def piecewise_optimal(epsilon: Epsilon, levels: int = LEVELS, first: int = 0) ->
 
 
 def hybrid(epsilon: Epsilon, levels: int = LEVELS) -> Hybrid:
-    """Return the hybrid mechanism (Wang et al., ICDE 2019) with probability floor(α 65536)/65536 of the piecewise part.
+    """Return the hybrid mechanism (Wang et al., ICDE 2019), whose piecewise part has probability floor(α 65536)/65536.
 
-    A public coin chooses the part. Below ε* = 0.609352 the probability is 0 and stochastic rounding draws alone. Raises
-    Invalid.
+    A public coin chooses the part. Below ε* = 0.609352 this probability is 0, and only stochastic rounding draws.
+    Raises Invalid.
     """
     rounding = stochastic_rounding(epsilon)
     coin = int(hybrid_share(Budget.parse(epsilon).approximate[0]) * 65536)
@@ -103,8 +106,8 @@ def hybrid(epsilon: Epsilon, levels: int = LEVELS) -> Hybrid:
 def square_wave(epsilon: Epsilon, edges: Sequence[int]) -> WindowMechanism:
     """Return the Square Wave (Li et al., SIGMOD 2020) on d = len(edges) - 1 bins, one level each; 2 to 256 bins.
 
-    With 64 bins or more the half-width is floor(b d) of the continuous b; with fewer the window is the one that
-    minimises `worst_tail_variance`. Raises Invalid for an epsilon or edges out of range.
+    With 64 bins or more the half-width is floor(b d), where b is the continuous half-width. With fewer bins, the window
+    is the one that minimises `worst_tail_variance`. Raises Invalid for an epsilon or edges out of range.
     """
     a, b = best_fraction(epsilon)
     bins = len(edges) - 1

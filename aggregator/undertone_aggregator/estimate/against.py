@@ -13,7 +13,7 @@ _DAY = 86400
 
 @dataclass(frozen=True)
 class Against:
-    """The other side of a comparison: its ``group``, None for the same one, and its time.
+    """The other side of a comparison: its ``group``, or None for the group of the first side, and its time.
 
     The time is that of the first side, or ``before`` seconds earlier, or from ``begin`` to before ``end`` (local times
     as text).
@@ -49,8 +49,8 @@ class Against:
         return f"{self.before}s" if self.begin is None else f"{self.begin}{_SPAN}{self.end}"
 
     def differing(self, groups: Sequence[str]) -> list[str]:
-        """Return those of ``groups`` that are compared: all but the group of the other side. Raises Invalid if none is
-        left.
+        """Return the groups among ``groups`` that are compared: all except the group of the other side. Raises Invalid
+        if none is left.
         """
         others = [group for group in groups if group != self.group]
         if not others:
@@ -60,10 +60,11 @@ class Against:
     def span(
         self, first: int, last: int, slot_seconds: int, zone: tzinfo, slots: Callable[[datetime], int]
     ) -> tuple[int, int]:
-        """Return (first slot, last slot) of the other side of ``first`` to ``last``.
+        """Return the (first slot, last slot) with which the slots ``first`` to ``last`` are compared.
 
-        Days before are days of the clock of ``zone``: a day of 23 or 25 hours counts as a day. ``slots``: returns the
-        first slot that starts at or after a moment. Raises Invalid for a time that is no whole number of slots.
+        A time of days before is counted in days of the clock of ``zone``: a day of 23 or 25 hours counts as a day.
+        ``slots``: returns the first slot that starts at or after a moment. Raises Invalid for a time that is not a
+        whole number of slots.
         """
         if self.begin is not None and self.end is not None:
             begin, end = (moment_of("against", each, zone) for each in (self.begin, self.end))

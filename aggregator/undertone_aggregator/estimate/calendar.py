@@ -1,7 +1,7 @@
 """The calendar of slots: local time of day with daylight saving time, weekends, holidays.
 
-Slots are numbered in absolute time, but people follow a local clock: a season over local time does not break on the day
-of a clock change. A cycle that is not one day (a week of days, a demo's twenty seconds) is counted from slot 0 instead,
+Slots are numbered in absolute time, but people live by a local clock. So the time of day is local, and stays right when
+the clocks change. A cycle that is not one day (a week of days, a demo's twenty seconds) is counted from slot 0 instead,
 and has no days off.
 """
 
@@ -42,8 +42,9 @@ def days_of(time_zone: str = "UTC", country: str | None = None, weekend: str = A
     """Make the days of ``time_zone`` (tz database, such as Europe/London) and ``country`` (GB or GB-SCT for its
     holidays).
 
-    ``weekend``: such as "friday, saturday", "none", or "auto" for the country's (else Saturday and Sunday). Raises
-    Invalid for an unknown zone, country or day, or if the package ``holidays`` is needed and missing.
+    ``weekend``: days such as "friday, saturday"; "none"; or "auto" for the country's weekend (Saturday and Sunday
+    without a country). Raises Invalid for an unknown zone, country or day, or if the package ``holidays`` is needed and
+    missing.
     """
     free = _holidays(country) if country else frozenset()
     days = weekend_of("weekend", weekend)

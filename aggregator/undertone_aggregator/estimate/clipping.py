@@ -1,19 +1,19 @@
 """Model of the clipping bias: what a stream's truncation and slew limit remove from the mean, with its error.
 
-A stream's reports do not show how readings are spread or how fast they change: both drown in the noise. Only the mean
-of the clipped readings is known, so this model is mostly an assumption, and its error is as large as its result. It
-lies halfway between two extremes. In the first, each device's reading changes so slowly that the slew limit removes
-nothing. In the second, each device draws every reading afresh from the distribution that has the largest entropy for
-its mean: an exponential distribution, truncated to [0, bound].
+A stream's reports do not show how readings are spread or how fast they change, because the noise is larger than both.
+Only the mean of the clipped readings is known, so this model is mostly an assumption, and its error is as large as its
+result. It lies halfway between two extremes. In the first, each device's reading changes so slowly that the slew limit
+removes nothing. In the second, each device draws every reading anew from the distribution that has the largest entropy
+for its mean: an exponential distribution, truncated to [0, bound].
 
 In the second case the clipped readings are a Markov chain n' = min(max(x, n - c), n + c), and its stationary
 distribution function F is known in closed form. With Q the distribution function of readings x,
 
     F(y) = F(y - c) + Q(y) (F(y + c) - F(y - c)),  hence  F(y + c) - F(y) = (F(y) - F(y - c)) (1 - Q(y)) / Q(y).
 
-The factor 1/2 and the errors were chosen on four of the eight populations of ``undertone experiment load`` (edrp, dns,
-time-in-state, temperature), where clipping removes .61, .40, 1.02 and 0 of the second extreme; the others were kept
-for a check.
+The factor 1/2 and the errors were chosen on four of the eight populations of ``undertone experiment load``. There
+clipping removes .61 (edrp), .40 (dns), 1.02 (time-in-state) and 0 (temperature) of the second extreme. The other four
+populations were kept for a check.
 """
 
 import numpy as np
@@ -24,10 +24,10 @@ from undertone_shared.stream import StreamRule
 
 Vector = NDArray[np.float64]
 
-# The bias is assumed to be this share of its value in the second extreme, in which each reading is drawn afresh.
+# The bias is assumed to be this share of its value in the second extreme, in which each reading is drawn anew.
 PART = 0.5
-# Two standard errors of the bias, each as a share of the bias: that of its average over the day, and that of how it
-# changes over the day. It changes, because clipping removes most at the times at which the mean of the readings rises.
+# Two standard errors, each as a share of the bias: that of the bias averaged over the day, and that of its change over
+# the day. It changes, because clipping removes most at the times at which the mean of the readings rises.
 _SHARED, _SHAPE = 1.0, 1.2
 # Number of levels per step of the slew limit at which the distribution function is computed, and the least number of
 # all levels.
@@ -40,9 +40,9 @@ _TINY = 1e-300
 
 
 class ClippingBias:
-    """What a stream rule's clipping removes from the mean, by the mean of the clipped readings.
+    """What a stream rule's clipping removes from the mean, as a function of the mean of the clipped readings.
 
-    ``bound``: the largest reading less the offset.
+    ``bound``: the largest reading minus the offset.
     """
 
     def __init__(self, rule: StreamRule, bound: int) -> None:
@@ -56,7 +56,9 @@ class ClippingBias:
         self._clipped, self._removed = clipped[order], (means - clipped)[order]
 
     def at(self, levels: Vector) -> Removed:
-        """Return what is removed where the clipped readings, less the offset, have the means ``levels`` [slots]."""
+        """Return what is removed in slots in which the clipped readings, minus the offset, have the means ``levels``
+        [slots].
+        """
         shares = (levels - self._low) / self._width
         bias = PART * self._width * np.interp(shares, self._clipped, self._removed)
         none = np.zeros(len(bias))
@@ -64,9 +66,9 @@ class ClippingBias:
 
 
 def stationary_means(rates: Vector, slew: float, top: float) -> Vector:
-    """Return the means [k] of clipped readings in [0, 1] whose readings are drawn afresh in every slot.
+    """Return the means [k] of clipped readings in [0, 1] if the readings are drawn anew in every slot.
 
-    The readings have densities proportional to e^(-rate x) on [0, top], for ``rates`` [k] other than 0; a clipped
+    The readings have densities proportional to e^(-rate x) on [0, top], for ``rates`` [k] other than 0. A clipped
     reading differs from the one before by at most ``slew``.
     """
     levels = levels_of(slew)

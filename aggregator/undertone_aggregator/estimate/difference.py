@@ -1,18 +1,18 @@
 """The difference of two means, with its error: what both means have in common cancels, in the error as well.
 
-A *side* is the mean m = Σ_t u_t (y_t + x_t) over slots of one group, u_t = 1/n: of the truncated means y_t, which
-reports show, and of what truncation removes, x_t. The variance of a difference of two sides has these parts.
+A *side* is the mean m = Σ_t u_t (y_t + x_t) over slots of one group, u_t = 1/n. Here y_t are the truncated means, which
+reports show, and x_t is what truncation removes. The variance of a difference of two sides has these parts.
 
-*Noise.* Each report has noise of its own, so the noise of two groups is independent, and that of a group is a part of
+*Noise.* Each report has noise of its own, so the noise of two groups is independent. The noise of a group is a part of
 the noise of all devices: Cov(y_t of g, y_t of all) = n_g/n Var(y_t of g). The noise of a stream is correlated from slot
 to slot, with covariances that are known exactly.
 
 *What truncation removes.* `fit`, `explained` and `shape` of `Removed` are errors of the choice of θ, which all groups
-and slots share: they are added up with their signs, see `_levelled`. Between two groups at the same time, `explained`
-is smaller, see `_BETWEEN`. `level` is an error of the same reports: it is a
-sum of the noise of the cycle around the slot (`level_weights`), so it is added to the noise with its sign. `own` and
-`chance` are a slot's; these are independent for two groups, and of a group they are a part n_g/n of those of all
-devices. A group's homes with large readings stay in it, so a part of `chance` is the same in all slots.
+and slots share, so they are added up with their signs, see `_levelled`. Between two groups at the same time,
+`explained` is smaller, see `_BETWEEN`. `level` is an error of the same reports: it is a sum of the noise of the cycle
+around the slot (`level_weights`), so it is added to the noise with its sign. `own` and `chance` are errors of one slot.
+They are independent for two groups; for a group they are a part n_g/n of those of all devices. A group's homes with
+large readings stay in it, so a part of `chance` is the same in all slots.
 
 All of this is post-processing of the two sides, so a difference of published means tells nothing new of anybody.
 """
@@ -30,26 +30,27 @@ from undertone_aggregator.counts.partial import EVERYBODY
 from undertone_aggregator.estimate.estimates import Load, MeanRow, Series
 from undertone_aggregator.estimate.removed import Removed, Slots, Vector, level_weights, shape_variance
 
-# A smaller chance is shown as "less than" this one, because the normal approximation does not hold so far out.
+# A smaller chance is shown as "less than" this chance, because the normal approximation does not hold so far out.
 _RAREST = 1e-4
-# The homes of a group with large readings are the same day after day: this share of the variance of `chance` does not
+# A group's homes with large readings are the same day after day. So this share of the variance of `chance` does not
 # average out over slots. It was chosen on EDRP, so that the intervals of the study `differences` hold.
 _STAYING = 0.1
-# Two groups that differ at the same time have made no step: homes of one have larger readings and are active more
-# often, too. What is removed lies between the two explanations of `estimate.excess`; anywhere, as far as is known.
-# Standard deviation of a uniform distribution, as a share of its width.
+# The error of what truncation removes, between two groups at the same time, as a share of the distance between the two
+# explanations of `estimate.excess`. The homes of one group have larger readings and are active more often, too. So the
+# truth lies between the two explanations, and may lie anywhere between them: this is the standard deviation of a
+# uniform distribution, as a share of its width.
 _BETWEEN = 1.0 / math.sqrt(12.0)
 MORE, LESS, UNCLEAR = "more", "less", "unclear"
 
 
 @dataclass(frozen=True)
 class MeanDifference(MeanRow):
-    """The mean of a series over slots, less another mean of the same campaign, in the reading's unit.
+    """The mean of a series over slots, minus another mean of the same campaign, in the reading's unit.
 
-    ``estimate``: the difference ``mean`` - ``against``, with its 95 % interval and errors as in `MeanRow`; ``bias`` is
-    the difference of what truncation removes. ``first``, ``last``, ``start`` and ``slots`` are of the mean, those that
-    begin with ``against`` of the other one. Both means are over the same number of slots wherever both selections have
-    the same number: a slot counts if its counterpart has a number, too.
+    ``estimate``: the difference ``mean`` - ``against``, with its 95 % interval and errors as in `MeanRow`. ``bias``:
+    the difference of what truncation removes. ``first``, ``last``, ``start`` and ``slots`` are those of the mean; the
+    fields that begin with ``against`` are those of the other mean. If both selections have equally many slots, a slot
+    counts only if its counterpart has a number, too; so both means are over the same number of slots.
     """
 
     plural: ClassVar[str] = "differences"
@@ -76,7 +77,7 @@ class MeanDifference(MeanRow):
 
     @property
     def chance(self) -> float | None:
-        """The chance that noise alone makes a difference this large, of either sign; None if the error is not known."""
+        """The chance that noise alone makes a difference this large, of either sign; None if the error is unknown."""
         if not self.standard_error:
             return None
         return math.erfc(abs(self.estimate) / self.standard_error / math.sqrt(2.0))
@@ -90,14 +91,14 @@ class MeanDifference(MeanRow):
 
 
 def chance_of(row: MeanDifference) -> str:
-    """Return the chance of such a difference in words: "1 in 40"; "" without an error."""
+    """Return the chance of such a difference in words, such as "1 in 40"; "" without an error."""
     if row.chance is None:
         return ""
     return f"1 in {1 / row.chance:,.0f}" if row.chance > _RAREST else f"less than 1 in {1 / _RAREST:,.0f}"
 
 
 class Side(NamedTuple):
-    """What is asked for on one side: a ``group`` with its ``reports``, and ``slots``, ascending."""
+    """What is asked for on one side: a ``group`` with its ``reports``, and its ``slots``, ascending."""
 
     reports: Tables
     group: str
@@ -107,7 +108,7 @@ class Side(NamedTuple):
 class GroupNoise(NamedTuple):
     """The noise of a group's means at ``slot`` [k], ascending, over ``reports`` [k].
 
-    ``band`` [k, lags]: covariance of each mean with that of the slot 0, 1, … slots before.
+    ``band`` [k, lags]: the covariance of each mean with the mean that lies 0, 1, … slots before.
     """
 
     slot: Slots
@@ -118,8 +119,8 @@ class GroupNoise(NamedTuple):
 class Means(NamedTuple):
     """One side of a difference: its slots that have a number; arrays [slots], ascending.
 
-    ``asked``: all slots of the side. ``choice``: a number for the choice of θ that ``removed`` comes from.
-    ``noise``: of the group, at these slots and, as far as there are reports, those of the cycle around each.
+    ``asked``: all slots of the side. ``choice``: a number that identifies the choice of θ from which ``removed`` comes.
+    ``noise``: the group's noise at these slots and, as far as there are reports, at the slots of the cycle around each.
     """
 
     series: Series
@@ -132,7 +133,7 @@ class Means(NamedTuple):
     noise: GroupNoise
 
     def at(self, places: NDArray[np.intp]) -> "Means":
-        """Return the side with the slots at these places alone."""
+        """Return the side with only the slots at these places."""
         return self._replace(
             slot=self.slot[places],
             truncated=self.truncated[places],
@@ -153,7 +154,7 @@ class Means(NamedTuple):
 
 
 def difference(one: Means, other: Means, slot_seconds: int, cycle: int) -> MeanDifference | None:
-    """Return the mean of ``one`` less that of ``other``; None if a side has no slot with a number."""
+    """Return the mean of ``one`` minus that of ``other``; None if a side has no slot with a number."""
     slots = paired((one.asked, one.slot), (other.asked, other.slot))
     one, other = (side.at(np.flatnonzero(np.isin(side.slot, of))) for side, of in zip((one, other), slots, strict=True))
     if not len(one.slot) or not len(other.slot):
@@ -186,10 +187,11 @@ def difference(one: Means, other: Means, slot_seconds: int, cycle: int) -> MeanD
 
 
 def paired(*sides: tuple[Sequence[int], Slots]) -> list[Slots]:
-    """Return the slots of each side that its mean is over; a side is (slots asked for, those that have a number).
+    """Return the slots over which the mean of each side is taken. A side is (slots asked for, slots that have a
+    number).
 
-    Where as many slots were asked for on both sides, a slot counts only if its counterpart has a number, too: a gap on
-    one side does not make it look different.
+    If equally many slots were asked for on both sides, a slot counts only if its counterpart has a number, too. So a
+    gap on one side does not make the two sides look different.
     """
     if len({len(asked) for asked, _ in sides}) > 1:
         return [known for _, known in sides]
@@ -198,7 +200,9 @@ def paired(*sides: tuple[Sequence[int], Slots]) -> list[Slots]:
 
 
 def _share(one: Means, other: Means) -> tuple[Means, Means] | None:
-    """Return (the side whose reports are among those of the other, the other); None if they have none in common."""
+    """Return (the side whose reports are among those of the other, the other); None if the sides have no report in
+    common.
+    """
     groups = (one.series.group, other.series.group)
     if groups[0] == groups[1] or groups[1] == EVERYBODY:
         return one, other
@@ -206,7 +210,7 @@ def _share(one: Means, other: Means) -> tuple[Means, Means] | None:
 
 
 def _noise_variance(*sides: tuple[Means, Vector]) -> float:
-    """Return the variance of a sum of noise of two sides, the first less the second.
+    """Return the variance of the noise of the first side minus that of the second.
 
     A side comes with its weights [k] of the slots of its ``noise``.
     """
@@ -263,9 +267,9 @@ def _removed_variance(one: Means, other: Means, cycle: int) -> float:
 
 
 def _levelled(fit: Vector, bias: Vector, choice: NDArray[np.int64]) -> Vector:
-    """Return the errors of the fit, in the same ratio to the biases for every choice of θ.
+    """Return the errors of the fit, scaled so that each has the same ratio to its bias for every choice of θ.
 
-    A later choice is made of the reports of the earlier ones and of few more, so all of them err alike, although each
+    A later choice is made from the reports of the earlier ones and few more. So all of them err alike, although each
     estimates its own error anew.
     """
     levelled = fit.copy()

@@ -1,6 +1,4 @@
-"""Distribution of readings over time, from the cohort's and the stream's reports: quantiles with bands, from a
-model.
-"""
+"""Distribution of readings over time, by a model of the cohort's and the stream's reports: quantiles with bands."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -25,9 +23,9 @@ BAND = 0.9
 
 @dataclass(frozen=True)
 class Quantile(Row):
-    """The smallest reading x with P(reading <= x) >= ``share`` among all (device, slot) of slots first..last.
+    """The smallest reading x with P(reading <= x) >= ``share`` among all (device, slot) of the slots first..last.
 
-    ``low``, ``high``: central 90 % of the posterior (`undertone_aggregator.threshold`), whose tail is extrapolated.
+    ``low``, ``high``: the central 90 % of the posterior (`undertone_aggregator.threshold`), whose tail is extrapolated.
     ``cohort``: number of reports for the threshold that were used; ``reports``: number of other reports.
     """
 
@@ -46,9 +44,9 @@ class Quantile(Row):
 
 @dataclass(frozen=True)
 class Run:
-    """The histograms of a run of slots, from which its quantiles are computed; computing them is the slow part.
+    """The histograms of a run of slots, from which its quantiles are computed. Only that computation is slow.
 
-    ``start``: Unix second; ``bound``, ``offset``: the campaign's.
+    ``start``: Unix second. ``bound``, ``offset``: those of the campaign.
     """
 
     first: int
@@ -70,14 +68,14 @@ class Run:
         return digest.hexdigest()
 
     def posterior(self) -> "Posterior":
-        """Compute the distribution of the readings. Takes about a second."""
-        # Other readers never compute it, and it takes long to import.
+        """Compute the distribution of the readings. This takes about a second."""
+        # This import takes long, and only readers that ask for quantiles need it.
         from undertone_aggregator.threshold.posterior import posterior
 
         return posterior(self.cohort, self.stream, self.bound)
 
     def quantiles(self, shares: Sequence[float], after: "Posterior") -> list[Quantile]:
-        """Return the quantiles, given ``after``, the run's posterior. Raises Invalid for a share outside (0, 1)."""
+        """Return the quantiles from ``after``, the run's posterior. Raises Invalid for a share outside (0, 1)."""
         check_shares(shares)
         behind = (sum(counts.total for counts in self.cohort), sum(counts.total for counts in self.stream))
         rows = []

@@ -1,4 +1,4 @@
-"""Rows of results: an estimate of one series in one slot is always given with its errors."""
+"""Rows of results. Each row holds the estimate of one series in one slot, or over slots, with its errors."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -100,9 +100,9 @@ def _without_none(hint: Any) -> type:
 class MeanRow(Row):
     """A row whose ``estimate`` is the mean of the readings themselves, with its 95 % interval [low, high].
 
-    It is the mean of the truncated readings, which reports show without bias, and ``bias``, a model of what truncation
-    removes: estimate = truncated_mean + bias, and standard_error² = truncated_se² + bias_se². Where there is no such
-    model (bias None) the number is the truncated mean.
+    It is the sum of the mean of the truncated readings, which reports show without bias, and ``bias``, a model of what
+    truncation removes: estimate = truncated_mean + bias, and standard_error² = truncated_se² + bias_se². If there is no
+    such model (bias None), the estimate is the truncated mean.
     """
 
     derived: ClassVar[tuple[str, ...]] = ("truncated_mean", "truncated_se")
@@ -131,7 +131,7 @@ class MeanRow(Row):
 
 
 class Load(NamedTuple):
-    """The fields of a `MeanRow` that follow from a truncated mean and what truncation removes."""
+    """The fields of a `MeanRow` that follow from a truncated mean and from what truncation removes."""
 
     estimate: float
     standard_error: float
@@ -142,7 +142,9 @@ class Load(NamedTuple):
 
     @classmethod
     def of(cls, truncated: float, error: float, bias: float | None = None, bias_se: float | None = None) -> "Load":
-        """Return the fields for a truncated mean and a bias with their standard errors; a bias None is unknown."""
+        """Return the fields for a truncated mean and a bias, each with its standard error. A bias of None is
+        unknown.
+        """
         mean, both = truncated + (bias or 0.0), math.hypot(error, bias_se or 0.0)
         return cls(mean, both, mean - Z * both, mean + Z * both, bias, bias_se)
 
@@ -151,20 +153,19 @@ class Load(NamedTuple):
 class Estimate(MeanRow):
     """One slot of one series, in the reading's unit.
 
-    ``kind`` ``report``: the mean of the readings of ``reports`` devices, which were truncated at ``theta``, with a 95 %
-    interval [low, high]: see `MeanRow`. ``stream``: the same of a stream's clipped readings, where "truncated" means
-    clipped. ``model``: a slot of a threshold round, while θ is learnt: ``model`` is the mean of a fitted distribution,
-    which can be far off and has no standard error. ``absent``: a slot without a number, because nobody reported, or (of
-    what is published) because too few did: no reports are counted in the row. Slots of the last two kinds have no
-    ``estimate``: it is nan here, and None in rows.
-    ``cohort``: reports for the threshold in the slot. ``start``: Unix second.
-    ``bias`` with its ``bias_se``: what truncation removes from the mean, a model; None where no threshold round came
-    before.
-    ``misfit``: log10 of the evidence that the histogram is not from honest devices, who reach m > 0 with probability at
-    most 10^-m; 6 and more is an alarm. ``manipulation``: the largest distance from ``estimate`` of the honest reports'
-    mean if 1 % of the reports are fake.
-    ``carried``: the share of the noise of the chain's last slot that the noise of this slot contains; None if the noise
-    of slots is independent.
+    ``kind`` is one of four words. ``report``: the estimate is the mean of the readings of ``reports`` devices, which
+    were truncated at ``theta``, with a 95 % interval [low, high]: see `MeanRow`. ``stream``: the same for a stream's
+    clipped readings, where "truncated" means clipped. ``model``: a slot of a threshold round, while θ is learnt; the
+    field ``model`` is the mean of a fitted distribution, which can be far off and has no standard error. ``absent``: a
+    slot without a number, because nobody reported, or, in published rows, because too few did; such a row counts no
+    reports. Slots of the last two kinds have no ``estimate``: it is nan here, and None in rows.
+
+    ``cohort``: reports for the threshold in the slot. ``start``: Unix second. ``bias`` with its ``bias_se``: what
+    truncation removes from the mean, by a model; None if no threshold round came before. ``misfit``: log10 of the
+    evidence that the histogram is not from honest devices, who reach m > 0 with probability at most 10^-m; 6 and more
+    is an alarm. ``manipulation``: the largest distance from ``estimate`` of the honest reports' mean if 1 % of the
+    reports are fake. ``carried``: the share of the noise of the chain's last slot that the noise of this slot contains;
+    None if the noise of slots is independent.
     """
 
     plural: ClassVar[str] = "slots"
@@ -207,7 +208,7 @@ class Estimate(MeanRow):
 
     @classmethod
     def of_row(cls, columns: Mapping[str, Any]) -> "Estimate":
-        """Make the estimate from the columns that ``row`` returned. Raises KeyError if one is missing."""
+        """Make the estimate from the columns that ``row`` returned. Raises KeyError if a column is missing."""
         values = {name: columns[name] for name in cls.columns()}
         values = {name: value for name, value in values.items() if name not in cls.derived}
         series = Series(*(values.pop(name) for name in Series._fields))
@@ -220,8 +221,8 @@ class Estimate(MeanRow):
 class Estimates(Sequence[Estimate]):
     """Estimates by column, [n] each: the fields are those of `Estimate`, nan where a row has None.
 
-    A long series needs a hundredth of the memory and time that its rows need, one object each. As a sequence it is
-    those rows, which are made when somebody asks for them.
+    A long series in this form needs a hundredth of the memory and time that one object for each row needs. It can be
+    used as a sequence of rows, which are made only when somebody asks for them.
     """
 
     slot: NDArray[np.int64]
@@ -258,7 +259,9 @@ class Estimates(Sequence[Estimate]):
 
     @classmethod
     def each(cls, n: int, *, group: str, kind: str, **columns: Any) -> "Estimates":
-        """Return ``n`` raw rows of a group; each of ``columns`` is an array [n] or one value, others have no value."""
+        """Return ``n`` raw rows of a group. Each of ``columns`` is an array [n] or one value; other columns have no
+        value.
+        """
         given = {"coordinate": 1, "filtered": False, "group": group, "kind": kind, **columns}
         made = {}
         for name, dtype in _COLUMNS.items():
@@ -277,11 +280,13 @@ class Estimates(Sequence[Estimate]):
         return both.take(np.lexsort((both.filtered, both.coordinate, groups, both.slot)))
 
     def take(self, places: NDArray[Any]) -> "Estimates":
-        """Return the rows at these places, or those where an array of booleans is true."""
+        """Return the rows at these places, or the rows for which an array of booleans is true."""
         return Estimates(**{name: getattr(self, name)[places] for name in _COLUMNS})
 
     def with_load(self, truncated: Vector, error: Vector, bias: Vector, bias_se: Vector) -> "Estimates":
-        """Return the rows with the fields of `Load` for truncated means and biases with their standard errors."""
+        """Return the rows with the fields of `Load`, computed from truncated means and biases with their standard
+        errors.
+        """
         mean = truncated + np.nan_to_num(bias)
         both = np.hypot(error, np.nan_to_num(bias_se))
         columns = {"estimate": mean, "standard_error": both, "low": mean - Z * both, "high": mean + Z * both}
@@ -294,19 +299,19 @@ class Estimates(Sequence[Estimate]):
 
     @property
     def truncated_se(self) -> Vector:
-        """See `MeanRow.truncated_se`; nan without one."""
+        """See `MeanRow.truncated_se`; nan if there is none."""
         squared = np.square(self.standard_error) - np.square(np.nan_to_num(self.bias_se))
         return np.asarray(np.sqrt(np.maximum(squared, 0.0)))
 
     def table(self) -> dict[str, list[Any]]:
-        """Return the values by column as `Estimate.row` does, None where there is none."""
+        """Return the values by column as `Estimate.row` does; None stands for a missing value."""
         return {name: _listed(name, getattr(self, name)) for name in Estimate.columns()}
 
     def __len__(self) -> int:
         return len(self.slot)
 
     def __eq__(self, other: object) -> bool:
-        """Compare with any sequence of rows; a missing number equals a missing one."""
+        """Compare with any sequence of rows. A missing number equals a missing number."""
         if not isinstance(other, Sequence) or not all(isinstance(row, Estimate) for row in other):
             return NotImplemented
         return self.table() == Estimates.of(other).table()
@@ -327,7 +332,7 @@ class Estimates(Sequence[Estimate]):
 
     def __iter__(self) -> Iterator[Estimate]:
         columns = {name: _listed(name, getattr(self, name)) for name in _COLUMNS}
-        # `math.nan` in each row, so that rows without a number are equal.
+        # The same object `math.nan` is put in each row, so that rows without a number are equal.
         columns["estimate"] = [math.nan if value is None else value for value in columns["estimate"]]
         series = map(Series, *(columns.pop(name) for name in Series._fields))
         for of_series, values in zip(series, zip(*columns.values(), strict=True), strict=True):
@@ -345,7 +350,7 @@ _COLUMNS = {field.name: _COLUMNS.get(field.name, np.float64) for field in fields
 
 
 def _listed(name: str, column: NDArray[Any]) -> list[Any]:
-    """Return the values of a column of `Estimates`, None where there is none."""
+    """Return the values of a column of `Estimates`; None stands for a missing value."""
     values = column.tolist()
     if column.dtype != np.float64 or not np.isnan(column).any():
         return list(map(int, values)) if name == "theta" else values
@@ -384,9 +389,9 @@ def with_absent(
 class RangeEstimate(MeanRow):
     """The mean over the slots first..last of the slots' means, in the reading's unit; see `MeanRow`.
 
-    ``slots``: number of these slots that had reports and are in the mean. ``bias_se`` knows that one model is behind
-    the biases of all slots, see `undertone_aggregator.estimate.removed`. ``spread``: the standard deviation between the
-    slots' means, less their noise; None for a single slot.
+    ``slots``: number of these slots that had reports and are in the mean. ``bias_se`` takes into account that one model
+    gives the biases of all slots, see `undertone_aggregator.estimate.removed`. ``spread``: the standard deviation
+    between the slots' means, without their noise; None for a single slot.
     """
 
     plural: ClassVar[str] = "ranges"

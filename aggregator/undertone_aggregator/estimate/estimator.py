@@ -1,4 +1,4 @@
-"""What every way of collecting can compute of its reports."""
+"""What every way of collecting can compute from its reports."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
@@ -19,13 +19,15 @@ class Estimator(Protocol):
 
     @property
     def chains(self) -> int:
-        """Number of chains of correlated noise that alternate by slot; 1 also if the noise of slots is independent."""
+        """Number of chains of correlated noise that alternate by slot. It is also 1 if the noise of slots is
+        independent.
+        """
 
     def estimates(self, reports: Tables, group: str) -> Estimates:
-        """Return an estimate per slot and series of a group with ``reports``, by slot, then series."""
+        """Return an estimate for each slot and series of a group with ``reports``, sorted by slot, then series."""
 
     def warnings(self, estimates: Estimates) -> list[str]:
-        """Return plain sentences about problems of the campaign's settings that raw estimates show."""
+        """Return sentences about problems with the campaign's settings that the raw estimates show."""
 
     def ranges(self, reports: Tables, group: str, every: int) -> list[RangeEstimate]:
         """Return the mean of each run of ``every`` slots, by run, then series; runs begin at multiples of ``every``."""
@@ -34,7 +36,7 @@ class Estimator(Protocol):
         """Return the mean over the given slots that have a number, by series; no row for a series without one."""
 
     def differences(self, one: Side, other: Side) -> list[MeanDifference]:
-        """Return the mean of one side less that of the other, by coordinate; none where a side has no number."""
+        """Return the mean of one side minus that of the other, by coordinate; none if a side has no number."""
 
 
 def estimates_of(estimator: Estimator, partial: Mapping[Key, Counts], groups: Iterable[str] | None = None) -> Estimates:

@@ -1,8 +1,8 @@
 """Model of what truncation removes from a slot's mean: the excess X = E[(x - θ)⁺] of the slot's readings x.
 
 *What the rounds know.* A choice of θ keeps E[(x - t)⁺] for every t and each piece p of the cycle, with its error
-(`threshold.pieces`): hence the excess e_p over θ and the truncated mean μ_p = E[min(x, θ)] = E[x] - e_p. An epoch that
-has ended is described by the choice that ended it, which was fitted to the epoch's own reports, too.
+(`threshold.pieces`). From this follow the excess e_p over θ and the truncated mean μ_p = E[min(x, θ)] = E[x] - e_p. An
+epoch that has ended is described by the choice that ended it, which was fitted to the epoch's own reports, too.
 
 *What the reports of later slots know*: the truncated mean m_t of slot t, with its noise. The factor of the slot's
 truncated mean, f_t = E[m_t] / μ_p, is the sum of three parts, each estimated from the m of several slots and shrunk by
@@ -10,16 +10,17 @@ the noise that it has, with a variance that the m themselves show (method of mom
 
     f_t = level (the cycle around t) + time of day (all cycles) + hour (around t) + slot.
 
-*Two explanations* of a factor f. All readings are larger: they are s times those of the rounds, where s solves
-E[min(s x, θ)] = f μ_p, and X = s E[(x - θ/s)⁺]. Or more devices are active, with readings of the same size: X = f e_p.
-The probability w of the first is its likelihood: under each explanation the pieces' e_p would follow from their μ_p and
-the distribution of the whole cycle. X is the mean over both, and over what the noise leaves possible of f. After a step
-of the readings, both are equally likely, and the error is as large as the distance between them.
+*Two explanations* of a factor f. The first: all readings are larger. They are s times those of the rounds, where s
+solves E[min(s x, θ)] = f μ_p, and X = s E[(x - θ/s)⁺]. The second: more devices are active, with readings of the same
+size, and X = f e_p. The probability w of the first is its likelihood: under each explanation the pieces' e_p would
+follow from their μ_p and the distribution of the whole cycle. X is the mean over both explanations, and over the values
+of f that the noise leaves possible. After a step of the readings, both are equally likely, and the error is as large as
+the distance between them.
 
-*The error* has three parts, which average out differently over many slots (`Removed`): `fit`, `level` and
-`explained` are the errors of the fit's mean over the cycle, of the level, and of the explanation; `shape` the rest of
-the error of each piece's fit; `own` the error of the slot's factor; `chance` that of few devices with large readings,
-whose variance is E[((x - θ)⁺)²] / n = 2/n ∫_θ E[(x - t)⁺] dt.
+*The error* has parts that average out differently over many slots (`Removed`). `fit`, `level` and `explained` are the
+errors of the fit's mean over the cycle, of the level, and of the explanation. `shape` is the rest of the error of each
+piece's fit, and `own` the error of the slot's factor. `chance` is the error that few devices with large readings make;
+its variance is E[((x - θ)⁺)²] / n = 2/n ∫_θ E[(x - t)⁺] dt.
 
 All of this is post-processing of private reports.
 """
@@ -36,17 +37,19 @@ from undertone_aggregator.threshold import Threshold
 from undertone_aggregator.threshold.pieces import Pieces
 from undertone_aggregator.threshold.result import Block
 
-# Factors of the readings that are tried.
+# The factors of the readings that are tried.
 SCALES = np.geomspace(0.05, 20.0, 161)
 # Before the reports say anything, the logarithm of a factor has Student's distribution with three degrees of freedom
 # and this scale.
 _LIKELY = 0.3
 _PRIOR = 2.0 * np.log1p(np.square(np.log(SCALES) / _LIKELY) / 3.0)
-# The explanations hold for no population exactly: standard deviation of the logarithm of an excess around each.
+# Neither explanation holds exactly for any population. Around each, the logarithm of an excess has this standard
+# deviation.
 _ROUGH = 0.3
-# The least such deviation that is assumed where a piece's excess is combined with what its mean explains.
+# At least this standard deviation is assumed when a piece's excess is combined with the excess that its mean explains.
 _LEAST_ROUGH = 0.5
-# Readings of a slot are not those of the same time on another day: standard deviation of the excess, as a share of it.
+# The readings of a slot differ from those of the same time on another day: standard deviation of the excess, as a share
+# of it.
 _DAYS = 0.35
 # A part of a factor is a step if it is more than this many standard deviations from its expectation.
 _STEPPED = 4.0
@@ -54,9 +57,11 @@ _STEPPED = 4.0
 _DOUBT = 1.0
 # The level has made a step if it has changed by more than this factor, and by more than its noise explains.
 _CHANGED = 4 / 3
-# The log odds of the two explanations (larger readings, more active devices) are at most this: neither is certain.
+# The log odds of the two explanations (larger readings, more active devices) are limited to this, so that neither is
+# ever certain.
 _SUREST = 2.2
-# Pieces whose excesses are independent: their errors fade over an eighth of the cycle.
+# The number of pieces of the cycle whose excesses count as independent: their errors are correlated over an eighth of
+# the cycle.
 _INDEPENDENT = 8
 # Number of slots that are computed at a time: an array of [slots, factors] has a few megabytes.
 _AT_ONCE = 1024
@@ -66,8 +71,8 @@ _TINY = 1e-12
 class Factor(NamedTuple):
     """The factor of some slots' truncated means since the rounds; arrays [slots].
 
-    ``mean`` with its ``variance``; ``level`` and ``level_variance``: those of the cycle around the slot alone.
-    ``stepped``: the slot's hour, or the level, is far from what it was.
+    ``mean`` with its ``variance``: the slot's factor. ``level`` and ``level_variance``: the factor of only the cycle
+    around the slot. ``stepped``: True if the slot's hour, or the level, is far from what it was.
     """
 
     mean: Vector
@@ -78,7 +83,9 @@ class Factor(NamedTuple):
 
 
 class ExcessModel:
-    """The excess of each slot of an epoch; ``ranges``: (first slot of the cycle, low end, θ) of each block."""
+    """The excess of each slot of an epoch. ``ranges``: (first slot of the cycle, low end, θ) of each block of the
+    day.
+    """
 
     def __init__(self, pieces: Pieces, ranges: tuple[tuple[int, int, int], ...], cycle: int) -> None:
         self.cycle = cycle
@@ -106,7 +113,7 @@ class ExcessModel:
         factor = self.factors(reported)
         larger, spread = self._larger(row, factor.mean, factor.variance)
         active = self.excess[row] * np.maximum(factor.mean, 0.0)
-        # How the means differ by time of day does not tell why the whole level has changed, as after a step.
+        # A step changes the whole level. How the means differ by time of day does not tell the cause of such a change.
         w = np.where(factor.stepped, 0.5, self.larger)
         doubt = np.where(factor.stepped, _DOUBT, np.sqrt(w * (1.0 - w)))
         bias = w * larger + (1.0 - w) * active
@@ -123,8 +130,8 @@ class ExcessModel:
     def moved(self, reported: Reported) -> Vector | None:
         """Return (factor of the readings since the rounds, lower limit, upper limit) of each slot; [slots, 3].
 
-        They are by the level of the cycle around the slot, if all readings are larger; the limits are at three standard
-        errors. None if less than half of the cycle has reports.
+        The factors follow from the level of the cycle around the slot, if all readings are larger. The limits are at
+        three standard errors. Return None if less than half of the cycle has reports.
         """
         factor = self.factors(reported)
         if not factor.level_variance.any():
@@ -149,17 +156,17 @@ class ExcessModel:
         return mean, spread
 
     def _combine(self, doubts: Vector) -> None:
-        """Combine the excess of each piece's own fit with that which follows from the piece's mean.
+        """Combine the excess of each piece's own fit with the excess that follows from the piece's mean.
 
-        ``doubts`` [rows, scales]: relative errors of the excesses. The body of a piece is known better than its tail:
-        at another factor than 1, the logarithm of the excess changes by less if its variance is less.
+        ``doubts`` [rows, scales]: relative errors of the excesses. The body of a piece is known better than its tail.
+        So at a factor other than 1, the logarithm of the excess changes by less, if this lowers its variance.
         """
         self.larger = 0.5
         means, excess, doubt, common = (self.at_phases(name) for name in ("truncated", "excess", "doubt", "common"))
         if not (excess > _TINY).all() or not (means > _TINY).all():
             return
         levels, excesses = self._levels[self._row], self._excesses[self._row]
-        # The whole cycle under the θ of each slot.
+        # The same for the whole cycle, under the θ of each slot.
         of_cycle, beyond = levels.mean(axis=0), excesses.mean(axis=0)
         one = len(SCALES) // 2
         seen = np.log(excess / excess.mean())
@@ -184,7 +191,7 @@ class ExcessModel:
         self.square, self.doubt = self.square * of_row[0], of_row[1]
 
     def factors(self, reported: Reported) -> Factor:
-        """Return the factor of each slot; 1 with no error where less than half of the cycle has reports."""
+        """Return the factor of each slot. If less than half of the cycle has reports, it is 1 with no error."""
         slot, mean, error, _ = reported
         n, cycle = len(slot), self.cycle
         phase = slot % cycle
@@ -193,7 +200,7 @@ class ExcessModel:
             return Factor(np.ones(n), np.zeros(n), np.ones(n), np.zeros(n), np.zeros(n, dtype=bool))
         level, level_variance = _ratio(slot, mean, error, expected, cycle // 2)
         away = mean - level * expected
-        # By time of day, over all cycles.
+        # The factor by time of day, over all cycles.
         each = (away, expected, error**2)
         sums, weights_, noise = (np.asarray(np.bincount(phase, of, minlength=cycle), dtype=np.float64) for of in each)
         known = weights_ > 0
@@ -214,7 +221,9 @@ class ExcessModel:
 
 
 def pieces_of(threshold: Threshold) -> Pieces:
-    """Return the excess by piece that a choice of θ knows: of one piece, with the error of its bias, if of none."""
+    """Return the excess by piece that a choice of θ knows. If it knows no pieces, return one, with the error of its
+    bias.
+    """
     if threshold.pieces is not None:
         return threshold.pieces
     relative = threshold.bias_se / threshold.bias if threshold.bias > 0 else np.nan
@@ -228,8 +237,10 @@ def pieces_of(threshold: Threshold) -> Pieces:
 
 
 def _of_piece(pieces: Pieces, piece: int, theta: int) -> tuple[Vector, Vector, Vector, float, float]:
-    """Return (truncated means, excesses and the excesses' relative errors, of the piece's readings times each of
-    `SCALES`; E[((x - θ)⁺)²]; the relative error of the cycle's excess).
+    """Return (truncated means, excesses, relative errors of the excesses, mean square excess, relative error of the
+    cycle's excess).
+
+    The first three are those of the piece's readings times each of `SCALES`. The mean square excess is E[((x - θ)⁺)²].
     """
     limits, excess = np.asarray(pieces.limits, dtype=np.float64), np.asarray(pieces.excess[piece])
     logs = np.log(np.maximum(excess, _TINY))
@@ -258,13 +269,13 @@ def _of_piece(pieces: Pieces, piece: int, theta: int) -> tuple[Vector, Vector, V
 def weights(levels: Vector, mean: Vector, variance: Vector) -> Vector:
     """Return the posterior probabilities of `SCALES`, whose truncated means are ``levels`` [slots, scales].
 
-    ``mean`` and ``variance`` [slots]: what is known of the slots' truncated means. The prior of the factor is about 1:
-    where a changed factor would not change the truncated mean, because all but the zeros are above θ, nothing speaks
-    for a change.
+    ``mean`` and ``variance`` [slots]: what is known of the slots' truncated means. The prior of the factor is centred
+    at 1. If all readings but the zeros are above θ, a changed factor would not change the truncated mean. Then nothing
+    speaks for a change, and the factor stays near 1.
     """
     apart = np.abs(levels - mean[:, None])
     nearest = apart.argmin(axis=1)
-    # The true factor may lie between two of the grid: half a step is added to the error.
+    # The true factor may lie between two factors of the grid, so half a step is added to the error.
     after = np.minimum(nearest + 1, levels.shape[1] - 1)
     rows = np.arange(len(levels))
     step = (levels[rows, after] - levels[rows, np.maximum(nearest - 1, 0)]) / 4.0
@@ -283,10 +294,10 @@ def _ratio(slot: Slots, values: Vector, error: Vector, expected: Vector, reach: 
 
 
 def _shrunk(values: Vector, noise: Vector, weight: Vector) -> tuple[Vector, Vector, NDArray[np.bool_]]:
-    """Shrink values of mean 0 by their noise; return their posterior means and variances, and which are steps.
+    """Shrink values of mean 0 by their noise; return their posterior means and variances, and which values are steps.
 
-    Their variance is what their mean square, by ``weight``, exceeds the noise by; a value that is far beyond that is a
-    step, and stays.
+    The variance of the true values is their weighted mean square, minus the noise. A value that is far beyond that is a
+    step, and stays unchanged.
     """
     total = max(float(weight.sum()), _TINY)
     usual = max(float(weight @ (np.square(values) - noise)) / total, 0.0)

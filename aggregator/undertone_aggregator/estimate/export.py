@@ -23,7 +23,7 @@ _TAGS = ("group", "coordinate", "filtered", "kind", "share")
 
 
 def document(results: Results, estimates: Estimates) -> dict[str, Any]:
-    """Return everything about the campaign and these estimates as one JSON object."""
+    """Return the campaign's facts and these estimates as one JSON object."""
     campaign, exact = results.campaign, results.certificate
     world, columns = results.world(estimates), estimates.table()
     document: dict[str, Any] = {
@@ -116,7 +116,7 @@ def to_parquet(results: Results, pieces: Iterable[Sequence[Row]], kind: type[Row
 
 
 class _Pipe:
-    """An in-memory file for pyarrow: it writes at one end, and we take the bytes that it has written so far."""
+    """An in-memory file for pyarrow: pyarrow writes to it, and `taken` returns the bytes written so far."""
 
     def __init__(self) -> None:
         self.closed = False
@@ -175,7 +175,7 @@ def _epoch(epoch: Epoch, epsilon: Fraction) -> Mapping[str, Any]:
 def _in_csv(value: Any) -> str:
     """Return a cell of a CSV file; text cannot be a formula in a spreadsheet."""
     text = io.StringIO()
-    # The second cell is empty: a row of one empty cell alone would be quoted.
+    # The second cell is empty: a row with a single empty cell would be written in quotes.
     csv.writer(text, lineterminator="").writerow([as_cell(value) if isinstance(value, str) else value, ""])
     return text.getvalue()[:-1]
 

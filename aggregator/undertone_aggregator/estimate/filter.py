@@ -1,12 +1,12 @@
 """The filter for published series with known noise: it fits its hyper-parameters to the series and decides on its use.
 
 The model is that of `estimate.seasonal`. Its hyper-parameters maximise the likelihood under wide priors on their
-logarithms, by Fisher scoring. The result averages over points around the maximum that have the covariance of Laplace's
-approximation. The variance is the geometric mean over the points (the logarithms of the hyper-parameters are estimated,
-and one extreme point must not dominate) plus the variance between the points' means. Stein's estimate of the risk
-(Annals of Statistics 9, 1981) decides whether the filtered series is used: if raw is as good, filtered equals raw. With
-few slots the priors dominate; with fewer than `FEWEST` there is no filter. All of this is post-processing and costs no
-privacy.
+logarithms, by Fisher scoring. The result is an average over points around the maximum that have the covariance of
+Laplace's approximation. The variance is the geometric mean over the points, plus the variance between the points'
+means. The geometric mean is used because the logarithms of the hyper-parameters are estimated, so that one extreme
+point does not dominate. Stein's estimate of the risk (Annals of Statistics 9, 1981) decides whether the filtered series
+is used: if raw is as good, filtered equals raw. With few slots the priors dominate; with fewer than `FEWEST` there is
+no filter. All of this is post-processing and costs no privacy.
 """
 
 import math
@@ -30,13 +30,13 @@ _ITERATIONS = 25
 _ENOUGH = 0.05
 _GIVE_UP = 1e6
 _SHRINKS = 3
-# Assumed standard deviation of a signal too weak to be measured, relative to the largest that the noise could hide.
+# Assumed standard deviation of a signal too weak to be measured, as a share of the largest that the noise could hide.
 _HIDDEN = 0.4
 # Largest number of slots times points in one run: 45 MB.
 _KEPT = 90_000
-# A value so many standard errors away from its prediction is a step. After a step the raw series is shown until the
-# filter has settled: until so many values (a share of the cycle, and at least some) were at most `_CALM` standard
-# errors away from their predictions.
+# A value this many standard errors away from its prediction is a step. After a step the raw series is shown until the
+# filter has settled. It has settled when enough values (a share of the cycle, and at least a few) were at most `_CALM`
+# standard errors away from their predictions.
 _STEPPED, _CALM = 4.0, 2.0
 _SETTLING, _LEAST_SETTLING = 1 / 12, 3
 # A scaled variance below this counts as zero.
@@ -58,7 +58,7 @@ class Fitted:
 
     @property
     def parameters(self) -> Mapping[str, float]:
-        """Return the hyper-parameters at the mode, by name: amplitudes in the values' unit, times in slots and
+        """Return the hyper-parameters at the mode, by name. Amplitudes are in the values' unit, times in slots and
         cycles.
         """
         values = dict(zip(self.model.names, np.exp(self.mode).tolist(), strict=True))
@@ -71,7 +71,7 @@ class Fitted:
 @dataclass(frozen=True)
 class Filtered:
     """Result per slot [n]: the signal given all values (``mean``, ``standard_error``), and given those up to it
-    (``causal``). Where the signal has made a step that the model does not know, they are the values themselves.
+    (``causal``). After a step of the signal that the model does not know, these are the values themselves.
 
     ``used``: False if the raw series is as good; then all fields are the values and their own standard errors.
     ``fitted`` is None with fewer than `FEWEST` slots. ``gain``: Stein's estimate of the filter's root mean square
@@ -90,7 +90,7 @@ class Filtered:
 def fit(
     slots: NDArray[np.int64], values: Vector, noise: Noise, calendar: Calendar, before: Fitted | None = None
 ) -> Fitted:
-    """Fit the hyper-parameters to the newest `FIT_CYCLES`; ``before``: an earlier fit of the series to start from."""
+    """Fit the hyper-parameters to the newest `FIT_CYCLES`. ``before``: an earlier fit of the series, to start from."""
     first = int(np.searchsorted(slots, slots[-1] - FIT_CYCLES * calendar.cycle, side="right"))
     first = max(min(first, len(slots) - FEWEST), len(slots) - FIT_SLOTS, 0)
     part = slice(first, len(slots))
@@ -113,11 +113,10 @@ def filtered(
     fitted: Fitted | None = None,
     before: Fitted | None = None,
 ) -> Filtered:
-    """Filter a whole series; ``fitted``: its hyper-parameters.
+    """Filter a whole series. ``fitted``: its hyper-parameters.
 
-    Without them they are fitted here, starting from ``before``.
-
-    Raises Invalid for arrays of different lengths, slots out of order, or a variance that is not positive.
+    Without them they are fitted here, starting from ``before``. Raises Invalid for arrays of different lengths, slots
+    out of order, or a variance that is not positive.
     """
     check(slots, values, noise, calendar)
     error = np.sqrt(noise.variance)
@@ -149,10 +148,11 @@ def filtered(
 
 
 def unsettled(odds: Vector, settling: int, left: int = 0) -> tuple[NDArray[np.bool_], int]:
-    """Return in which slots the filter has not settled after a step, and how many calm values it still needs then.
+    """Return in which slots the filter has not settled after a step, and how many calm values it still needs in the
+    end.
 
-    ``odds`` [n]: values less their predictions, in standard errors. ``left``: the number of calm values that it needed
-    before them.
+    ``odds`` [n]: values minus their predictions, in standard errors. ``left``: how many calm values the filter needed
+    before the first of these values.
     """
     flags = np.zeros(len(odds), dtype=bool)
     for i, size in enumerate(np.abs(odds).tolist()):
@@ -167,13 +167,14 @@ def _settling(cycle: int) -> int:
 
 
 def _odds(trace: Trace) -> Vector:
-    """Return each value less its prediction, in standard errors, as the mean over the models; [n]."""
+    """Return each value minus its prediction, in standard errors, as the mean over the models; [n]."""
     return np.asarray((trace.error / np.sqrt(trace.scale)).mean(axis=1))
 
 
 def _smoothed(fitted: Fitted, noise: Noise, observed: Observed) -> tuple[Vector, Vector, Vector, Vector, Vector]:
     """Return (mean, variance) of the signal given all values, and given those up to it, [n, points]; and `_odds`."""
-    # A forward pass keeps much for the backward pass: of a long series, a few points are run at a time.
+    # A forward pass keeps much in memory for the backward pass. So only a few points of a long series are run at a
+    # time.
     some = max(1, _KEPT // len(observed.values))
     parts = []
     for first in range(0, len(fitted.points), some):
@@ -201,7 +202,7 @@ def step(
 ) -> tuple[Vector, Vector, int]:
     """Filter newer values; return (mean, standard error) of each slot's signal given all values up to it, and ``left``.
 
-    ``left``: see `unsettled`; there the values themselves are returned.
+    ``left``: see `unsettled`. Where the filter has not settled, the values themselves are returned.
     """
     trace: Trace = run.run(_observed(slots, values, noise, calendar, fitted.model, fitted.centre, fitted.scale))
     mean, variance = mixed(trace.mean, trace.variance, fitted)
@@ -213,7 +214,7 @@ def step(
 def mixed(means: Vector, variances: Vector, fitted: Fitted) -> tuple[Vector, Vector]:
     """Average over the points of hyper-parameters: return (mean, variance) [n] in the values' unit.
 
-    The variance is the one at the points plus the one between their means.
+    The variance is that at the points plus that between their means.
     """
     mean = means.mean(axis=1)
     variance = np.exp(np.log(np.maximum(variances, _TINY)).mean(axis=1)) + means.var(axis=1)
@@ -235,7 +236,9 @@ def check(slots: NDArray[np.int64], values: Vector, noise: Noise, calendar: Cale
 
 
 def _scale(values: Vector, noise: Noise) -> float:
-    """Return the signal's assumed standard deviation: what remains after the noise, plus what the noise could hide."""
+    """Return the signal's assumed standard deviation: what the noise does not explain, plus what the noise could
+    hide.
+    """
     variance = float(np.mean(noise.variance))
     share = 0.0 if noise.carried is None else float(np.clip(np.mean(noise.carried), 0.0, 0.99))
     independent = len(values) * (1.0 - share) / (1.0 + share)
@@ -305,7 +308,8 @@ def _corrected(information: Vector, move: Vector, turned: Vector) -> Vector:
 
     ``move`` [p]: the last step; ``turned`` [p]: the gradient before it, minus the gradient after it. If the model fits
     the values badly, the expected information is smaller than the curvature, and Fisher scoring overshoots the maximum
-    again and again. The increase is the BFGS update (Nocedal & Wright, Numerical Optimization, 2006, 6.1).
+    again and again. The information is increased by a BFGS update (Nocedal & Wright, Numerical Optimization, 2006,
+    6.1).
     """
     curvature, along = float(move @ turned), information @ move
     expected = float(move @ along)
@@ -317,7 +321,8 @@ def _corrected(information: Vector, move: Vector, turned: Vector) -> Vector:
 def _spread(model: Seasonal, observed: Observed, mode: Vector, height: float, information: Vector) -> Vector:
     """Return points around the mode: a regular simplex with the covariance of the inverse of ``information``.
 
-    For a Gaussian the log posterior is p/2 lower at every corner; where it falls faster, the corner is moved closer.
+    For a Gaussian, the log posterior is p/2 lower at every corner. If it falls faster towards a corner, the corner is
+    moved closer.
     """
     p = len(mode)
     # The columns of an orthogonal matrix whose first one is constant give p + 1 points of mean 0 and unit covariance.

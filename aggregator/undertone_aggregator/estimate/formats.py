@@ -19,8 +19,9 @@ _ROWS = 4096
 class Format:
     """An output format.
 
-    ``module``, ``function``: what writes rows of one kind, called with (results, pieces, kind), and yields bytes;
-    ``pieces`` are sequences of rows, one after the other. ``binary``: true if a terminal cannot show the file.
+    ``module``, ``function``: name the function that writes rows of one kind. It is called with (results, pieces, kind),
+    and yields bytes; ``pieces`` are sequences of rows, one after the other. ``binary``: True if a terminal cannot show
+    the file.
     """
 
     media_type: str
@@ -51,7 +52,9 @@ FORMATS = {
 
 
 def format_of(field: str, word: str, others: Sequence[str] = ()) -> Format:
-    """Return the format of this name. Raises Invalid for another name; the error lists the names, also ``others``."""
+    """Return the format of this name. Raises Invalid for another name; the error lists all names, and those in
+    ``others``.
+    """
     if word not in FORMATS:
         raise Invalid(f"{field} is {word!r}, expected one of {', '.join([*others, *FORMATS])}")
     return FORMATS[word]

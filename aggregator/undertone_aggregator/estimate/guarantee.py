@@ -19,10 +19,11 @@ _UNITS = (("hour", "h", 3600), ("minute", "min", 60), ("second", "s", 1))
 
 @dataclass(frozen=True)
 class Guarantee:
-    """A guarantee. ``level``: ``event`` (one reading), ``window`` (any ``span``), or ``user`` (all reports in
-    ``span``).
+    """A guarantee.
 
-    ``certificate``: the largest exact ratio of the probabilities of a single report; None if there is none.
+    ``level``: what it protects: ``event`` (one reading), ``window`` (all readings in any ``span``), or ``user`` (all
+    reports in ``span``). ``certificate``: the largest exact ratio of the probabilities of a single report; None if
+    there is none.
     """
 
     level: str
@@ -34,7 +35,7 @@ class Guarantee:
 
 
 def scalar_guarantee(campaign: Campaign, rule: ScalarRule, budget: Budget) -> Guarantee:
-    """Return the guarantee of an epoch in which each reading is used by one draw of one of the rule's mechanisms."""
+    """Return the guarantee of an epoch in which each reading is used only once, by one of the rule's mechanisms."""
     ratio = max(Fraction(*mechanism.certificate()) for _, mechanism in rule.mechanisms)
     level, span, sentence = EVENT, "one reading", _every_slot(budget, campaign.cycle)
     rest = rest_of(campaign)
@@ -55,15 +56,17 @@ def _every_slot(budget: Budget, cycle: int) -> str:
 
 
 def rest_of(campaign: Campaign) -> int:
-    """Return the seconds between the measuring intervals of two reports; a counter's interval begins a slot earlier."""
+    """Return the seconds between the measuring intervals of two reports. A counter's interval begins one slot
+    earlier.
+    """
     slots = 2 if campaign.measure == "counter" else 1
     return max(campaign.schedule.stride - slots, 0) * campaign.slot_seconds
 
 
 def _turns(budget: Budget, rest: int, period: int) -> str:
     window, odds = lasting(rest), f"{exp(budget.epsilon):.3g}"
-    # Largest number of readings in `_HABIT_DAYS` days, of which the first and the last reading may lie only partly
-    # within them.
+    # Largest number of readings in `_HABIT_DAYS` days. The first and the last of them may lie only partly within these
+    # days.
     readings = (_HABIT_DAYS * 86400 + period - rest) // period + 1
     return (
         f"{budget.text} for any {window}, because devices rest so long between two readings: whatever else somebody "
@@ -79,7 +82,7 @@ def lasting(seconds: int, *, short: bool = False) -> str:
 
 
 def stream_guarantee(rule: StreamRule, budget: Budget) -> Guarantee:
-    """Return the guarantee of all reports of a device in one window; ρ is what adds up over windows."""
+    """Return the guarantee of all reports of a device in one window. ρ is the quantity that adds up over windows."""
     span = f"each window of {rule.renewal} slots" if rule.renewal else "the whole campaign"
     rho = Fraction(rule.charge(), RHO_UNIT)
     sentence = (
@@ -90,7 +93,9 @@ def stream_guarantee(rule: StreamRule, budget: Budget) -> Guarantee:
 
 
 def with_round(stream: Guarantee, budget: Budget) -> Guarantee:
-    """Return a stream's guarantee after a threshold round: by sequential composition its budget is for both."""
+    """Return a stream's guarantee with its threshold round: by sequential composition, its budget is for both
+    together.
+    """
     part = shown(budget.epsilon)
     return replace(stream, sentence=f"{stream.sentence}; of this, ε = {part} is for the one report that finds theta")
 

@@ -12,15 +12,15 @@ from undertone_aggregator.estimate.estimates import Row
 
 @dataclass(frozen=True)
 class SlotLosses(Row):
-    """The reports of a group in one slot, those for the threshold included.
+    """The reports of a group in one slot, including those for the threshold.
 
-    ``reports``: number of reports in the slot's published numbers, or in all numbers of an operator's view; 0 if it has
-    none. ``late``: number of reports that came after the slot had settled. ``lost``: number of missing reports that
-    were noticed in this slot: a report for this slot showed, by its sequence number, that its device had drawn them for
-    earlier slots, and they had not come. ``late`` and ``lost`` are None for a group whose counts may not be published.
-    ``refused``: number of deliveries that arrived during this slot, for whatever slot, and that the server refused.
-    None for a single group, since a refused delivery may come from any device or from none; None also where it may not
-    be published.
+    ``reports``: number of reports in the slot's published numbers, or in an operator's view number of reports in all
+    numbers; 0 if there is none. ``late``: number of reports that came after the slot had settled. ``lost``: number of
+    missing reports that were noticed in this slot: a report for this slot showed, by its sequence number, that its
+    device had drawn them for earlier slots, and they had not come. ``late`` and ``lost`` are None for a group whose
+    counts may not be published. ``refused``: number of deliveries that arrived during this slot, for any slot, and that
+    the server refused. It is None for a single group, because a refused delivery may come from any device or from none,
+    and None if it may not be published.
     """
 
     plural: ClassVar[str] = "losses"
@@ -37,7 +37,7 @@ class SlotLosses(Row):
     def is_gap(self) -> bool:
         """True if no report is in the slot's numbers, or if reports of it are late or were noticed as missing.
 
-        A refused delivery alone is no gap: nothing says that the server lacks a report because of it.
+        A refused delivery alone does not make a gap, because it does not show that a report is missing.
         """
         return not self.reports or bool(self.late) or bool(self.lost)
 
@@ -65,7 +65,7 @@ class Gap(Row):
 class SlotRefusals(Row):
     """The ``deliveries`` that arrived during one slot and that the server refused for one ``reason``.
 
-    ``slot``: the slot of arrival; a delivery may be for another one. ``start``: its first Unix second. ``reason``: a
+    ``slot``: the slot of arrival; a delivery may be for another slot. ``start``: its first Unix second. ``reason``: a
     key of `undertone_aggregator.ingest.admission.REASONS`.
     """
 

@@ -1,12 +1,12 @@
 """Misfit: evidence that honest devices did not send a histogram, and how far fake reports can move a mean.
 
-Whatever the readings are, honest symbols are independent and their distributions are mixtures of the mechanism's rows,
-so their mean distribution lies in the convex hull of the rows. For any distribution q fixed beforehand, Π q(Y_i) / Π
+Whatever the readings are, honest symbols are independent and their distributions are mixtures of the mechanism's rows.
+So their mean distribution lies in the convex hull of the rows. For any distribution q fixed beforehand, Π q(Y_i) / Π
 p(Y_i) over the reports has an expectation of at most 1 under honest devices of mean distribution p (arithmetic over
-geometric mean; the Y_i need not be alike). So has its mean over many q, here Dirichlet mixtures around the distribution
-that the threshold phase expects. Dividing by the most likely p of the hull only lowers it. By Markov's inequality it
-reaches 10^m with probability at most 10^-m, for any number of devices (an e-value: Wasserman, Ramdas, Balakrishnan,
-PNAS 2020; Grünwald, de Heide, Koolen 2024).
+geometric mean; the Y_i need not be alike). The same holds for the mean of this ratio over many q, here Dirichlet
+mixtures around the distribution that the threshold phase expects. Dividing by the most likely p of the hull only lowers
+the ratio. By Markov's inequality it reaches 10^m with probability at most 10^-m, for any number of devices (an e-value:
+Wasserman, Ramdas, Balakrishnan, PNAS 2020; Grünwald, de Heide, Koolen 2024).
 """
 
 import math
@@ -19,22 +19,23 @@ from undertone_aggregator.design.levels import Vector, level_law, level_position
 from undertone_aggregator.design.mechanisms import Mechanism, traits_of
 from undertone_aggregator.design.population import Population
 
-# A misfit of this or more raises an alarm: at most one in a million slots of honest devices reaches it.
+# A misfit of at least this raises an alarm. At most one in a million slots of honest devices reaches it.
 ALARMING = 6.0
-# The end of a sentence about such a slot.
+# The end of a sentence about a slot with such a misfit.
 RARELY = "honest devices send such reports in at most one slot of a million"
 # The share of fake reports for which the manipulation bound is stated.
 FAKE_SHARE = 0.01
-# No misfit is larger. A slot with a symbol that no honest device can send has this one.
+# The largest misfit. A slot with a symbol that no honest device can send has this misfit.
 LARGEST = 1000.0
 # Concentrations of the Dirichlet mixtures, in numbers of reports.
 _WEIGHTS = (10.0, 100.0, 1000.0, 10_000.0)
-# Largest error of the maximal likelihood, in nats (it is subtracted from the evidence), and largest number of steps.
+# Largest error of the maximal likelihood, in nats; it is subtracted from the evidence. And the largest number of steps.
 _GAP = 0.5
 _STEPS = 300
 # The computation of a misfit stops early once its evidence, in nats, cannot exceed this.
 _INTERESTING = math.log(10.0)
-# The likeliest distribution is searched among mixtures of about this many rows, and certified against all rows.
+# The likeliest distribution is searched among mixtures of about this many rows. The error of the result is then bounded
+# over all rows.
 _ROWS = 33
 _BLOCK = 4096
 
@@ -64,7 +65,7 @@ class Goodness:
     def misfits(self, counts: NDArray[np.int64]) -> Vector:
         """Return log10 of the evidence for each histogram, 0 to `LARGEST`; shapes [slots, symbols] → [slots].
 
-        A slot of honest devices reaches m > 0 with probability at most 10^-m. Each has at least one report.
+        A slot of honest devices reaches m > 0 with probability at most 10^-m. Each histogram has at least one report.
         """
         merged = np.add.reduceat(np.asarray(counts, dtype=np.float64), self._starts, axis=1)
         impossible = merged[:, ~self._possible].any(axis=1)
@@ -78,11 +79,11 @@ class Goodness:
         return np.where(impossible, LARGEST, np.clip(evidence / math.log(10.0), 0.0, LARGEST))
 
     def _evidence(self, counts: Vector, likely: Vector) -> Vector:
-        """Return a lower bound of ``likely`` less the log of the reports' largest probability under the hull.
+        """Return a lower bound of ``likely`` minus the log of the reports' largest probability under the hull.
 
         The method is expectation maximisation. With h_j of a slot's n reports in group j, and p_j the fitted
-        probability of the group, max_k Σ_j h_j P(j|k) / p_j - n bounds its error. It ends when the error is small, or
-        when no evidence is possible. Shapes [slots, groups], [slots] → [slots].
+        probability of the group, max_k Σ_j h_j P(j|k) / p_j - n bounds its error. The method ends when the error is
+        small, or when no evidence is possible. Shapes [slots, groups], [slots] → [slots].
         """
         n = counts.sum(axis=1)
         law = np.full((len(counts), len(self._some)), 1.0 / len(self._some))
@@ -119,7 +120,8 @@ def manipulation(estimates: Vector, lowest: Vector, highest: Vector, share: floa
 def _log_mixture(columns: Sequence[tuple[Vector, NDArray[np.intp]]], alpha: Vector) -> Vector:
     """Return ln of the probability of sequences with these counts, for a Dirichlet-distributed law; [slots].
 
-    ``columns``: the counts of each group, then those of all groups together: (distinct counts, place of each slot's).
+    ``columns``: for each group, and then for all groups together, (distinct counts, index of each slot's count in
+    them).
     """
     *each, whole = [
         _log_rising(values, start)[place]
@@ -130,6 +132,6 @@ def _log_mixture(columns: Sequence[tuple[Vector, NDArray[np.intp]]], alpha: Vect
 
 def _log_rising(counts: Vector, start: float) -> Vector:
     """Return ln(Γ(start + count) / Γ(start)) of each count."""
-    # scipy.special takes long to import, and much memory.
+    # The import of scipy.special takes long, and needs much memory.
     begun = math.lgamma(start)
     return np.array([math.lgamma(start + count) - begun for count in counts.tolist()])

@@ -1,7 +1,7 @@
 """Variance of the mechanism's noise in a slot's mean, estimated from the slot's own histogram.
 
-The readings of the devices that reported are fixed numbers, so the required variance is the mean over them of Var(Y |
-x), in units of the half-width: x and decoded Y in [-1, 1]-units.
+The readings x of the devices that reported are fixed numbers. So the variance that is needed is the mean of Var(Y | x)
+over these devices, where x and the decoded Y are in half-width units: the range is [-1, 1].
 """
 
 from fractions import Fraction
@@ -16,18 +16,18 @@ from undertone_aggregator.design.levels import Vector, level_law, level_position
 from undertone_aggregator.design.mechanisms import Mechanism, traits_of
 from undertone_aggregator.design.population import Population
 
-# `QuadraticNoise` estimates x² from reports only if 1 + p2 is at least this: the smaller it is, the less do reports say
-# about x². For stochastic rounding alone it is 0.
+# `QuadraticNoise` estimates x² from reports only if 1 + p2 is at least this. The smaller 1 + p2 is, the less do reports
+# say about x². For stochastic rounding alone it is 0.
 _LEAST_CURVATURE = 0.2
-# Concentration of the Dirichlet prior of a slot's distribution of readings around the population's: it weighs as much
-# as this many readings seen without noise.
+# Concentration of the Dirichlet prior of a slot's distribution of readings around that of the population. The prior has
+# the weight of this many readings seen without noise.
 _CONCENTRATION = 3.0
 
 
 class NoiseModel(Protocol):
     """Returns the mean variance of one report from each histogram; [slots, symbols] -> [slots].
 
-    Each histogram has at least one report. Half-width units.
+    Each histogram has at least one report. The variance is in half-width units.
     """
 
     def __call__(self, counts: Counts) -> Vector: ...
@@ -95,9 +95,9 @@ class QuadraticNoise:
 class LinearNoise:
     """Noise model of mechanisms, such as tables, with any shape v of Var(Y | x): the best linear estimate of its mean.
 
-    The slot's distribution of readings is the population's f plus a deviation with covariance
-    C = (diag f - f fᵀ)/(1 + concentration). With A the channel, p = A f and h/n the slot's histogram, the estimate is
-    v·f + g·(h/n - p), g = (A C Aᵀ + diag(p)/n)⁻¹ A C v: of all linear ones the least mean square error.
+    The slot's distribution of readings is the population's f plus a deviation with covariance C = (diag f - f fᵀ)/(1 +
+    concentration). With A the channel, p = A f and h/n the slot's histogram, the estimate is v·f + g·(h/n - p), g = (A
+    C Aᵀ + diag(p)/n)⁻¹ A C v. Of all linear estimates it has the least mean square error.
     """
 
     def __init__(self, mechanism: Mechanism, width: int, population: Population) -> None:

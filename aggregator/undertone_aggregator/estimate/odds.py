@@ -1,9 +1,9 @@
-"""What somebody who holds all reports of one device would know: the most that reports can do to an even guess.
+"""What somebody who holds all reports of one device can learn at most, starting from an even guess.
 
 Somebody thinks that two values of a reading are equally likely, and then sees the device's report. If the report's
-probabilities under the two values differ by a factor of at most c, they believe in one of them with a probability of at
-most c / (1 + c) (Bayes). For n readings that are protected one by one the factor is at most cⁿ, for example for two
-courses of a whole day.
+probabilities under the two values differ by a factor of at most c, they then believe in one of the values with a
+probability of at most c / (1 + c) (Bayes). For n readings that are protected one by one, for example two possible
+courses of a whole day, the factor is at most cⁿ.
 """
 
 import math
@@ -15,20 +15,21 @@ from undertone_aggregator.estimate.guarantee import EVENT, USER, WINDOW, Guarant
 from undertone_shared.errors import Invalid
 
 _DAY_SECONDS = 86400
-# With odds from here on, a probability is shown as 1, because of rounding.
+# If the odds are at least this, the probability is shown as 1, because of rounding.
 _PRACTICALLY_SURE = 10**6
 _STEPS = 10_000
-# More than what `exponential_below` lacks to e^ε.
+# More than the difference between e^ε and `exponential_below`.
 _REMAINDER = Fraction(1, 10**29)
 
 
 @dataclass(frozen=True)
 class Odds:
-    """``of``: what is seen, in words. ``reports``: how many reports that is, None for all of a stream.
+    """What somebody can learn at most. ``of``: what they see, in words. ``reports``: how many reports, None for all of
+    a stream.
 
-    ``at_most``: the largest probability, after seeing it, of the likelier of two guesses that were equally likely;
+    ``at_most``: the largest probability, after seeing this, of the likelier of two guesses that were equally likely;
     rounded up to four digits, so that 1.0 means practically sure. ``delta``: the probability that the bound does not
-    hold, 0 where it always does.
+    hold, 0 if it always does.
     """
 
     of: str
@@ -46,9 +47,10 @@ def surest(ratio: Fraction, reports: int = 1) -> float:
 
 
 def odds(guarantee: Guarantee, slot_seconds: int) -> list[Odds]:
-    """Return the odds of a guarantee: of one report, and of what the guarantee is about or, for single readings, a day.
+    """Return the odds of a guarantee: of one report, and of all that the guarantee covers. For single readings, of a
+    day.
 
-    Slots last ``slot_seconds``. Raises Invalid for a level of protection that is not known.
+    Slots last ``slot_seconds``. Raises Invalid for an unknown level of protection.
     """
     found = []
     if guarantee.certificate is not None:

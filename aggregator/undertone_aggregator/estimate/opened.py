@@ -43,7 +43,8 @@ class Collections(Protocol):
 
 
 class OpenCampaign(Summarised):
-    """A campaign's store, opened for reading. Raises Invalid for a file that is no store, or one without an epoch.
+    """A campaign's store, opened for reading. Raises Invalid for a file that is no store, and for a store without an
+    epoch.
 
     ``collections``: functions for each kind of campaign (`undertone_aggregator.campaign.results`). ``campaign``: name
     of one of the campaigns in the store; it may be omitted if there is only one.
@@ -129,14 +130,16 @@ class OpenCampaign(Summarised):
     def blocks(self) -> tuple[tuple[int, int, int], ...]:
         """(first slot of the cycle, low, theta) of each block of the newest report epoch.
 
-        Empty before the first one.
+        Empty before the first report epoch.
         """
         every = (epoch.campaign.ranges for epoch in reversed(self.timeline.epochs))
         return next(filter(None, every), ())
 
     @property
     def thetas(self) -> str:
-        """The newest report epoch's thresholds in words; of several blocks of the day the least and the largest."""
+        """The newest report epoch's thresholds in words; for several blocks of the day, the smallest and the
+        largest.
+        """
         every = (epoch.campaign.thetas for epoch in reversed(self.timeline.epochs))
         return next(filter(None, every), "")
 
@@ -181,19 +184,21 @@ class OpenCampaign(Summarised):
     def life(self) -> str | None:
         """The campaign's state as set by an operator, one of `undertone_aggregator.campaign.binding.STATES`.
 
-        Returns None before the start.
+        It is None before the campaign's start.
         """
         return self._store.meta().get("state")
 
     @property
     def mark(self) -> tuple[int, ...]:
-        """(epochs, newest settled slot, edition of the settings, deliveries): changes when anything is new."""
+        """(epochs, newest settled slot, edition of the settings, deliveries). It changes when the store has anything
+        new.
+        """
         return self._store.epoch_count(), self.settled, self._edition(), self._store.outcomes()["received"]
 
     @property
     def stale(self) -> bool:
-        """True if an epoch has begun, or an operator has changed the settings for reading, since the store was
-        opened.
+        """True if an epoch has begun since the store was opened, or an operator has changed the settings for
+        reading.
         """
         return self._store.epoch_count() != len(self.timeline) or self._edition() != _edition_of(self._meta)
 
@@ -203,8 +208,8 @@ class OpenCampaign(Summarised):
     @property
     def groups(self) -> tuple[str, ...]:
         """The groups that have reports; ``all`` means all devices together."""
-        # Only slots after ``_groups_from`` are read again. Slots before it have settled, so that they get only late
-        # reports; the store searches these at each call.
+        # Only slots after ``_groups_from`` are read again. Slots up to it have settled, so they get only late reports;
+        # the store searches these at each call.
         settled = max(int(self._store.meta(stores.SETTLED).get(stores.SETTLED, 0)), 0)
         self._groups |= self._store.counted_groups(self._groups_from)
         self._groups_from = settled
@@ -214,7 +219,7 @@ class OpenCampaign(Summarised):
     def settled(self) -> int:
         """The newest slot whose published numbers are final; -1 before the first.
 
-        If no server has settled a slot yet: the newest slot for which no report is expected any more.
+        If no server has settled a slot yet, it is the newest slot for which no further report is expected.
         """
         entry = self._store.meta(stores.SETTLED).get(stores.SETTLED)
         if entry is not None:
@@ -224,7 +229,9 @@ class OpenCampaign(Summarised):
 
     @property
     def unpublished(self) -> int:
-        """Number of counted reports that came after their slot had settled: they are in no published mean."""
+        """Number of counted reports that came after their slot had settled, and that are therefore in no published
+        mean.
+        """
         return self._store.late_reports()
 
     @property

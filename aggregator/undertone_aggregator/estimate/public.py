@@ -1,4 +1,4 @@
-"""The public results of a store: the page, the API, exports and topics show nothing else."""
+"""The public results of a store. The page, the API, exports and topics show only these."""
 
 from collections.abc import Iterator, Mapping
 
@@ -11,7 +11,7 @@ from undertone_aggregator.estimate.query import Results
 class PublicResults(Results):
     """`Results` that contain released cells only, see `undertone_aggregator.estimate.publication`.
 
-    Every number is final: it stays the same, whatever reports come later.
+    Every number is final: later reports do not change it.
     """
 
     @property
@@ -30,11 +30,13 @@ class PublicResults(Results):
         return (self.settled + 1) * self.campaign.slot_seconds
 
     def lost(self) -> dict[str, tuple[int, int]]:
-        """Return lost reports as `Results.lost` does, for groups whose counts may be published and for `EVERYBODY`."""
+        """Return lost reports as `Results.lost` does, but only for groups whose counts may be published and for
+        `EVERYBODY`.
+        """
         return only_told(super().lost(), told_groups(self._store, self.publication))
 
     def registered(self, group: str) -> int | None:
-        """Return the number of active devices, as `Results.registered`; None if it may not be published."""
+        """Return the number of active devices as `Results.registered` does; None if it may not be published."""
         return super().registered(group) if group in told_groups(self._store, self.publication) else None
 
     def _late_and_lost(
@@ -57,7 +59,7 @@ class PublicResults(Results):
     def _pooled(self, first: int, last: int, every: int) -> Partial:
         publication, cycle = self.publication, self.campaign.cycle
         last = min(last, publication.settled)
-        # Bundles of slots are formed within whole cycles, whatever part of a cycle is selected.
+        # Bundles of slots are formed within whole cycles, even if only a part of a cycle is selected.
         end = min(last // cycle * cycle + cycle - 1, publication.settled)
         whole = self._store.sums(first // cycle * cycle, end)
         return publication.select(whole).pooled(cycle, every, first, last)

@@ -1,18 +1,18 @@
-"""Publication: the only module that decides which numbers may be public. Every output asks it.
+"""Publication: the only module that decides which numbers may be public. Every output asks this module.
 
 The unit is a *cell*: the reports of one group, one slot, one kind and one epoch, as they were when the slot settled.
-Three rules:
+Three rules hold.
 
-1. A slot settles once (`settle`), and a slot that another server may have published is never published from a restored
-   store (`withhold`). The store keeps reports that come later apart, so what a settled slot holds, and
-   every number made of it, is final. Late reports are in the operator's own view of the store alone.
-2. Of one slot the numbers of several groups, and of all devices together, are published only if each of them, and the
-   *remainder* of all devices less the published groups, is over no report or at least ``min_reports``: see `released`.
-   This holds for the reports of each epoch by themselves: where an epoch begins, a few devices still send reports of
-   the last one, and what two mechanisms drew can be told apart in a sum.
+1. A slot settles once (`settle`). If another server may have published a slot, a restored store never publishes it
+   (`withhold`). The store keeps reports that come later apart. So what a settled slot holds is final, and so is every
+   number made of it. Only the operator's own view of the store shows late reports.
+2. The numbers that are published of one slot are those of several groups, and of all devices together. They are
+   published only if each of them, and the *remainder* of all devices less the published groups, is over no report or
+   over at least ``min_reports``: see `released`. This holds for the reports of each epoch by themselves: where an epoch
+   begins, a few devices still send reports of the last one, and a sum shows the reports of two mechanisms apart.
 3. Everything else that is published (filtered series, means over slots, differences of these, quantiles) is made of
-   released cells alone: a difference has a slot of a group only if that cell is released.
-   Quantiles need the few reports for the threshold, of which a slot alone has too few: see `ReleasedCells.pooled`.
+   released cells alone. A difference uses a slot of a group only if that cell is released.
+   Quantiles need the reports for the threshold. A single slot has too few of these: see `ReleasedCells.pooled`.
 
 Groups are disjoint, so any sum or difference of published numbers is a combination of released groups and remainders.
 If it contains any report, it therefore contains all reports of at least one released group or remainder.
@@ -39,7 +39,7 @@ _SINCE = "min_reports_since"
 _TOLD = "told_groups"
 # Name of the stored value that lists [first slot, last slot] of the slots that are never published from this store.
 _WITHHELD = "withheld_slots"
-# More reports than any slot has.
+# A number larger than any slot's number of reports.
 _ALL = np.iinfo(np.int64).max
 
 Sizes = Mapping[str, int]
@@ -47,12 +47,12 @@ Shown = NDArray[np.bool_]
 
 
 def released(sizes: Sizes, least: int) -> frozenset[str]:
-    """Return the groups whose numbers may be published together, `EVERYBODY` for all reports among them.
+    """Return the groups whose numbers may be published together; `EVERYBODY` among them stands for all reports.
 
-    ``sizes``: reports of each group; groups are disjoint, and those of `EVERYBODY` are in no group. ``least`` >= 1.
-    Each published number, and the remainder of all reports less the published groups, is over 0 or >= ``least``
-    reports. Where the remainder would be smaller, the smallest group that is large enough is withheld, too. A larger
-    ``least`` never publishes a group that a smaller one withholds.
+    ``sizes``: reports of each group. Groups are disjoint, and the reports under `EVERYBODY` here are those in no group.
+    ``least`` >= 1. Each published number, and the remainder of all reports minus the published groups, is over 0 or at
+    least ``least`` reports. If the remainder would be smaller, the smallest of the groups that are large enough is
+    withheld, too. With a larger ``least``, no group is published that a smaller ``least`` would withhold.
     """
     names = sorted(sizes)
     (shown,) = released_of_slots(np.array([[sizes[name] for name in names]]), np.array([least]), names)
@@ -69,7 +69,7 @@ def released_of_slots(sizes: Counts, least: Slots, names: Sequence[str]) -> Show
     shown[:, 0] = rest >= least
     slots = np.arange(len(sizes))
     without_group = names.index(EVERYBODY) if EVERYBODY in names else None
-    # The largest group first; of groups alike, the one whose name comes first.
+    # The largest group comes first. Of equally large groups, the one whose name comes first.
     for group in np.argsort(-sizes, axis=1, kind="stable").T:
         n = sizes[slots, group]
         fits = shown[:, 0] & (n >= least) & (group != without_group) & ((rest == n) | (rest - n >= least))
@@ -81,7 +81,7 @@ def released_of_slots(sizes: Counts, least: Slots, names: Sequence[str]) -> Show
 def smallest(sizes: Counts, shown: Shown) -> Slots:
     """Return for each slot the least number of reports in a published group or in the remainder, [n].
 
-    It is 0 where nothing is published. Arrays as in `released_of_slots`.
+    If nothing is published, it is 0. Arrays as in `released_of_slots`.
     """
     parts = np.where(shown[:, 1:], sizes, _ALL)
     rest = sizes.sum(axis=1) - np.where(shown[:, 1:], sizes, 0).sum(axis=1)
@@ -92,8 +92,8 @@ def smallest(sizes: Counts, shown: Shown) -> Slots:
 class ReleasedCells:
     """The cells of settled slots that may be published, of each group and of all devices together.
 
-    ``sums``: of these slots. ``least`` [slots]: the min_reports that applies to each slot of ``slots`` now; ``then``:
-    the min_reports that applied when the slot settled, at most ``least``.
+    ``sums``: the sums of the reports in these slots. ``least`` [slots]: the min_reports that applies to each slot of
+    ``slots`` now; ``then``: the min_reports that applied when the slot settled, at most ``least``.
     """
 
     def __init__(self, sums: SlotSums, publication: "Publication") -> None:
@@ -109,14 +109,14 @@ class ReleasedCells:
             self._has_mean[self._place[of][filled]] = True
 
     def _measured(self) -> Iterator[tuple[ReportOrigin, Shown]]:
-        """Yield each origin of measured means, and which of its slots have reports; threshold rounds have none."""
+        """Yield each origin of measured means, and which of its slots have reports. Threshold rounds are left out."""
         for of, summed in self._sums.tables.items():
             if of.kind != report.COHORT:
                 yield of, summed.reports.sum(axis=1) > 0
 
     @cached_property
     def _alone(self) -> dict[ReportOrigin, Shown]:
-        """The cells that would be released if their slots had no others [slots, 1 + groups]."""
+        """Whether each cell would be released if it were the only one of its slot [slots, 1 + groups]."""
         names = self._sums.names
         return {
             of: released_of_slots(summed.reports, self._least[self._place[of]], names)
@@ -131,7 +131,7 @@ class ReleasedCells:
     def _means_of(self, alone: Mapping[ReportOrigin, Shown]) -> Shown:
         """Return whether each slot's mean is released, for some columns of ``alone``.
 
-        In a slot of a threshold round, that is the reports for the threshold.
+        A slot of a threshold round has no mean; there it is about the reports for the threshold.
         """
         width = next((each.shape[1] for each in alone.values()), 0)
         means = np.zeros((len(self._slots), width), dtype=np.bool_)
@@ -150,10 +150,9 @@ class ReleasedCells:
 
     @property
     def smallest(self) -> int:
-        """The least number of reports, over all slots, among which one report is hidden from a reader of everything
-        published; 0 without a slot.
+        """The least number of reports among which one report is hidden, over all slots; 0 without a slot.
 
-        Slots of threshold rounds are left out.
+        It is hidden from a reader of everything that is published. Slots of threshold rounds are left out.
         """
         fewest = [
             smallest(self._sums.tables[of].reports[filled], self._alone[of][filled]) for of, filled in self._measured()
@@ -163,7 +162,7 @@ class ReleasedCells:
     @cached_property
     def everybody(self) -> Tables:
         """The released histograms of all devices together."""
-        # Whether they are released does not depend on the groups, which take most of the time.
+        # Whether these are released does not depend on the groups. Leaving the groups out saves most of the time.
         tables = self._sums.tables
         alone = {
             of: released_of_slots(summed.reports.sum(axis=1)[:, None], self._least[self._place[of]], [EVERYBODY])
@@ -174,7 +173,9 @@ class ReleasedCells:
         return {of: (summed.slot[shown[of]], summed.counts[shown[of]]) for of, summed in tables.items()}
 
     def of(self, group: str, cells: Histograms) -> Tables:
-        """Return the released histograms of a group; ``cells`` are those of the same slots, at least the group's."""
+        """Return the released histograms of a group. ``cells``: the histograms of the same slots, at least those of the
+        group.
+        """
         if group == EVERYBODY:
             return self.everybody
         column = 1 + self._sums.names.index(group) if group in self._sums.names else 0
@@ -190,8 +191,8 @@ class ReleasedCells:
         """Return the cells of all devices that may be pooled over runs of ``every`` slots, from ``first`` to ``last``.
 
         In the report phase few reports of a slot are for the threshold, so whole bundles of slots are released, see
-        `_bundles`. The bundles are the same for every selection. A bundle that would belong to two runs, or that the
-        selection cuts, is left out.
+        `_bundles`. The bundles are the same for every selection. A bundle that would belong to two runs, or that lies
+        only partly in the selection, is left out.
         """
         chosen: list[tuple[ReportOrigin, Slots, Counts]] = []
         for of, (slots, counts) in self.everybody.items():
@@ -215,8 +216,8 @@ class ReleasedCells:
     def _bundles(self, cycle: int, of: ReportOrigin, members: Slots) -> Iterator[list[int]]:
         """Yield the shortest bundles of slots within a cycle that contain min_reports reports for an epoch's threshold.
 
-        A slot is given as its place among the origin's. ``members``: the reports of each of these slots. The
-        min_reports is the one that applied when the slots settled.
+        Each slot of a bundle is given by its index among the origin's slots. ``members``: the number of reports of each
+        of these slots. The min_reports is the one that applied when the slots settled.
         """
         places = self._place[of]
         slots, then, has_mean = self._slots[places], self._then[places].tolist(), self._has_mean[places].tolist()
@@ -238,8 +239,8 @@ class ReleasedCells:
 class Publication:
     """The publication state in a store. ``settled``: the newest settled slot, -1 before the first.
 
-    ``least``: min_reports now; ``since``: (first slot, min_reports) as slots settled, ascending. A slot obeys the
-    larger of the two, so that a number that was withheld when the slot settled stays withheld. ``told``: the groups
+    ``least``: min_reports now; ``since``: (first slot, min_reports) as slots settled, ascending. The larger of the two
+    applies to a slot, so that a number that was withheld when the slot settled stays withheld. ``told``: the groups
     whose counts were ever published. ``withheld``: (first, last) of the slots that this store never publishes.
     """
 
@@ -263,7 +264,9 @@ class Publication:
         return np.asarray(applied[np.searchsorted([first for first, _ in self.since], slots, side="right")])
 
     def select(self, sums: SlotSums) -> ReleasedCells:
-        """Return what may be published of ``sums``, which have no late reports: only settled slots, none withheld."""
+        """Return what may be published of ``sums``, which hold no late reports: settled slots, except those that are
+        withheld.
+        """
         return ReleasedCells(sums.until(self.settled).without(self.withheld), self)
 
 
@@ -286,11 +289,11 @@ def settle(store: CampaignEntries, slot: int, least: int) -> Publication:
 
 
 def withhold(store: CampaignEntries, slot: int, least: int) -> tuple[int, int] | None:
-    """Settle all slots up to ``slot`` and never publish those that had not settled; return (first, last) of them.
+    """Settle all slots up to ``slot``, and never publish those that had not settled before.
 
-    For a store that was restored: another server may have published these slots after the backup was made, from more
-    reports than the backup holds. A second number for one slot would tell more than the guarantee says. Returns None if
-    they had all settled. Raises StoreError.
+    This is for a store that was restored: another server may have published these slots after the backup was made, from
+    more reports than the backup holds. A second number for one slot would tell more than the guarantee says. Return
+    (first, last) of these slots, or None if all had settled. Raises StoreError.
     """
     with store.transaction():
         before = publication_of(store, least)
@@ -305,9 +308,9 @@ def withhold(store: CampaignEntries, slot: int, least: int) -> tuple[int, int] |
 def tell_groups(store: Store, least: int) -> frozenset[str]:
     """Return the groups whose counts may be published from now on, as `told_groups`, and record them in the store.
 
-    Counts add up over time. A group therefore joins those whose counts were ever published only if the counts of all of
-    them may be published together now: two groups whose counts are published one after the other could otherwise reveal
-    the count of a third group. Raises StoreError.
+    Counts add up over time. If the counts of two groups were published one after the other, they could reveal the count
+    of a third group. A group therefore joins the groups whose counts were ever published only if the counts of all of
+    them may be published together now. Raises StoreError.
     """
     publication = publication_of(store, least)
     sizes, ever = _households(store, publication), publication.told
@@ -320,17 +323,17 @@ def tell_groups(store: Store, least: int) -> frozenset[str]:
 
 
 def told_groups(store: Store, publication: Publication) -> frozenset[str]:
-    """Return the groups whose counts (devices, losses) may be published: they and the remainder are large enough.
+    """Return the groups whose counts (devices, losses) may be published.
 
-    Only groups that `tell_groups` recorded are among them. The count of a group of one household would reveal whether
-    that household takes part.
+    These groups, and the remainder, are large enough: the count of a group of one household would reveal whether that
+    household takes part. Only groups that `tell_groups` recorded are among them.
     """
     return _told(_households(store, publication), publication.told, publication.least)
 
 
 def _told(sizes: Sizes, ever: frozenset[str], least: int) -> frozenset[str]:
     """Return those groups of ``ever``, and `EVERYBODY`, that are large enough for their counts to be published."""
-    # A group without a known household must appear in the sum, but hides nobody: it counts as a fraction of a
+    # A group without a known household must appear in the sum, but hides nobody. So it counts as a fraction of a
     # household, so small that all such groups together count as less than one household.
     weight = len(sizes) + 1
     merged: dict[str, int] = {}
@@ -343,8 +346,8 @@ def _told(sizes: Sizes, ever: frozenset[str], least: int) -> frozenset[str]:
 def _households(store: Store, publication: Publication) -> dict[str, int]:
     """Return the number of households in each group; 0 for a group that has counts but no known household.
 
-    It is the number of the group's active devices in the inventory or, without an inventory, of its reports in the
-    newest settled slot.
+    It is the number of the group's active devices in the inventory. Without an inventory, it is the number of its
+    reports in the newest settled slot.
     """
     newest = publication.settled
     partial = store.partial(newest, newest, late=False) if newest >= 0 else Partial()

@@ -33,8 +33,7 @@ _LAST = 0xFFFFFFFF
 _PIECE = 6720
 # The largest number of slots in one query: more than a year of half-hours.
 LARGEST_SELECTION = 20_000
-# Type of the ends of a selection: a slot number, or a date or time, which is in the campaign's zone if it has none of
-# its own.
+# Type of the ends of a selection: a slot number, a date, or a time. A time without a zone is in the campaign's zone.
 When = int | datetime | date | None
 
 
@@ -55,11 +54,12 @@ class Results(OpenCampaign):
     ) -> Estimates:
         """Return the estimates from ``first`` to ``last``; ``groups`` None for all groups.
 
-        Both are slots, included, or moments: slots that start at or after the first one and before the last one; a
-        moment without a zone is in the campaign's. ``filtered``: also the filtered series, whose value in each slot
-        uses the selected slots and `SeriesFilter.memory` slots before and after them. ``settled``: without slots that
-        still receive reports. ``absent``: also a raw row for each slot without a number, from the first epoch to the
-        newest slot, see `with_absent`. Raises Invalid for a group that has no report.
+        Both ends are slots, and then included, or moments: slots are selected that start at or after the first moment
+        and before the last. A moment without a zone is in the campaign's zone. ``filtered``: return the filtered series
+        as well, whose value in each slot uses the selected slots and `SeriesFilter.memory` slots before and after them.
+        ``settled``: leave out slots that still receive reports. ``absent``: return also a raw row for each slot without
+        a number, from the first epoch to the newest slot, see `with_absent`. Raises Invalid for a group that has no
+        report.
         """
         tables = self.each_group(first, last, groups, filtered=filtered, settled=settled, absent=absent)
         return Estimates.together(list(tables))
@@ -82,7 +82,7 @@ class Results(OpenCampaign):
         for group, reports in self._parts(max(begin - self._estimator.memory, 0), end, self._wanted(groups)):
             raw = self._estimator.estimates(reports.tables(), group)
             raw = raw.take(raw.slot >= begin)
-            # The filter needs the memory that a long series of histograms takes.
+            # Free the histograms of a long series: the filter needs their memory.
             del reports
             rows = Estimates.together([raw, self.filter.smoothed(raw)]) if filtered else raw
             rows = rows.take((low <= rows.slot) & (rows.slot <= high))
@@ -111,9 +111,9 @@ class Results(OpenCampaign):
     ) -> list[Selection]:
         """Return the mean of the selected slots and the fleet's total, with their errors: one row for each group.
 
-        ``hours``, ``days``: only slots that start within these times of day ("18:00-23:00") and on these days
-        ("workdays", "days-off", "mon,sat"), by the clock of ``zone``, the campaign's by default. Without a first or
-        last moment the selection begins with the first epoch and ends with the newest slot. Raises Invalid for a
+        ``hours``, ``days``: select only slots that start within these times of day ("18:00-23:00") and on these days
+        ("workdays", "days-off", "mon,sat"), by the clock of ``zone``; by default, that of the campaign. Without a first
+        or last moment the selection begins with the first epoch and ends with the newest slot. Raises Invalid for a
         selection without a slot, or with more than `LARGEST_SELECTION`.
         """
         low, high = self._existing(first, last)
@@ -134,12 +134,12 @@ class Results(OpenCampaign):
         days: OnDays | str | None = None,
         zone: tzinfo | None = None,
     ) -> list[MeanDifference]:
-        """Return the mean of each group's selected slots less another mean, with its error: see `MeanDifference`.
+        """Return the mean of each group's selected slots minus another mean, with its error: see `MeanDifference`.
 
         ``against``: "group:north", a time ago such as "7d" (days by the clock of ``zone``), or another time such as
         "2026-03-02..2026-03-09". The other arguments are those of ``selection``, and select slots on both sides. A
-        group is not compared with itself at the same time, and there is no row where a side has no number. Raises
-        Invalid as ``selection`` does.
+        group is not compared with itself at the same time. There is no row if a side has no number. Raises Invalid as
+        ``selection`` does.
         """
         against = Against.parse("against", against) if isinstance(against, str) else against
         low, high = self._existing(first, last)
@@ -167,7 +167,7 @@ class Results(OpenCampaign):
     def _slots(
         self, low: int, high: int, hours: Hours | str | None, days: OnDays | str | None, zone: tzinfo | None
     ) -> list[int]:
-        """Return the selected slots of low..high, ascending. Raises Invalid if there is none."""
+        """Return the selected slots of low..high, ascending. Raises Invalid if no slot is selected."""
         hours = Hours.parse("hours", hours) if isinstance(hours, str) else hours
         days = OnDays.parse("days", days) if isinstance(days, str) else days
         calendar = replace(self.days, zone=zone or self.days.zone)
@@ -177,11 +177,13 @@ class Results(OpenCampaign):
         return slots
 
     def _fleet(self, group: str) -> RegisteredFleet:
-        """Return what the total of a group needs. Without a threshold round the range bounds the readings' variance."""
+        """Return what the total of a group needs. Without a threshold round, the variance of readings follows from
+        their range.
+        """
         campaign = next((e.campaign for e in reversed(self.timeline.epochs) if e.campaign.theta), self.campaign)
         cohort_stride, stride = campaign.schedule.cohort_stride, campaign.schedule.stride
         chosen = next((epoch.threshold for epoch in reversed(self.timeline.epochs) if epoch.threshold), None)
-        # At most (w/2)² for readings within a range of width w (Popoviciu, 1935).
+        # The variance of readings within a range of width w is at most (w/2)² (Popoviciu, 1935).
         width = campaign.bound if campaign.theta is None else campaign.theta - campaign.offset
         variance = width**2 / 4
         if chosen is not None:
@@ -223,7 +225,7 @@ class Results(OpenCampaign):
     def refusals(self, first: When = None, last: When = None) -> list[SlotRefusals]:
         """Return the refused deliveries by slot of arrival and reason; slots without any have no row.
 
-        Empty if they may not be published. Raises Invalid for more than `LARGEST_SELECTION` slots.
+        The result is empty if they may not be published. Raises Invalid for more than `LARGEST_SELECTION` slots.
         """
         low, high = self._existing(first, last)
         refused = self._refused(low, high) or {}
@@ -234,7 +236,9 @@ class Results(OpenCampaign):
         ]
 
     def _refused(self, low: int, high: int) -> Mapping[int, Mapping[str, int]] | None:
-        """Return a map: slot of arrival -> reason -> refused deliveries. None if unpublished."""
+        """Return a map: slot of arrival -> reason -> number of refused deliveries. None if these may not be
+        published.
+        """
         refused: dict[int, dict[str, int]] = {}
         for (reason, slot), n in self._store.refusals(low, high).items():
             refused.setdefault(slot, {})[reason] = n
@@ -243,7 +247,9 @@ class Results(OpenCampaign):
     def _late_and_lost(
         self, low: int, high: int, group: str
     ) -> tuple[Mapping[int, int] | None, Mapping[int, int] | None]:
-        """Return two maps: slot -> late reports, slot -> reports noticed in it as missing. None if unpublished."""
+        """Return two maps: slot -> late reports, and slot -> missing reports noticed in it. None if these may not be
+        published.
+        """
         ((_, tables),) = self._store.histograms(low, high, late=True).each_group([group])
         late = reports_by_slot(tables)
         lost: Counter[int] = Counter()
@@ -276,7 +282,7 @@ class Results(OpenCampaign):
         first: When = None,
         last: When = None,
     ) -> list[Quantile]:
-        """Return quantiles of the readings over runs of ``every`` slots, by default one cycle, with 90 % bands, from a
+        """Return quantiles of the readings over runs of ``every`` slots, by default one cycle, with 90 % bands, by a
         model.
 
         The computation takes about a second per run. Raises Invalid for a share outside (0, 1), and without a cohort.
@@ -294,7 +300,7 @@ class Results(OpenCampaign):
         return runs_of(self.timeline, self._pooled(*self.span(first, last), every), every)
 
     def span(self, first: When, last: When) -> tuple[int, int]:
-        """Return (first slot, last slot) of a selection. Raises Invalid for one that ends before it begins."""
+        """Return (first slot, last slot) of a selection. Raises Invalid for a selection that ends before it begins."""
         low = 0 if first is None else first if isinstance(first, int) else self._slot(first)
         high = _LAST if last is None else last if isinstance(last, int) else self._slot(last) - 1
         if not 0 <= low <= high + 1 <= _LAST + 1:
@@ -304,7 +310,7 @@ class Results(OpenCampaign):
     def newest_slots(self, count: int, first: When, last: When, *, settled: bool = False) -> tuple[int, int]:
         """Return (first slot, last slot) of the newest ``count`` slots of a selection.
 
-        ``settled``: of its settled slots. Raises Invalid as ``span``.
+        ``settled``: only settled slots count. Raises Invalid as ``span``.
         """
         low, high = self.span(first, last)
         newest = self.settled if settled else self.ends // self.campaign.slot_seconds - 1
@@ -352,14 +358,16 @@ class Results(OpenCampaign):
             yield from ((group, cells.group(group)) for group in groups if group != EVERYBODY)
 
     def _cells(self, first: int, last: int, groups: list[str], *, late: bool = False) -> Histograms:
-        """Return the histograms of these groups without `EVERYBODY`, whose histograms are sums."""
+        """Return the histograms of these groups without `EVERYBODY`, whose histograms are the sums of the others."""
         named = [group for group in groups if group != EVERYBODY]
         return self._store.histograms(first, last, groups=named, late=late)
 
     def _pieces(self, first: int, last: int, groups: int) -> Iterator[tuple[int, int]]:
-        """Yield (first slot, last slot) of pieces that hold all reports of first..last, `_PIECE` of slots times groups.
+        """Yield (first slot, last slot) of pieces that hold all reports of first..last; a piece has `_PIECE` slots
+        times groups.
 
-        A reader that adds up a piece before it reads the next one needs memory for one piece, not for all groups.
+        A reader that adds up a piece before it reads the next one needs memory for a single piece instead of for all
+        groups.
         """
         low = max(first, self.timeline.epochs[0].campaign.first_slot)
         high = min(last, self._store.newest_slot() or 0)
@@ -386,7 +394,7 @@ class Results(OpenCampaign):
         return world_learns(self.newest, min(filter(None, fewest), default=0))
 
     def warnings(self, estimates: Estimates) -> list[str]:
-        """Return plain sentences about what these estimates cannot show, and about the choice of θ."""
+        """Return sentences about what these estimates cannot show, and about the choice of θ."""
         table = estimates.take(estimates.kind != ABSENT)
         raw = table.take(~table.filtered)
         chosen = next((epoch.threshold for epoch in reversed(self.timeline.epochs) if epoch.threshold), None)

@@ -1,4 +1,6 @@
-"""Range queries: means over runs of slots. Noise of different slots is independent and averages out; bias does not."""
+"""Range queries: means over runs of slots. The noise of different slots is independent and averages out; bias does
+not.
+"""
 
 import math
 from collections.abc import Callable, Collection, Iterator
@@ -14,9 +16,11 @@ BiasError = Callable[[Places], float]
 
 
 def by_run(slots: NDArray[np.int64], every: int) -> Iterator[tuple[int, int, Places]]:
-    """Yield (first slot, last slot, places of ascending ``slots`` in it) of runs of ``every`` slots that have a slot.
+    """Yield (first slot, last slot, places) of each run of ``every`` slots that contains one of the ascending
+    ``slots``.
 
-    Runs are counted from slot 0 of Unix time, so that a day's slots make UTC days.
+    ``places``: which of ``slots`` are in the run. Runs are counted from slot 0 of Unix time, so that the slots of a day
+    make a UTC day.
     """
     numbers, first = np.unique(slots // every, return_index=True)
     for number, places in zip(numbers.tolist(), np.split(np.arange(len(slots)), first[1:]), strict=False):
@@ -34,7 +38,7 @@ def over(estimates: Estimates, every: int, bias_error: BiasError) -> list[RangeE
 
 
 def over_slots(estimates: Estimates, slots: Collection[int], bias_error: BiasError) -> list[RangeEstimate]:
-    """Return the mean over those of the given slots of one series that were measured; no row if none was."""
+    """Return the mean over those of the given slots of one series that were measured; no row if no slot was."""
     measured = _measured(estimates)
     chosen = measured[np.isin(estimates.slot[measured], list(slots))]
     return [_mean(min(slots), max(slots), estimates, chosen, bias_error)] if len(chosen) else []
@@ -63,7 +67,7 @@ def _mean(first: int, last: int, estimates: Estimates, places: Places, bias_erro
 
 
 def spread_of(means: Vector, errors: Vector) -> float | None:
-    """Return the standard deviation between slots' means, less the noise in them; None for a single slot."""
+    """Return the standard deviation between slots' means, without the noise in them; None for a single slot."""
     n = len(means)
     if n < 2:
         return None
@@ -73,7 +77,9 @@ def spread_of(means: Vector, errors: Vector) -> float | None:
 
 
 def drowned(estimates: Estimates, offset: int = 0) -> str | None:
-    """Return a sentence if the noise of a typical slot exceeds the signal, and what would help; None otherwise."""
+    """Return a sentence if the noise of a typical slot exceeds the signal. It says what would help. Otherwise return
+    None.
+    """
     shown = (estimates.kind == MEASURED) | (estimates.kind == RELEASED)
     measured = estimates.take(shown & ~np.isnan(estimates.standard_error))
     if not len(measured):

@@ -1,11 +1,11 @@
 """Reconstruction: per slot and group the mean of the reporting devices' readings, with its interval.
 
-The mean of the *truncated* readings of the devices that reported is a fixed number, so only the mechanism's noise
-counts in its standard error, not the spread of the readings: see `estimate.noise`. (The empirical variance of the
-decoded reports would add that spread: too wide by a third at ε = 4 on household meters.) In a campaign whose devices
-take turns, the mean of the whole fleet is wanted, and the devices that reported are a random part of the fleet: there
-the empirical variance is right. The estimate is of the mean of the readings themselves: it adds the model of
-`undertone_aggregator.estimate.excess`.
+The mean of the *truncated* readings of the devices that reported is a fixed number. So only the mechanism's noise
+counts in its standard error, and the spread of the readings does not: see `estimate.noise`. (The empirical variance of
+the decoded reports would add that spread. On household meters at ε = 4 it would be too large by a third.) If the
+devices of a campaign take turns, the mean of the whole fleet is wanted, and the devices that reported are a random part
+of the fleet: there the empirical variance is right. The estimate is of the mean of the readings themselves, so it adds
+the model of `undertone_aggregator.estimate.excess`.
 """
 
 import hashlib
@@ -36,19 +36,19 @@ from undertone_shared.scalar import ReportRule
 
 Vector = NDArray[np.float64]
 _LONGEST_MEMORY = 96
-# θ counts as stale if readings have certainly changed by more than this factor since the rounds; a range of two ends,
-# if they have certainly moved by more than this share of its width.
+# θ counts as stale if readings have certainly changed by more than this factor since the rounds. If both ends of the
+# range are truncated, θ is stale if readings have certainly moved by more than this share of the range's width.
 STALE, STALE_SHARE = 4 / 3, 1 / 4
 
 
 class Decoder:
-    """Decodes a histogram of one epoch's reports to mean and variance; also the range of a single decoded report.
+    """Decodes a histogram of one epoch's reports to mean and variance; also gives the range of a single decoded report.
 
-    ``population``: the readings less the offset, as estimated from earlier slots. ``sampled``: the mean is for a fleet
-    of which a random sample reported, so its variance is the empirical variance of the decoded reports, s²/n: noise,
-    rounding and the spread of the readings (without 1/stride of the spread, because the sample is that share of the
-    fleet). The variance of the noise alone is its lower limit: two or three reports may be alike by chance without
-    being exact. ``block``: the index of the block of the day whose range is used.
+    ``population``: the readings minus the offset, as estimated from earlier slots. ``block``: the index of the block of
+    the day whose range is used. ``sampled``: the mean is for a fleet of which a random sample reported. Its variance is
+    then the empirical variance of the decoded reports, s²/n: noise, rounding and the spread of the readings (without
+    1/stride of the spread, because the sample is that share of the fleet). The variance of the noise alone is its lower
+    limit: two or three reports may be alike by chance without being exact.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Decoder:
         return float(means[0]), float(variances[0]), int(reports[0])
 
     def means(self, counts: Counts) -> tuple[Vector, Vector, NDArray[np.int64]]:
-        """Return ``mean`` of many histograms [slots, symbols]; three arrays [slots]."""
+        """Return ``mean`` of many histograms [slots, symbols], as three arrays [slots]."""
         n = counts.sum(axis=1)
         mean = counts @ self._y / n
         variance = self.noise(counts)
@@ -120,7 +120,9 @@ class Reconstruction:
     """The `Estimator` of independent reports: histograms under a campaign's epochs."""
 
     def __init__(self, timeline: Timeline, models: dict[str, float] | None = None) -> None:
-        """``models``: cache of means fitted to threshold rounds, by the hash of their input; this object adds to it."""
+        """``models``: a cache of means that were fitted to threshold rounds, by the hash of their input. This object
+        adds to it.
+        """
         self.timeline = timeline
         self.models = {} if models is None else models
         self._decoders: dict[tuple[bytes, int], Decoder] = {}
@@ -128,13 +130,15 @@ class Reconstruction:
 
     @property
     def memory(self) -> int:
-        """One cycle, which shows the current level of readings; noise of different slots is independent."""
+        """One cycle, because its reports show the current level of readings. The noise of different slots is
+        independent.
+        """
         newest = self.timeline.last
         return 0 if newest is None else min(newest.campaign.cycle, _LONGEST_MEMORY)
 
     @property
     def chains(self) -> int:
-        """Always 1: noise of different slots is independent."""
+        """Always 1, because the noise of different slots is independent."""
         return 1
 
     def estimates(self, reports: Tables, group: str) -> Estimates:
@@ -226,7 +230,7 @@ class Reconstruction:
         return estimates, bias_error
 
     def _corrected(self, estimates: Estimates, begun: NDArray[np.int64]) -> tuple[Estimates, Removed]:
-        """Return the estimates of a group with what truncation removes from them; nan where that is unknown.
+        """Return the estimates of a group with what truncation removes from them; nan if that is unknown.
 
         ``begun`` [slots]: see `_truncated`.
         """
@@ -250,8 +254,8 @@ class Reconstruction:
     def _known_by(self, epoch: Epoch) -> Epoch:
         """Return the epoch whose choice of θ knows an epoch's readings best.
 
-        It is the next one with a choice: that was fitted to the epoch's own reports, too, and not only to those of
-        before. It is the epoch itself while none follows, or if both ends are truncated.
+        It is the next epoch with a choice of θ, because that choice was also fitted to the reports of the epoch itself.
+        If no such epoch follows, or if both ends of the range are truncated, it is the epoch itself.
         """
         if epoch.campaign.report is None or epoch.campaign.report.low:
             return epoch
@@ -259,7 +263,8 @@ class Reconstruction:
         return next((one for one in later if one.threshold is not None), epoch)
 
     def _truncated(self, reports: Tables, group: str) -> tuple[Estimates, NDArray[np.int64]]:
-        """Return ``truncated`` of one group's reports, and the epoch under which most of them were made.
+        """Return ``truncated`` of one group's reports, and for each slot the epoch under which most of its reports were
+        made.
 
         An epoch is given as the Unix second at which it began; 0 where nothing was measured.
         """
@@ -303,10 +308,11 @@ class Reconstruction:
     def _learning(
         self, tables: Sequence[tuple[Epoch, NDArray[np.int64], Counts]], measured: NDArray[np.int64], group: str
     ) -> Estimates:
-        """Return the fitted means of the slots with reports for the threshold that are not among ``measured`` ones.
+        """Return the fitted means of the slots that have reports for the threshold and are not among the ``measured``
+        slots.
 
-        A slot with reports of several epochs gets the mean of the epoch with most of them, of the newest if several
-        have as many.
+        A slot with reports of several epochs gets the mean of the epoch with most of the reports. If several epochs
+        have equally many, the newest counts.
         """
         largest: dict[int, tuple[int, Epoch, Counts]] = {}
         for epoch, slots, counts in sorted(tables, key=lambda table: table[0].campaign.epoch):
@@ -335,7 +341,7 @@ class Reconstruction:
 
     def _model(self, epoch: Epoch, counts: Counts) -> float:
         """Return the mean of the distribution that expectation maximisation fits to one slot of the cohort."""
-        # Cells are wide: the mean reading within each one is taken from the distribution that the rounds ended with.
+        # Cells are wide. The mean reading within each cell is taken from the distribution that the rounds ended with.
         chosen = next((e for e in self.timeline.epochs if e.chosen is not None), None)
         behind = b"" if chosen is None or chosen.chosen is None else chosen.chosen.encode()
         key = hashlib.sha256(epoch.campaign.fingerprint + counts.tobytes() + behind).hexdigest()[:16]
@@ -358,7 +364,9 @@ class Reconstruction:
 
 
 def _cell_means(edges: tuple[int, ...], chosen: Threshold | None) -> Vector:
-    """Return the mean reading within each cell: under a fitted distribution, else the cell's middle."""
+    """Return the mean reading within each cell, under a fitted distribution if there is one; else the middle of the
+    cell.
+    """
     middles = (np.array(edges[:-1]) + np.array(edges[1:]) - 1) / 2.0
     if chosen is None:
         return np.asarray(middles)
@@ -373,8 +381,8 @@ def _cell_means(edges: tuple[int, ...], chosen: Threshold | None) -> Vector:
 def _joined(measured: _Measured, group: str, slot_seconds: int) -> tuple[Estimates, NDArray[np.int64]]:
     """Return a group's estimates, and the Unix second at which the epoch of most reports of each slot began.
 
-    A slot with reports of several epochs gets the mean over all of its reports, and θ of the epoch with most of them,
-    of the newest if several have as many.
+    A slot with reports of several epochs gets the mean over all of its reports, and the θ of the epoch with most of the
+    reports. If several epochs have equally many, the newest counts.
     """
     slots, first = np.unique(measured.slot, return_index=True)
     ranked = np.lexsort((measured.epoch, measured.reports, measured.slot))
@@ -404,7 +412,7 @@ def _joined(measured: _Measured, group: str, slot_seconds: int) -> tuple[Estimat
 
 @lru_cache(maxsize=64)
 def model_of(epoch: Epoch, known_by: Epoch | None = None) -> ExcessModel | TwoSided:
-    """Return the model of what truncation removes in a report epoch with a choice of θ; all groups share it.
+    """Return the model of what truncation removes in a report epoch with a choice of θ. All groups share this model.
 
     ``known_by``: the epoch whose choice describes the readings, None for the epoch itself.
     """
@@ -418,7 +426,7 @@ def model_of(epoch: Epoch, known_by: Epoch | None = None) -> ExcessModel | TwoSi
 
 def reported_of(estimates: Estimates, campaign: Campaign) -> Reported:
     """Return what the estimates of a campaign's slots, ascending, say of the truncated readings."""
-    # Where devices take turns, the mean is of all devices, of which one in ``stride`` reports in a slot.
+    # If devices take turns, the mean is of all devices, of which one in ``stride`` reports in a slot.
     devices = (estimates.reports * campaign.schedule.stride).astype(np.float64)
     error = np.nan_to_num(estimates.truncated_se)
     return Reported(estimates.slot, estimates.truncated_mean - campaign.offset, error, devices)

@@ -43,7 +43,9 @@ Kind = TypeVar("Kind", bound=Row)
 
 
 class _Fields(dict[str, Any]):
-    """The fields of an answer. A missing one raises Invalid, because the page runs another version of Undertone."""
+    """The fields of an answer. A missing field raises Invalid, because the page then runs another version of
+    Undertone.
+    """
 
     def __init__(self, fields: Mapping[str, Any], url: str) -> None:
         super().__init__(fields)
@@ -162,7 +164,7 @@ class RemoteResults(Results):
         settled: bool = True,
         absent: bool = False,
     ) -> Iterator[Estimates]:
-        """See `Results.each_group`; only published slots: settled, and over enough reports."""
+        """See `Results.each_group`. Only published slots are returned: settled, and over enough reports."""
         for group in self._wanted(groups):
             rows: list[Estimate] = []
             for low, high in self._chunks(first, last):
@@ -174,7 +176,7 @@ class RemoteResults(Results):
     def ranges(
         self, every: int, first: When = None, last: When = None, groups: Iterable[str] | str | None = (EVERYBODY,)
     ) -> list[RangeEstimate]:
-        """See `Results.ranges`; only runs whose slots are all published."""
+        """See `Results.ranges`. Only runs are returned whose slots are all published."""
         wanted = self._wanted(groups)
         rows: list[RangeEstimate] = []
         for group in self.groups if wanted is None else wanted:
@@ -192,7 +194,7 @@ class RemoteResults(Results):
         days: OnDays | str | None = None,
         zone: tzinfo | None = None,
     ) -> list[Selection]:
-        """See `Results.selection`, over published slots. ``zone`` is the campaign's, or one with an IANA name."""
+        """See `Results.selection`, over published slots. ``zone``: the campaign's zone, or a zone with an IANA name."""
         wanted = self._wanted(groups)
         rows: list[Selection] = []
         for group in self.groups if wanted is None else wanted:
@@ -212,7 +214,9 @@ class RemoteResults(Results):
         days: OnDays | str | None = None,
         zone: tzinfo | None = None,
     ) -> list[MeanDifference]:
-        """See `Results.difference`, over published slots. ``zone`` is the campaign's, or one with an IANA name."""
+        """See `Results.difference`, over published slots. ``zone``: the campaign's zone, or a zone with an IANA
+        name.
+        """
         other = Against.parse("against", against) if isinstance(against, str) else against
         rows: list[MeanDifference] = []
         for group in other.differing(self._wanted(groups)):
@@ -306,9 +310,9 @@ class RemoteResults(Results):
             ) as answer:
                 return _read(answer).decode()
         except urllib.error.HTTPError as wrong:
-            # The first request, made before a campaign is chosen, contains nothing but the address. So an error means
-            # that the address is wrong, and the server's own sentence does not help.
-            # The error is also the answer, whose connection would stay open as long as somebody holds the error.
+            # The first request, made before a campaign is chosen, contains only the address. So an error means that the
+            # address is wrong, and the server's own sentence does not help. The error object is also the answer of the
+            # server. It is closed here, because its connection would stay open as long as somebody holds the error.
             with wrong:
                 sentence = _said(wrong) if self._at else ""
             raise Invalid(sentence or f"{self._url} {_OTHER}: HTTP status {wrong.code}") from None

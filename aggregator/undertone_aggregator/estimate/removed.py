@@ -9,15 +9,16 @@ from numpy.typing import NDArray
 Vector = NDArray[np.float64]
 Slots = NDArray[np.int64]
 
-# The shape's errors of two slots are alike if they are near in the cycle: their correlation falls by a factor of e over
-# this share of the cycle, two hours of a day.
+# The shape's errors in two slots are similar if the slots are near in the cycle: their correlation falls by a factor of
+# e over this share of the cycle, two hours of a day.
 _ALIKE = 1 / 12
 
 
 class Reported(NamedTuple):
     """What reports say of some slots, ascending; arrays [slots].
 
-    ``mean``: the truncated mean less the offset; ``error``: its standard error; ``devices``: the number that it is for.
+    ``mean``: the truncated mean minus the offset; ``error``: its standard error; ``devices``: the number of devices
+    that the mean is for.
     """
 
     slot: Slots
@@ -27,13 +28,15 @@ class Reported(NamedTuple):
 
 
 class Removed(NamedTuple):
-    """What truncation removes from the means of some slots; arrays [slots].
+    """What truncation removes from the means of some slots (``bias``), and its error; arrays [slots].
 
-    Its error has independent parts, as standard deviations. ``fit`` and ``explained`` are the same in all slots: those
-    of the fit's mean and of what explains a changed mean (with its sign). They are of the choice of θ, so they are the
-    same for all groups, too. ``level``: that of the level of the cycle around the slot; it is a sum of the noise of
-    these slots. ``shape``: the error of the day's shape, which is the same every day and averages out over a cycle.
-    ``own`` and ``chance`` are of the slot alone; the second is the chance of few devices with large readings.
+    The error has independent parts, given as standard deviations:
+
+    - ``fit`` and ``explained`` are the errors of the fit's mean, and of the explanation of a changed mean (with its
+      sign). They come from the choice of θ, so they are the same in all slots and for all groups.
+    - ``level`` is the error of the level of the cycle around the slot, a sum of the noise of these slots.
+    - ``shape`` is the error of the day's shape, which is the same every day and averages out over a cycle.
+    - ``own`` and ``chance`` are errors of the slot alone; the second is the chance of few devices with large readings.
     """
 
     bias: Vector
@@ -46,7 +49,7 @@ class Removed(NamedTuple):
 
     @classmethod
     def unknown(cls, slots: int) -> "Removed":
-        """Return nan for ``slots`` slots."""
+        """Return what is removed from ``slots`` slots if that is unknown: nan."""
         return cls(*np.full((len(cls._fields), slots), np.nan))
 
     @property
@@ -61,11 +64,13 @@ class Removed(NamedTuple):
 
     @property
     def alone(self) -> Vector:
-        """The variance of the part of the error that is of the slot alone."""
+        """The variance of the part of the error that belongs to the slot alone."""
         return np.asarray(np.square(self.own) + np.square(self.chance))
 
     def as_error(self) -> "Removed":
-        """Return what is removed as an error of means to which nothing is added: its size is part of ``fit``."""
+        """Return what is removed as a mere error, for means to which no bias is added. Its size becomes a part of
+        ``fit``.
+        """
         return self._replace(bias=np.zeros_like(self.bias), fit=np.hypot(self.fit, self.bias))
 
     def take(self, places: NDArray[np.intp]) -> "Removed":
@@ -77,7 +82,7 @@ def error_of_mean(removed: Removed, slots: Slots, reported: Slots, noise: Vector
     """Return the error that some slots' biases add to the mean of these slots: √(Var(ȳ + x̄) - Var(ȳ)), at least 0.
 
     ``noise``: the variances of the truncated means y of all ``reported`` slots, ascending. The level's error is a sum
-    of that noise, see `level_weights`, so it has a covariance with ȳ.
+    of the same noise, see `level_weights`, so it is correlated with ȳ.
     """
     n = len(slots)
     weights = np.isin(reported, slots) / n
@@ -88,7 +93,9 @@ def error_of_mean(removed: Removed, slots: Slots, reported: Slots, noise: Vector
 
 
 def errors_of_slots(removed: Removed, slots: Slots, noise: Vector, cycle: int) -> Vector:
-    """Return `error_of_mean` of each slot alone; [slots]: all that are reported, ascending, with their ``noise``."""
+    """Return `error_of_mean` of each slot alone, [slots]. ``noise`` is that of all ``reported`` slots, which are
+    ascending.
+    """
     each, _, _ = _gains(removed.level, slots, slots, noise, cycle)
     return np.asarray(np.sqrt(np.square(removed.standard_error) + 2.0 * each * noise))
 
@@ -127,7 +134,7 @@ def shape_variance(errors: Vector, slots: Slots, cycle: int) -> float:
     spectrum = np.fft.fft(np.exp(-distance / (cycle * _ALIKE))).real
     left = 1.0 - spectrum[0] / cycle
     if left <= 0.0:
-        # A cycle of one slot has no shape: its error is the same in every slot.
+        # A cycle of one slot has no shape, so its error is the same in every slot.
         return float(np.square(weights.sum()))
     power = np.square(np.abs(np.fft.fft(weights)[1:]))
     return max(float(power @ spectrum[1:]) / cycle / float(left), 0.0)

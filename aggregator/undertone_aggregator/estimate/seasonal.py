@@ -2,11 +2,11 @@
 
     signal_t = level + slow_t + season_t + off_t + memory_t + chance_t
 
-``level`` may be anything. ``slow``: Ornstein-Uhlenbeck over ten weeks, or ten longer cycles. ``season``:
-quasi-periodic, covariance a² exp(-2 sin²(πΔ)/l²) at phases Δ of a cycle apart, decaying over T cycles; written as
-harmonics with variances a² q_j(l) (Solin & Särkkä, AISTATS 2014). ``off``: the same shape on days off only, decaying
-over 4T. ``memory``: Ornstein-Uhlenbeck of a few slots. ``chance``: an independent value in each slot. All amplitudes
-are in units of the series' own scale.
+``level`` may have any value. ``slow``: an Ornstein-Uhlenbeck process over ten weeks, or ten longer cycles. ``season``:
+quasi-periodic, with covariance a² exp(-2 sin²(πΔ)/l²) at phases that are Δ of a cycle apart, decaying over T cycles. It
+is written as harmonics with variances a² q_j(l) (Solin & Särkkä, AISTATS 2014). ``off``: the same shape on days off
+only, decaying over 4T. ``memory``: an Ornstein-Uhlenbeck process of a few slots. ``chance``: an independent value in
+each slot. All amplitudes are in units of the series' own scale.
 """
 
 import math
@@ -21,13 +21,13 @@ NAMES = ("season", "smoothness", "drift", "memory", "reach", "slow", "chance", "
 HARMONICS = 12
 _OFF_HARMONICS = 4
 # Time constant of the slow level in cycles, and the median of its amplitude in units of the series' scale. If a cycle
-# is a day, the time constant is ten weeks: in a year the level changes by less than readings do within a day, but by a
-# multiple of the difference between days of a week. The values _LONG are for cycles longer than a day.
+# is a day, the time constant is ten weeks. In a year the level then changes by less than readings do within a day, but
+# by several times the difference between the days of a week. The values _LONG are for cycles longer than a day.
 _SLOW_CYCLES, _SLOW = 70.0, 0.6
 _SLOW_LONG_CYCLES, _SLOW_LONG = 10.0, 2.0
 _OFF_DRIFT = 4.0
-# Prior standard deviation of the level, in units of the series' scale; and a decay rate at which nothing of a component
-# is left one slot later.
+# Prior standard deviation of the level, in units of the series' scale; and a decay rate so large that nothing is left
+# of a component one slot later.
 _ANYTHING = 100.0
 _FORGOTTEN = 50.0
 # Medians of the parameters, and standard deviations of their logarithms. _COMMON is shared by the amplitudes: if the
@@ -39,8 +39,8 @@ _SPREADS = {"season": 0.5, "smoothness": 0.4, "drift": 1.0, "memory": 0.3, "reac
             "off": 1.0}  # fmt: skip
 # Least standard deviation of the part of a slot that no component explains, besides the devices' chance error.
 _LEAST_CHANCE = 0.03
-# The parameters that are amplitudes. The slow level's amplitude is not among them, because it is independent of the
-# variation within a cycle.
+# The parameters that are amplitudes. The slow level's amplitude is left out, because it is independent of the variation
+# within a cycle.
 _AMPLITUDES = ("season", "memory", "off")
 _COMMON = 1.0
 # Largest distance of a fitted parameter from the prior's centre, in standard deviations of the prior.
@@ -49,9 +49,10 @@ _BOUND = 3.5
 
 @dataclass(frozen=True)
 class Calendar:
-    """The calendar of slots: ``phase`` [n] in the ``cycle`` (in slots) in [0, 1), ``off`` [n] True on days off.
+    """The calendar of slots. ``phase`` [n]: where in the ``cycle`` (in slots) each slot lies, in [0, 1).
 
-    ``off`` None: all days are alike. A cycle of 1 slot has no season. ``long``: the cycle is longer than a day.
+    ``off`` [n]: True on days off; None: all days are alike. ``long``: the cycle is longer than a day. A cycle of 1 slot
+    has no season.
     """
 
     cycle: int
@@ -130,13 +131,14 @@ def _orders(cycle: int, most: int) -> list[int]:
 def _shares(smoothness: Vector, cycle: int, most: int) -> Vector:
     """Return q_j(l): the shares of a periodic kernel's variance by column, [models, columns], with aliases folded.
 
-    The kernel exp((cos 2πΔ - 1)/l²) at the phases of the cycle's slots is the sum of its harmonics, folded onto those
-    that slots can resolve: the shares are its discrete Fourier transform.
+    The kernel exp((cos 2πΔ - 1)/l²), at the phases of the cycle's slots, is the sum of its harmonics. Harmonics too
+    fast for the slots to resolve appear as slower ones (aliases). The shares are the kernel's discrete Fourier
+    transform.
     """
     half = cycle // 2
     kernel = np.exp((np.cos(2 * np.pi * np.arange(cycle) / cycle) - 1.0) / smoothness**2)
     share = np.fft.rfft(kernel, axis=1).real / cycle
-    # Every harmonic but the constant, and the one of half the cycle's slots, stands for a pair.
+    # Every harmonic stands for a pair, except the constant and the harmonic of half the cycle's slots.
     order = np.arange(half + 1)
     folded = np.maximum(share, 0.0) * np.where((order == 0) | (2 * order == cycle), 1.0, 2.0)
     return np.asarray(folded[:, _orders(cycle, most)])

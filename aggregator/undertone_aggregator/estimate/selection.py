@@ -26,7 +26,7 @@ class Hours:
 
     @classmethod
     def parse(cls, name: str, text: str) -> "Hours":
-        """Parse hours such as ``18:00-23:00``. Raises Invalid naming the option."""
+        """Parse hours such as ``18:00-23:00``. Raises Invalid, which names the option."""
         match = _BETWEEN.fullmatch(text)
         begin, end = (60 * int(match[i]) + int(match[i + 1]) for i in (1, 3)) if match else (0, 0)
         if match is None or max(begin, end) > _DAY_MINUTES or begin in (end, _DAY_MINUTES):
@@ -52,7 +52,7 @@ class OnDays:
 
     @classmethod
     def parse(cls, name: str, text: str) -> "OnDays":
-        """Parse "workdays", "days-off", or days such as "mon,sat". Raises Invalid naming the option."""
+        """Parse "workdays", "days-off", or days such as "mon,sat". Raises Invalid, which names the option."""
         if text not in (WORKDAYS, DAYS_OFF) and not set(text.split(",")) <= set(_WEEK):
             raise Invalid(f"{name} is {text!r}, expected {WORKDAYS}, {DAYS_OFF}, or days such as mon,sat")
         return cls(text)
@@ -83,18 +83,21 @@ class RegisteredFleet(NamedTuple):
 class Selection(MeanRow):
     """The mean of the means of a group's selected slots, in the reading's unit.
 
-    ``slots``: number of selected slots that have a mean; ``absent``: number of those without one, because nobody
-    reported, too few did, or θ was being learnt. The mean, its interval, ``bias`` and ``bias_se`` are defined as in
-    `RangeEstimate`.
+    ``slots``: number of selected slots that have a mean. ``absent``: number of selected slots without a mean, because
+    nobody reported, too few did, or θ was being learnt. The mean, its interval, ``bias`` and ``bias_se`` are defined as
+    in `RangeEstimate`.
 
-    ``total`` is the sum of the readings of all ``devices`` that are registered and active over all selected slots, the
-    absent ones included: devices · (slots + absent) · estimate. Its error ``total_se`` adds three errors of
-    the mean. The first is the standard error of the estimate. The second comes from assuming that devices which do not
-    take part are like those that do: if n of N devices take part, its variance is (1 - n/N) σ²/n, with σ² the variance
-    of single readings. It does not average out, because the same devices may be silent in all slots. The third comes
-    from assuming that absent slots are like the others: it is the standard deviation between slots times the share of
-    absent slots, because all absent slots may be alike. If only one slot has a mean, σ replaces that deviation.
-    ``total`` is None without an inventory of devices.
+    ``total`` is the sum of the readings of all ``devices`` that are registered and active over all selected slots,
+    including the absent ones: devices · (slots + absent) · estimate. It is None without an inventory of devices. Its
+    error ``total_se`` adds three errors of the mean:
+
+    - the standard error of the estimate,
+    - the error of assuming that devices which do not take part are like those that do. If n of N devices take part,
+      its variance is (1 - n/N) σ²/n, with σ² the variance of single readings. It does not average out, because the
+      same devices may be silent in all slots.
+    - the error of assuming that absent slots are like the others. It is the standard deviation between slots times
+      the share of absent slots, because all absent slots may be alike. If only one slot has a mean, σ replaces that
+      deviation.
     """
 
     plural: ClassVar[str] = "selections"
@@ -120,7 +123,9 @@ class Selection(MeanRow):
 def chosen_slots(
     first: int, last: int, slot_seconds: int, hours: Hours | None, on: OnDays | None, calendar: Days
 ) -> list[int]:
-    """Return the slots first..last that start within the hours, on the days, by the clock of the calendar's zone."""
+    """Return the slots among first..last that start within the hours and on the days, by the clock of the calendar's
+    zone.
+    """
     if hours is None and on is None:
         return list(range(first, last + 1))
 

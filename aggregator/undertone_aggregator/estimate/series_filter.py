@@ -1,4 +1,4 @@
-"""The filter of `estimate.filter` applied to a campaign's estimates: whole series at once, or slot by slot as they
+"""The filter of `estimate.filter`, applied to a campaign's estimates: to whole series, or slot by slot as they
 settle.
 """
 
@@ -27,8 +27,8 @@ class SeriesFilter:
     """Settings of the filter for a campaign: slot length, cycle (in slots), days, a stream's ``chains``, the
     ``stride``.
 
-    ``bottom``: slot -> low end of the range that readings are truncated to, in their unit. ``used``: False if the
-    filtered series is the raw one, as a plan can demand.
+    ``bottom``: slot -> low end of the range that readings are truncated to, in their unit. ``used``: False if the plan
+    asks for the raw series in place of the filtered one.
     """
 
     slot_seconds: int
@@ -42,7 +42,7 @@ class SeriesFilter:
     def smoothed(self, estimates: Estimates) -> Estimates:
         """Return the filtered series of raw estimates, by slot, then series; each value uses all estimates.
 
-        Estimates without a standard error (threshold rounds) are left out.
+        Estimates without a standard error, those of threshold rounds, are left out.
         """
         parts = []
         for raw in by_series(estimates).values():
@@ -54,14 +54,14 @@ class SeriesFilter:
         return Estimates.together(parts)
 
     def run(self, raw: Estimates, before: core.Fitted | None = None) -> core.Filtered:
-        """Filter one series; ``before``: its last fit, to start from."""
+        """Filter one series; ``before``: its last fit, from which the new fit starts."""
         return core.filtered(raw.slot, raw.estimate, self.noise(raw), self._calendar(raw.slot), before=before)
 
     def noise(self, raw: Estimates) -> Noise:
         """Return the noise of one series' estimates.
 
-        A variance that is estimated from few reports is shrunk towards a report's variance in the whole series: a slot
-        whose reports happen to agree is not more precise.
+        A variance that is estimated from few reports is shrunk towards a report's variance in the whole series: if the
+        reports of a slot happen to be alike, the slot is not more precise for that.
         """
         variance = np.square(np.nan_to_num(raw.truncated_se))
         if np.isnan(raw.carried).all():
@@ -82,7 +82,7 @@ class SeriesFilter:
     def step(self, run: Filter, fitted: core.Fitted, raw: Estimates, left: int = 0) -> tuple[Vector, Vector, int]:
         """Return (mean, standard error) of newer estimates of one series, each given those before it.
 
-        ``left``, given and returned: see `estimate.filter.unsettled`.
+        ``left``, which is passed in and returned: see `estimate.filter.unsettled`.
         """
         return core.step(run, fitted, raw.slot, raw.estimate, self.noise(raw), self._calendar(raw.slot), left)
 
@@ -108,14 +108,14 @@ class SeriesFilter:
 
 
 class LiveFilter:
-    """Filtered estimates of a running campaign, each given the data so far; refitted once per cycle."""
+    """Filtered estimates of a running campaign, each given the data so far. The filter is refitted once per cycle."""
 
     def __init__(self, how: SeriesFilter) -> None:
         self._how = how
         self._series: dict[Series, _Running] = {}
 
     def take(self, raw: Estimates) -> Estimates:
-        """Return the filtered estimates of raw ones that have settled; at most one series is refitted per call."""
+        """Return the filtered estimates of raw estimates that have settled. At most one series is refitted per call."""
         filtered: list[Estimates] = []
         patient = False
         for series, estimates in by_series(raw).items():
@@ -169,8 +169,8 @@ class _Running:
 def own_chance(mean: float, theta: float, fleet: float) -> float:
     """Return the assumed chance error (a standard deviation) of the mean of ``fleet`` readings in [0, theta] in a slot.
 
-    The readings' variance is at most m(θ - m) (Bhatia & Davis, 2000); the part that is constant for a device is no
-    chance.
+    The readings' variance is at most m(θ - m), where m is their mean (Bhatia & Davis, 2000). The part of the variance
+    that is constant for a device does not count as chance.
     """
     return _OWN * math.sqrt(max(mean * (theta - mean), 0.0) / fleet)
 

@@ -2,14 +2,16 @@
 
     y_i = h_i · x(t_i) + e_i
 
-x: d independent components, component k of model m with variance ``variance[m, k]`` and correlation exp(-``rate[m, k]``
-D) over D slots; h_i [d]: weight of each component in slot i (a harmonic of the day at the slot's phase, 1 for a level).
-A rotation would need a dense transition; a phase in h_i keeps it diagonal (Solin & Särkkä, AISTATS 2014, in the
-rotating frame). e_i: noise of known variance, independent, or an AR(1) per chain with a state of its own. Values are
-processed in blocks of `BLOCK`: a block is a small dense Gaussian, and the state links the blocks, so that the work is
-in products of matrices. The Cholesky factor of a block gives each of its values given those before it. Smoothing
-estimates the noise of each value, which is the value less the signal: Durbin & Koopman, Time Series Analysis by State
-Space Methods, 2012, 4.5, block by block.
+x: d independent components; component k of model m has the variance ``variance[m, k]`` and the correlation
+exp(-``rate[m, k]`` D) over D slots. h_i [d]: weight of each component in slot i (a harmonic of the day at the slot's
+phase, 1 for a level). Because the phase is in h_i, the transition is diagonal; a rotating state would need a dense one
+(Solin & Särkkä, AISTATS 2014, in the rotating frame). e_i: noise of known variance, independent, or an AR(1) per chain
+with a state of its own.
+
+Values are processed in blocks of `BLOCK`. A block is a small dense Gaussian, and the state links the blocks, so that
+most of the work is products of matrices. The Cholesky factor of a block gives each of its values given those before it.
+Smoothing estimates the noise of each value, which is the value minus the signal: Durbin & Koopman, Time Series Analysis
+by State Space Methods, 2012, 4.5, block by block.
 """
 
 from collections.abc import Iterator
@@ -22,7 +24,7 @@ from numpy.typing import NDArray
 Vector = NDArray[np.float64]
 BLOCK = 24
 _LOG_2PI = float(np.log(2 * np.pi))
-# Number of cached block shapes: slots and loadings repeat with the cycle.
+# Number of models of blocks in the cache. Slots and loadings repeat with the cycle, so few different ones are needed.
 _SHAPES = 32
 
 
@@ -38,7 +40,7 @@ class Components:
 class Noise:
     """Noise: ``variance`` [n] in each slot.
 
-    ``carried`` [n]: the regression of a slot's noise on that of the slot before on its chain, 0 where a chain begins;
+    ``carried`` [n]: the regression of a slot's noise on that of the slot before it on its chain; 0 if a chain begins;
     None for independent noise. ``lag``: number of chains, which alternate by slot. ``chance``: chance error of the
     signal itself in a slot, as a share of the noise's standard deviation.
     """
@@ -86,8 +88,8 @@ class State:
 
 @dataclass(frozen=True)
 class _Shape:
-    """Model of a block of b slots, given the state x before it: signal = ``loading`` x + w, state after = ``decay`` x +
-    z.
+    """Model of a block of b slots, given the state x before it: signal = ``loading`` x + w, and state after it =
+    ``decay`` x + z.
 
     ``loading`` [models, b, size]; ``decay``, ``added`` (variance of z) [models, size]; ``signal`` [models, b, b]:
     covariance of w; ``cross`` [models, b, size]: covariance of w and z.
@@ -106,8 +108,8 @@ class _NoiseOfBlock(Protocol):
     def so_far(self, whitening: Vector, white: Vector) -> tuple[Vector, Vector]:
         """Return (mean, variance) of each value's noise given the block's values up to it; both [models, b].
 
-        ``whitening`` [models, b, b]: lower triangular; it makes independent values of variance 1, ``white``
-        [models, b, 1], of the errors of the values' predictions.
+        ``whitening`` [models, b, b] is lower triangular. It turns the errors of the values' predictions into ``white``
+        [models, b, 1], independent values of variance 1.
         """
 
     def given_all(self, step: "_Kept", future: "_Future") -> tuple[Vector, Vector]:
@@ -133,8 +135,8 @@ class _Independent:
 class _Chained:
     """Noise of chains in a block's b values, given the state before the block: ``mean`` and ``variance`` [models, b].
 
-    ``with_values`` [models, b, b]: its covariances with the block's values. ``with_state`` [models, b, size]: those
-    with the state after the block.
+    ``with_values`` [models, b, b]: its covariances with the block's values. ``with_state`` [models, b, size]: its
+    covariances with the state after the block.
     """
 
     mean: Vector
@@ -157,9 +159,10 @@ class _Chained:
 class _Kept:
     """Results of a block that the backward pass needs; all [models, ...].
 
-    ``values`` [b]. With S the covariance of their errors of prediction: ``precision`` [b, b] is its inverse,
+    ``values`` [b]. With S the covariance of the values' errors of prediction: ``precision`` [b, b] is the inverse of S,
     ``surprise`` [b, 1] the inverse times the errors, and ``onto`` [b, size] the inverse times the covariance of the
-    values and the state after the block. ``loading`` [b, size]: loading of the state before it; ``decay`` [size].
+    values and the state after the block. ``loading`` [b, size]: loading of the state before the block; ``decay``
+    [size].
     """
 
     values: Vector
@@ -173,11 +176,11 @@ class _Kept:
 
 @dataclass(frozen=True)
 class _Future:
-    """What all values from a block on say; all [models, ...].
+    """What all values from a block on say about the state; all [models, ...].
 
     ``adjoint`` [size, 1] and ``after`` [size, size]: the scaled mean and the information about the state after the
-    block. ``surprise`` [b, 1], ``information`` [b, b]: `_Kept.surprise` and `_Kept.precision` given the later values,
-    too.
+    block. ``surprise`` [b, 1], ``information`` [b, b]: as `_Kept.surprise` and `_Kept.precision`, but given the later
+    values, too.
     """
 
     adjoint: Vector
@@ -190,7 +193,7 @@ class _Future:
 class Trace:
     """Results of a forward pass for each slot, [n, models].
 
-    ``mean``, ``variance``: the signal given the slots up to it. ``error``, ``scale``: each value less its prediction,
+    ``mean``, ``variance``: the signal given the slots up to it. ``error``, ``scale``: each value minus its prediction,
     and the variance of this error. ``kept``: input of the backward pass.
     """
 
@@ -222,7 +225,7 @@ class Filter:
             covariance[:, np.arange(self._d), np.arange(self._d)] = components.variance
             state = State(np.zeros((models, self.size)), covariance, -1, np.zeros(lag))
         self.state = state
-        # Columns with equal decay rates in every model share a matrix of correlations.
+        # Columns that have equal decay rates in every model share a matrix of correlations.
         self._rates, self._alike = np.unique(components.rate, axis=1, return_inverse=True)
         self._shapes: dict[tuple[bytes, bytes], _Shape] = {}
 
@@ -233,7 +236,9 @@ class Filter:
         return Filter(self._components, self.size - self._d, copied)
 
     def run(self, observed: Observed, keep: bool = False, signal: bool = True) -> Trace:
-        """Process values; ``keep``: store the input of ``smooth``; without ``signal`` the trace has its errors only."""
+        """Process values. ``keep``: store the input of ``smooth``. Without ``signal``, the trace has only its
+        errors.
+        """
         trace = Trace(*np.empty((4, len(observed.values), len(self.state.mean))))
         for first, block in observed.blocks():
             self._take(block, slice(first, first + BLOCK), trace, signal or keep, keep)
@@ -242,7 +247,7 @@ class Filter:
     def _shape(self, block: Observed) -> _Shape:
         """Return the model of the signal in a block's slots, by its loadings; equal blocks share one cached model.
 
-        It does not include the noise: its columns of the chains are 0, or leave the chains' state as it is.
+        The model does not include the noise: its columns for the chains are 0, or leave the chains' state as it is.
         """
         since = block.slots - (self.state.slot if self.state.slot >= 0 else block.slots[0])
         key = (since.tobytes(), block.loading.tobytes())
@@ -297,7 +302,9 @@ class Filter:
         state.slot = int(block.slots[-1])
 
     def _noisy(self, block: Observed, shape: _Shape) -> tuple[_Shape, _NoiseOfBlock]:
-        """Return the model of a block's values, which adds the noise to that of the signal, and the noise."""
+        """Return the model of a block's values, which adds the noise to the model of the signal, and the noise
+        itself.
+        """
         if block.noise.carried is None:
             variance = block.noise.variance
             return replace(shape, signal=shape.signal + np.diag(variance)), _Independent(variance)
@@ -321,10 +328,10 @@ class Filter:
         return noisy, _Chained(mean, variance, with_values, with_state)
 
     def _chains(self, block: Observed) -> tuple[Vector, Vector, NDArray[np.int64]]:
-        """Return the block's noise as loading x + u: (loading [b, chains], covariance of u [b, b], each chain's last
-        index).
+        """Return the block's noise as loading x + u: (loading [b, chains], covariance of u [b, b], last index of each
+        chain).
 
-        Value by value, e_i = carried e_before + new noise; the index is -1 for a chain without a value.
+        Value by value, e_i = carried e_before + new noise. The index is -1 for a chain without a value.
         """
         noise, before = block.noise, self.state.noise
         assert noise.carried is not None
@@ -347,8 +354,8 @@ class Filter:
 def smooth(trace: Trace) -> tuple[Vector, Vector]:
     """Return (mean, variance) [n, models] of the signal at every slot given all values.
 
-    ``trace`` from ``run`` with ``keep``. A value is signal plus noise, so that the signal's mean is the value less the
-    noise's mean, and both have the same variance.
+    ``trace``: the result of ``run`` with ``keep``. A value is signal plus noise. So the signal's mean is the value
+    minus the noise's mean, and both have the same variance.
     """
     models, size = trace.kept[0].decay.shape
     adjoint, after = np.zeros((models, size, 1)), np.zeros((models, size, size))

@@ -33,7 +33,7 @@ _LEVEL_CYCLES = 7
 class Curve:
     """A series: means [k] at ``slots``, ascending, in the reading's unit.
 
-    ``band`` [k, 65]: covariance of each mean's noise with that of the slot 0 to 64 slots before.
+    ``band`` [k, 65]: covariance of each mean's noise with the noise of the slot that lies 0 to 64 slots before.
     """
 
     slots: NDArray[np.int64]
@@ -54,7 +54,9 @@ class Curve:
         return np.asarray(np.tril(lower) + np.tril(lower, -1).T)
 
     def carried(self, lag: int) -> Vector:
-        """Return the regression of each slot's noise on that of the last slot of the same chain out of ``lag``, [k]."""
+        """Return the regression of each slot's noise on that of the last slot on the same one of ``lag`` chains,
+        [k].
+        """
         share = np.zeros(len(self.slots))
         newest: dict[int, int] = {}
         for i, slot in enumerate(self.slots.tolist()):
@@ -75,8 +77,8 @@ class StreamReconstruction:
             rule = epoch.campaign.rule
             if isinstance(rule, StreamRule):
                 layout = layout_of(rule)
-                # A report's age is its number within its chain. The largest age here represents all higher ages, whose
-                # variance is at most that of the largest age or the steady one.
+                # A report's age is its number within its chain. The largest age here also stands for all higher ages.
+                # Their variance is at most that of the largest age, or that of a long chain.
                 variances = [release_variance(rule, age) for age in range(1, layout.ages + 1)]
                 self._rules[epoch.campaign.fingerprint] = (epoch.campaign, rule, layout, np.array(variances))
 
@@ -101,7 +103,8 @@ class StreamReconstruction:
             n, moment = counts[:, 0], layout.sum_of(counts, coordinate - 1)
             number[place] += n
             total[place] += n * (campaign.offset + rule.low + unit / 2) + moment * unit / rule.levels
-            # Slot by slot, because a product of matrices may depend on how many slots there are.
+            # Each slot is computed by itself, because the last digits of a product of matrices may depend on the number
+            # of slots.
             band[place, 0] += unit**2 * np.array([ages @ variances for ages in layout.ages_of(counts)])
             for lag in range(rule.lag, LAGS + 1, rule.lag):
                 both = np.isin(at - lag, slots)
@@ -109,7 +112,7 @@ class StreamReconstruction:
                 band[place[both], lag] += pairs * steady * share ** (lag // rule.lag)
         scale = np.where(number > 0, number, 1.0)
         for lag in range(LAGS + 1):
-            # The band is 0 where no slot is ``lag`` slots before.
+            # The band is 0 if no slot lies ``lag`` slots before.
             before = np.searchsorted(slots, slots - lag)
             band[:, lag] /= scale * scale[before]
         return Curve(slots, number.astype(np.int64), total / scale, band)
@@ -136,7 +139,7 @@ class StreamReconstruction:
         return Estimates.together(parts)
 
     def warnings(self, estimates: Estimates) -> list[str]:
-        """Return no warnings: a stream's range is not chosen from readings, so that it cannot become stale."""
+        """Return no warnings: a stream's range does not follow from readings, so it cannot become stale."""
         return []
 
     def ranges(self, reports: Tables, group: str, every: int) -> list[RangeEstimate]:
@@ -158,7 +161,7 @@ class StreamReconstruction:
         return rows
 
     def differences(self, one: Side, other: Side) -> list[MeanDifference]:
-        """See `estimate.difference`; noise of neighbouring slots is correlated, also between the sides."""
+        """See `estimate.difference`. The noise of neighbouring slots is correlated, also between the two sides."""
         both = (one, other)
         reports = [side.reports for side in both]
         if one.group == other.group:
@@ -188,7 +191,7 @@ class StreamReconstruction:
     def _mean(
         self, first: int, last: int, series: Series, curve: Curve, removed: Removed, places: Places
     ) -> RangeEstimate:
-        """Return the mean over the curve's slots at some ``places``; ``removed`` [k] by clipping.
+        """Return the mean over the curve's slots at some ``places``. ``removed`` [k]: what clipping removes.
 
         The variance of its noise is the sum of these slots' covariances over n²; covariances with other slots are not
         included.
@@ -242,7 +245,7 @@ class StreamReconstruction:
 
 
 def _together(one: Tables, other: Tables) -> Tables:
-    """Return the reports of both; those of a slot are the same in both, and are taken once."""
+    """Return the reports of both. If a slot is in both, its reports are the same there, and are taken once."""
     tables = {}
     for origin in {**one, **other}:
         parts = [each[origin] for each in (one, other) if origin in each]

@@ -1,16 +1,15 @@
 """Model of what truncation to [low, θ] removes: a slot's readings are those of the rounds, moved by an amount.
 
 Readings far from zero, such as temperatures, change by an amount and not by a factor. The truncated mean around a slot
-says by how much they moved; the prior is a Cauchy distribution whose scale is half of the range. Where nearly all
-readings are at one end, the truncated mean hardly says how far beyond that end they are; the model's error is then
-accordingly large. The readings of a slot are less far apart than those of the whole cycle, by the variance of the
-slots' levels.
+says by how much they moved; the prior is a Cauchy distribution whose scale is half of the range. If nearly all readings
+are beyond one end, the truncated mean hardly says how far beyond it they are, and the model's error is accordingly
+large. The readings of a slot are less far apart than those of the whole cycle, by the variance of the slots' levels.
 
-*Two explanations* of a level. All readings have moved. Or those of a share of the devices have, as where a third of the
-homes feed in around noon, and the others stayed. The second would leave more outside of the range than the rounds saw:
-its probability w falls with the logarithm a of this ratio, w = 1 / (1 + e^(a²/2)), because readings of other days
-differ from those of the rounds by such factors. The bias is the mean over both. An explanation that is less likely than
-an interval of 95 % leaves out does not count.
+*Two explanations* of a level. The first: all readings have moved. The second: only the readings of a share of the
+devices have moved, as when a third of the homes feed in around noon, and the others stayed. Under the second, more
+readings would be outside of the range than the rounds saw. Its probability w falls with the logarithm a of this ratio,
+w = 1 / (1 + e^(a²/2)), because readings of other days differ from those of the rounds by such factors. The bias is the
+mean over both. An explanation with a probability below `_LEAST_LIKELY` does not count.
 """
 
 import math
@@ -21,15 +20,15 @@ import numpy as np
 from undertone_aggregator.estimate.removed import Removed, Reported, Slots, Vector
 from undertone_aggregator.threshold import Threshold
 
-# Assumed standard deviation of a slot's bias, besides the known errors, as a share of the sum of what both ends remove:
-# a slot's readings are not spread as those of a whole cycle are. `_WHOLE` holds where only the level of the whole cycle
-# is known, so that the slot's readings may also lie elsewhere.
+# Assumed standard deviation of a slot's bias, besides the known errors, as a share of the sum of what both ends remove.
+# It is needed because a slot's readings are spread differently from those of a whole cycle. `_WHOLE` is used if only
+# the level of the whole cycle is known, so that the slot's readings may also lie elsewhere.
 _NEAR_BY, _WHOLE = 0.5, 1.0
-# The level around a slot is a mean over 1/16, 1/8, 1/4 or 1/2 of a cycle before and after the slot: the shortest time
-# at which its error is at most 1/16 of the range.
+# The level around a slot is a mean over 1/16, 1/8, 1/4 or 1/2 of a cycle before and after the slot. The shortest of
+# these times is taken at which its error is at most 1/16 of the range.
 _NEAR, _SHARP = (16, 8, 4, 2), 16.0
-# Number of shifts of the readings that are tried; the probability that a normal number is above three of its standard
-# deviations.
+# Number of shifts of the readings that are tried; and the probability that a normal number is more than three standard
+# deviations above its mean.
 _MOVES = 2001
 UNLIKELY = 0.00135
 # Number of slots that are computed at a time, so that an array of [slots, shifts] has a few megabytes.
@@ -37,17 +36,17 @@ _AT_ONCE = 256
 # Shares of the devices that may have moved while the others stayed; and n, where each share is tried with every n-th
 # shift only.
 _SHARES, _COARSE = (1 / 2, 1 / 3, 1 / 4, 1 / 6, 1 / 8), 4
-# An explanation less likely than this is outside of an interval of 95 %.
+# An explanation with a smaller probability than this lies outside of an interval of 95 %, and does not count.
 _LEAST_LIKELY = 0.05
-# Least share of the cycle's variance that a slot's readings have.
+# The variance of a slot's readings is at least this share of the variance over the cycle.
 _LEAST_WITHIN = 0.1
 _TINY = 1e-12
 
 
 class Levels(NamedTuple):
-    """Means of the truncated readings, less the offset, around some slots, with their standard errors; arrays [slots].
+    """Means of the truncated readings, minus the offset, around some slots, with their standard errors; arrays [slots].
 
-    ``whole``: they are means over the whole cycle around the slot.
+    ``whole``: True if they are means over the whole cycle around the slot.
     """
 
     mean: Vector
@@ -56,7 +55,9 @@ class Levels(NamedTuple):
 
 
 class _Tables(NamedTuple):
-    """For each shift: the truncated mean, what is removed, the sum of what both ends remove, its square; [shifts]."""
+    """For each shift: the truncated mean, what is removed, the sum of what both ends remove, and its square;
+    [shifts].
+    """
 
     levels: Vector
     removed: Vector
@@ -65,7 +66,7 @@ class _Tables(NamedTuple):
 
 
 class TwoSided:
-    """What truncation to [low, θ] removes from each slot of an epoch; ``bound``: the largest reading."""
+    """What truncation to [low, θ] removes from each slot of an epoch. ``bound``: the largest reading."""
 
     def __init__(self, threshold: Threshold, low: int, theta: int, bound: int, cycle: int) -> None:
         density = np.asarray(threshold.density, dtype=np.float64)
@@ -137,8 +138,8 @@ class TwoSided:
     def moved(self, reported: Reported) -> Vector | None:
         """Return (shift of the readings since the rounds, lower limit, upper limit) of each slot, [slots, 3].
 
-        They are shares of the range, by the level of the cycle around the slot; the limits are at three standard
-        errors. None if less than half of the cycle has reports.
+        They are shares of the range, by the level of the cycle around the slot. The limits are at three standard
+        errors. Return None if less than half of the cycle has reports.
         """
         levels = of_cycle(reported, self.cycle)
         if levels is None:
@@ -184,7 +185,7 @@ def of_cycle(reported: Reported, cycle: int) -> Levels | None:
 def near(reported: Reported, cycle: int, sharp: float) -> Levels:
     """Return the level around each slot: the mean over the fewest slots whose error is at most ``sharp``.
 
-    It is a mean over the whole cycle, which hides the day's shape, if fewer slots do not.
+    If this takes more than half a cycle, the level is a mean over the whole cycle, which hides the day's shape.
     """
     sums, variance = _sums(reported.mean), _sums(np.square(reported.error))
     for part in _NEAR:
@@ -196,7 +197,7 @@ def near(reported: Reported, cycle: int, sharp: float) -> Levels:
 
 
 def around(slot: Slots, reach: int) -> tuple[Slots, Slots]:
-    """Return for each of the ascending slots where in ``slot`` those within ``reach`` of it begin and end."""
+    """Return for each of the ascending slots where in ``slot`` the slots within ``reach`` of it begin and end."""
     return np.searchsorted(slot, slot - reach), np.searchsorted(slot, slot + reach, side="right")
 
 

@@ -1,4 +1,6 @@
-"""Admission: counts each delivery exactly once, or refuses it for a reason that is counted. Pure; never raises."""
+"""Admission: counts each delivery exactly once, or refuses it for a reason that is counted. No delivery raises an
+error.
+"""
 
 import hashlib
 import re
@@ -154,7 +156,7 @@ class Admission(Tally):
     def _device_of(self, topic: str) -> tuple[str, int | None]:
         """Return (device, key) of a report's topic.
 
-        The key is None if the topic's shard is not the device's own. For any other topic the device is empty and the
+        The key is None if the topic's shard is not that of the device. For any other topic the device is empty and the
         key None.
         """
         match = self._topic(topic)
@@ -164,13 +166,15 @@ class Admission(Tally):
         return match[2], key if int(match[1]) == home else None
 
     def _unrevoked(self, topic: str) -> tuple[str, int | None]:
-        """Return `_device_of` a topic, without the key of a revoked device, so that `judge` gets its reports."""
+        """Return `_device_of` a topic, but without the key of a revoked device. So `judge` gets that device's
+        reports.
+        """
         device, key = self._device_of(topic)
         return device, None if key in self.revoked else key
 
 
 class Examined(NamedTuple):
-    """Result of the rules without memory for a delivery.
+    """The result for a delivery of the rules that need no memory.
 
     ``refused``: the reason for refusal, empty for a report that may be counted. ``device``: empty if the topic names no
     device. ``report``, ``rule``: the report and its epoch's rule, as far as they were read.
@@ -185,7 +189,9 @@ class Examined(NamedTuple):
 
 @lru_cache(maxsize=1 << 16)
 def _phases(seed: bytes, device: str) -> tuple[int, int]:
-    """Return h and h' of `undertone_shared.schedule`, which need a hash of each device and campaign; cached."""
+    """Return h and h' of `undertone_shared.schedule`. They are cached, because they need a hash of each device and
+    campaign.
+    """
     head = hashlib.sha256(seed + device.encode()).digest()
     return int.from_bytes(head[:4], "big"), int.from_bytes(head[4:8], "big")
 
@@ -198,5 +204,5 @@ def topic_filters(prefix: str, campaign: str, worker: int, workers: int) -> list
 
 
 def worker_shards(worker: int, workers: int) -> range:
-    """Return a worker's shards; the workers' shards are disjoint and cover all."""
+    """Return a worker's shards. The shards of different workers are disjoint, and together cover all shards."""
     return range(worker, SHARDS, workers)

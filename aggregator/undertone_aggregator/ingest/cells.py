@@ -24,17 +24,19 @@ Integers = NDArray[np.int64]
 
 
 class Cells(Protocol):
-    """Adds reports that the rule admits to a batch.
+    """Adds the reports that a campaign's rule admits to a batch.
 
-    ``admits`` and ``add_all`` take many reports with one value each, as columns. They give the same results as the
-    rule's ``admits`` and ``add``, called for each report in any order of the devices.
+    ``admits`` and ``add_all`` take many reports with one value each, as columns. Their results are those of the rule's
+    ``admits`` and of ``add``, called for each report in any order of the devices.
     """
 
     def length(self, rule: Any, kind: int) -> int:
         """Return the number of cells in which reports of a kind are counted."""
 
     def admits(self, rule: Any, columns: Columns, member: Mask) -> Mask:
-        """Return which reports [n] the rule admits. ``member`` [n]: the slot is the device's turn for the threshold."""
+        """Return which reports [n] the rule admits. ``member`` [n]: True if the slot is the device's turn for the
+        threshold.
+        """
 
     def add_all(self, rule: Any, columns: Columns, at: Integers, key: Key, chains: Chains, batch: Batch) -> None:
         """Count the reports at the indices ``at``, which all have ``key``'s kind, group and slot."""
@@ -56,7 +58,9 @@ class Histogram:
         return symbols
 
     def admits(self, rule: Any, columns: Columns, member: Mask) -> Mask:
-        """Admit a report whose kind is the one due in its slot, and whose symbol that kind's mechanism can draw."""
+        """Admit a report if its kind is the kind that is due in its slot, and if that kind's mechanism can draw its
+        symbol.
+        """
         in_cohort = member | (rule.report is None)
         drawn = _occurs(rule.cohort.mechanism, columns.symbol)
         if rule.report is not None:
@@ -107,7 +111,7 @@ class Moments:
         return admitted
 
     def add_all(self, rule: Any, columns: Columns, at: Integers, key: Key, chains: Chains, batch: Batch) -> None:
-        """Add the sums of the values. Pairs are found one by one, as each depends on the reports before it."""
+        """Add the sums of the values. Pairs are found one by one, because each depends on the reports before it."""
         layout = layout_of(rule)
         batch.partial.add_counts(key, layout.reports(columns.released[at], columns.chain[at]))
         for device, chain in zip(columns.device[at].tolist(), columns.chain[at].tolist(), strict=True):

@@ -2,9 +2,9 @@
 
 A report is plain when its device is known and not revoked, its topic is its device's own, it is in time, its campaign's
 rule admits it, and its slot is newer than any counted one of the device. `Admission.judge` is the only definition of
-the rules: it would count the same reports in the same way, and the fast path refuses none. From the first report of a
-device in a batch that is not plain, all later ones of that device go to `judge`, which keeps the order within a device.
-The order among devices decides only which gap of a group a late report closes
+the rules. It would count the same reports in the same way, and the fast path itself refuses no report. If a report in a
+batch is not plain, this report and all later ones of its device go to `judge`, so that the order within a device is
+kept. The order among devices decides only which gap of a group a late report closes
 (`undertone_aggregator.counts.sequences.MissingReports`).
 """
 
@@ -24,16 +24,15 @@ from undertone_aggregator.store.store import Batch
 
 # Least number of deliveries for the fast path: with fewer, judging them one by one is faster.
 LEAST = 24
-# What a value that nobody expected raises in code on arrays. Any other exception is an error of the program.
+# Exceptions that an unexpected value raises in code on arrays. Any other exception is an error of the program.
 ARRAY_ERRORS = (ArithmeticError, LookupError, TypeError, ValueError)
 
 
 class FastPath:
-    """Judges the ordinary reports of a batch together, and the others one by one by ``admission``; the result is the
-    same.
+    """Judges the plain reports of a batch together, and the others one by one by ``admission``.
 
-    If judging them together fails, the whole batch is judged one by one: `FAILURES` counts it, and ``say`` gets a
-    sentence, which is an alarm.
+    The result is the same as if all were judged one by one. If judging them together fails, the whole batch is judged
+    one by one. Then `FAILURES` counts the batch, and ``say`` gets a sentence, which is an alarm.
     """
 
     def __init__(self, admission: Admission, say: Callable[[str], None] = lambda _: None) -> None:
@@ -41,7 +40,7 @@ class FastPath:
         self._say = say
 
     def judge(self, deliveries: Sequence[Delivery], now: int, batch: Batch) -> None:
-        """Add every delivery to ``batch``, as `Admission.judge` adds them in their order."""
+        """Add every delivery to ``batch``, with the same result as `Admission.judge` of each in their order."""
         rest = deliveries
         if len(deliveries) >= LEAST:
             plain = None
@@ -73,7 +72,9 @@ class FastPath:
         return Admitted(good, columns, digests(payloads, len(payloads)), epochs, epoch, groups, name), rows
 
     def _epochs(self, columns: Columns, rows: Integers, good: Mask) -> tuple[list[Epoch], Integers]:
-        """Return (epochs, the index of each report's epoch), and clear ``good`` where the epoch's rule refuses."""
+        """Return (epochs, the index of each report's epoch). Clear ``good`` for each report that its epoch's rule
+        refuses.
+        """
         admission = self._admission
         admitted = np.zeros(len(good), dtype=bool)
         number = np.zeros(len(good), dtype=np.int64)

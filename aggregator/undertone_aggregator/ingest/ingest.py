@@ -59,8 +59,8 @@ class Share:
 class Sessions:
     """The sessions of a campaign's workers at the broker.
 
-    ``slots``: the number of each worker's user at the broker (no slot of time), see
-    `undertone_aggregator.mqtt.link.worker_user`; empty: its own number. ``secret``: random digits in the
+    ``slots``: the number of each worker's user at the broker (not a time slot), see
+    `undertone_aggregator.mqtt.link.worker_user`. Empty: each worker's own number. ``secret``: random digits in the
     names of the sessions.
     """
 
@@ -76,8 +76,8 @@ class IngestPlan:
     prefix: str
     campaign: str
     slot_seconds: int
-    # Function that maps the kind of a campaign's rule to the object that adds its reports to a batch. A function that
-    # another process can import.
+    # A function that returns, for the kind of a campaign's rule, the object that adds its reports to a batch. Another
+    # process can import this function.
     cells: Callable[[str], Cells]
     share: Share = Share()
     sessions: Sessions = Sessions()
@@ -86,16 +86,16 @@ class IngestPlan:
     batch_seconds: float = 0.05
     # True if the store gets an audit row for each distinct report.
     audit: bool = False
-    # Device -> group; None: every device is in the group of everybody.
+    # Device -> group; None: every device is in the group `EVERYBODY`.
     groups: Mapping[str, str] | None = None
-    # Seconds after which a silent worker loses its partitions to others, where workers on several machines share the
-    # partitions (`undertone_aggregator.ingest.shared_workers`). 0: the workers belong to one server.
+    # If workers on several machines share the partitions (`undertone_aggregator.ingest.shared_workers`), a worker that
+    # is silent for this number of seconds loses its partitions to others. 0: the workers belong to one server.
     lease_seconds: float = 0
     # How deliveries are written to files, and whether this worker also counts them; None: no files are written.
     landing: LandingPlan | None = None
 
     def of_worker(self, worker: int) -> "IngestPlan":
-        """Return the plan of another of its workers."""
+        """Return the same plan for another worker."""
         return replace(self, share=replace(self.share, worker=worker))
 
     @property
@@ -107,14 +107,14 @@ class IngestPlan:
     def client_id(self) -> str:
         """The client id of the worker's persistent session at the broker.
 
-        Where the broker does not replace client ids by user names, it must be secret: a device that knew it could take
-        over the session, and with it the reports that are queued.
+        If the broker does not replace client ids by user names, the client id must be secret. A device that knew it
+        could take over the session, and with it the reports that are queued.
         """
         return f"undertone-{self.sessions.secret or self.campaign}-{self.slot}"
 
 
 def no_failpoint(_: str) -> None:
-    """Do nothing: the failpoint of production."""
+    """Do nothing. This is the failpoint in production."""
 
 
 class Ingest:
@@ -164,8 +164,8 @@ class Ingest:
     def run(self, stop: threading.Event, ready: Ready) -> None:
         """Count deliveries until ``stop`` is set; then commit and acknowledge those that were read.
 
-        ``ready`` is called with True once the broker queues reports for this worker's session and the store takes
-        them, and with False when either no longer holds.
+        ``ready`` is called with True once the broker queues reports for this worker's session and the store takes them.
+        It is called with False when one of the two is no longer so.
         """
         self._stop, self._ready = stop, ready
         collect_rarely()
@@ -179,7 +179,8 @@ class Ingest:
 
     def step(self) -> int:
         """Wait a moment for deliveries, commit and acknowledge them, and return their number."""
-        # Check the lease before the intake can connect again: a connection would take the session from its new owner.
+        # Check the lease before the intake can connect again, because a connection would take the session from its new
+        # owner.
         self._check_lease()
         deliveries = self._intake.take(IDLE_SECONDS)
         self._gather(Landing.step)
@@ -197,10 +198,10 @@ class Ingest:
         return len(deliveries)
 
     def commit(self, deliveries: Sequence[Delivery]) -> bool:
-        """Judge and store deliveries; return False when the store failed until it was time to stop."""
+        """Judge and store deliveries. Return False if the store failed until it was time to stop."""
         landed = self._landing is None
         batch = Batch()
-        # The same time is used for the files and for the counts, so that both come to the same outcome for a report.
+        # The same time is used for the files and for the counts, so that a report has the same outcome in both.
         now = int(self._clock())
         while True:
             try:
@@ -217,7 +218,7 @@ class Ingest:
                         batch = self._count(deliveries, now)
                 break
             except StoreError as wrong:
-                # Nothing is acknowledged while the store fails, so the broker keeps the reports that we cannot store.
+                # While the store fails, nothing is acknowledged, so the broker keeps the reports that cannot be stored.
                 self._say(f"the store cannot be written, trying again: {wrong}")
                 self._stale = True
                 self._report_ready(False)
@@ -228,7 +229,7 @@ class Ingest:
             self._say(f"alarm: devices sent a second, different report for a slot that was already counted: {names}")
         self._records += len(batch.seen) // RECORD_BYTES
         if self._records > max(COMPACT_RECORDS, len(self._admission.seen)):
-            # A smaller segment only saves space. If compacting fails, it is tried again after the next batch.
+            # Compacting only saves space. If it fails, it is tried again after the next batch.
             with contextlib.suppress(StoreError):
                 self._compact()
         return True
@@ -261,11 +262,11 @@ class Ingest:
 
     def _refresh(self) -> None:
         """Read new epochs, revocations and groups from the store."""
-        # An epoch is in the store before it is broadcast, hence before any of its reports.
+        # An epoch is in the store before it is broadcast, and therefore before any of its reports.
         if self._store.epoch_count() != len(self._admission.timeline):
             self._admission.timeline = Timeline(self._store.epochs())
-        # Counting the revoked devices is cheap beside a commit, so all devices are read only when the count has
-        # changed.
+        # Counting the revoked devices is cheap compared with a commit. So all of them are read only when their number
+        # has changed.
         if self._store.revoked_count() != len(self._admission.revoked):
             self._admission.revoke(refused_keys(self._store.devices().values()))
         if self._plan.groups is not None:

@@ -21,20 +21,20 @@ class Intake(Protocol):
 
     @property
     def ready(self) -> bool:
-        """True if the source queues reports for this server, also while the server is away."""
+        """True if the source queues reports for this server, even while the server is away."""
 
     def take(self, seconds: float) -> Sequence[Delivery]:
         """Return the next batch, waiting up to ``seconds`` for its first delivery; empty if none arrived.
 
-        The intake limits the batch in number and time. Neither the content of a message nor a lost connection raises:
-        the intake connects again by itself.
+        The intake limits the batch in number and time. No content of a message raises an error. A lost connection
+        raises none either, because the intake connects again by itself.
         """
 
     def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
-        """Acknowledge deliveries that were committed, some of those that ``take`` returned.
+        """Acknowledge some of the deliveries that ``take`` returned, after they were committed.
 
-        Where this fails, they are delivered again.
+        If this fails, they are delivered again.
         """
 
     def close(self) -> None:
-        """Disconnect from the source, which goes on queueing reports. Unacknowledged messages are delivered again."""
+        """Disconnect from the source, which continues to queue reports. Unacknowledged messages are delivered again."""

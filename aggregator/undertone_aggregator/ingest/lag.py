@@ -1,4 +1,6 @@
-"""How far Spark's counting is behind: a server whose files Spark counts settles and raises alarms by this delay."""
+"""How far Spark's counting is behind. If Spark counts a server's files, the server settles and raises alarms by this
+delay.
+"""
 
 import math
 import time
@@ -15,7 +17,9 @@ _LOOK_SECONDS = 5.0
 
 @dataclass
 class Lag:
-    """Watches landed files that wait for Spark. ``plan``: how deliveries are written to files; None: they are not."""
+    """Watches landed files that wait for Spark. ``plan``: how deliveries are written to files; None: no files are
+    written.
+    """
 
     plan: LandingPlan | None
     _backlog: Backlog = field(default_factory=lambda: Backlog(0, None))
@@ -23,21 +27,21 @@ class Lag:
 
     @property
     def counts_elsewhere(self) -> bool:
-        """True if Spark counts the reports, and not the server."""
+        """True if Spark counts the reports instead of the server."""
         return self.plan is not None and self.plan.counts == SPARK
 
     def backlog(self, store: CampaignEntries) -> Backlog:
-        """Return the files that wait for Spark; none where the server counts."""
+        """Return the files that wait for Spark; none if the server counts."""
         if self.plan is not None and self.counts_elsewhere and time.monotonic() > self._looked + _LOOK_SECONDS:
             self._backlog = backlog(store, Path(self.plan.folder))
             self._looked = time.monotonic()
         return self._backlog
 
     def counted_until(self, store: CampaignEntries, now: int) -> int:
-        """Return the Unix second up to which the store holds all reports that arrived: ``now`` if the server counts.
+        """Return the Unix second up to which the store holds all reports that arrived; ``now`` if the server counts.
 
-        A file holds reports that arrived up to ``plan.seconds`` before it was written, and reports that arrive now may
-        wait as long for their file.
+        A file holds reports that arrived up to ``plan.seconds`` before it was written. Reports that arrive now may wait
+        equally long for their file.
         """
         if self.plan is None or not self.counts_elsewhere:
             return now

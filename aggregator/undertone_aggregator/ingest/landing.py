@@ -1,13 +1,13 @@
 """Landed reports: deliveries as Parquet files, each with the outcome of the rules that need no memory.
 
-Spark counts these files on many machines (`undertone spark run`), and `undertone recount` counts them again. There are
-no files unless a folder is configured: they hold each device's perturbed reports under its name.
+Spark counts these files on many machines (`undertone spark run`), and `undertone recount` counts them again. Files are
+written only if a folder for them is configured, because they hold each device's perturbed reports under its name.
 
-A batch becomes a small file in a hidden folder of its worker, durable before the batch is acknowledged. From time to
-time a worker merges its small files into one file in the folder of the day. Every file is written under a name that
-begins with a dot, synced and renamed, so that no half file is ever found. A worker that dies leaves its hidden folder
-to the next worker of the same name. A report that is landed twice, because a worker died before its acknowledgement, is
-counted as a duplicate.
+A batch becomes a small file in a hidden folder of its worker, and is durable before the batch is acknowledged. From
+time to time a worker merges its small files into one file in the folder of the day. Every file is written under a name
+that begins with a dot, synced and renamed, so that nobody ever finds half a file. If a worker dies, the next worker of
+the same name takes over its hidden folder. If a worker dies before it acknowledges a report, the report is landed
+twice; the second one is counted as a duplicate.
 """
 
 import hashlib
@@ -32,21 +32,22 @@ from undertone_aggregator.settings.landing_plan import SERVER, LandingPlan
 from undertone_aggregator.store.store import StoreError
 from undertone_shared.errors import Invalid
 
-# The outcome of a report that passed every rule without memory; the rules with memory judge it later, when it is
+# The outcome of a report that passed every rule without memory. The rules with memory judge the report when it is
 # counted.
 RAW = "raw"
 LANDED, COUNTED = "landed", "counted"
 _PENDING = ".pending"
 # Number of rows at which small files are merged into one.
 _MOST_ROWS = 100_000
-# The names of merged files: the worker, and the places of the first and the last row. Undertone did not write files
-# with other names.
+# The names of merged files: the worker, and the places of the first and the last row. Files with other names are not
+# Undertone's.
 _GATHERED = re.compile(r"(.+)-(\d{20})-(\d{20})\.parquet")
 _WAITING = re.compile(r"(\d{20})\.parquet")
 # File pattern by which Spark finds merged files.
 GATHERED_GLOB = "*-[0-9]*-[0-9]*.parquet"
 
-# Column -> type; int32s: a list of int32. A refused delivery has only outcome, device, place, second and code.
+# Column -> type; int32s: a list of int32. A refused delivery has values only for outcome, device, place, second and
+# code.
 COLUMNS = {
     # The order in which a worker's rows are judged.
     "place": "int64",
@@ -69,7 +70,7 @@ COLUMNS = {
     "sequence": "int64",
     # The payload's digest of 21 bits, see `undertone_aggregator.counts.seen.digest`.
     "code": "int32",
-    # With [store] audit the first 8 bytes of the payload's sha256, signed, for `undertone verify`; else 0.
+    # With [store] audit: the first 8 bytes of the payload's sha256, signed, for `undertone verify`; else 0.
     "digest": "int64",
 }
 
@@ -119,7 +120,7 @@ def rows_of(admission: Admission, deliveries: Sequence[Delivery], now: int) -> d
 
 
 class Landing:
-    """The files of one worker. Raises StoreError when they cannot be written; then acknowledge nothing."""
+    """The files of one worker. Raises StoreError if they cannot be written; then nothing may be acknowledged."""
 
     def __init__(self, plan: LandingPlan, worker: str) -> None:
         try:
@@ -145,7 +146,7 @@ class Landing:
     def land(self, columns: dict[str, Any]) -> None:
         """Write the columns of a batch (`rows_of`) to a file, durable on return."""
         rows = len(columns["second"])
-        # Take the next place if the clock was set back, so that rows stay in order.
+        # If the clock was set back, the next place is taken instead of the time, so that rows stay in order.
         first = max(self._place + 1, time.time_ns())
         place = first + np.arange(rows, dtype=np.int64)
         with _stored():
@@ -156,7 +157,7 @@ class Landing:
         self._rows += rows
 
     def step(self) -> None:
-        """Merge the small files once they are old or many. Raises StoreError; then call it again."""
+        """Merge the small files once they are old or many. If this raises StoreError, call it again later."""
         if self._rows and (self._rows >= _MOST_ROWS or time.monotonic() > self._since + self._plan.seconds):
             self.gather()
 
@@ -182,7 +183,7 @@ class Landing:
         """Merge the files that earlier workers of this name left behind.
 
         Worker 0 also merges the files from runs with another number of workers. If a worker of this name is still
-        alive, it finds its folder gone and makes a new one.
+        alive, it notices that its folder is gone and makes a new one.
         """
         number, _, workers = self._worker.partition("of")
         for left in sorted((self._folder / _PENDING).glob("*-*")):
@@ -215,7 +216,9 @@ class Landing:
         return max((int(match[match.lastindex or 0]) for match in matches if match), default=0)
 
     def _expire(self) -> None:
-        """Remove the folders of days that are too old; where Spark counts, only the folders of counted files."""
+        """Remove the folders of days that are too old. If Spark counts, remove only those whose files are all
+        counted.
+        """
         oldest = datetime.now(UTC).date() - timedelta(days=self._plan.days)
         gathered = self._folder / (LANDED if self._plan.counts == SERVER else COUNTED)
         for folder in list(gathered.rglob("????-??-??")):
@@ -224,7 +227,7 @@ class Landing:
                     shutil.rmtree(folder, ignore_errors=True)
 
     def _write(self, table: Any, path: Path) -> None:
-        """Write a whole file or none, durable on return."""
+        """Write a file, whole or not at all. It is durable on return."""
         if not path.parent.is_dir():
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             for folder in (path.parent.parent, path.parent.parent.parent):
@@ -248,15 +251,15 @@ def day_of(file: Path) -> date:
 
 
 def gathered_files(folder: Path) -> list[Path]:
-    """Return the merged files below a folder, sorted, and leave out all files with other names."""
+    """Return the merged files below a folder, sorted. Files with other names are left out."""
     return sorted(file for file in folder.rglob("*.parquet") if _gathered(file))
 
 
 def files_of(folder: Path) -> list[Path]:
-    """Return every whole file below a landing folder. Raises Invalid when there is none.
+    """Return every whole file below a landing folder. Raises Invalid if there is none.
 
-    The folders are read in the order in which rows move through them, so that a file that moves meanwhile is found
-    twice rather than missed.
+    The folders are read in the order in which rows move through them. So a file that moves meanwhile may be found
+    twice, but is never missed.
     """
     waiting = [file for file in (folder / _PENDING).rglob("*.parquet") if _WAITING.fullmatch(file.name)]
     files = [*sorted(waiting), *gathered_files(folder / LANDED), *gathered_files(folder / COUNTED)]

@@ -38,15 +38,17 @@ def counted_names(folder: Path, checkpoint: str, newest: int, since: float = 0.0
 
 
 def waiting_files(folder: Path, checkpoint: str | None, newest: int) -> dict[Path, float]:
-    """Return a map: merged file -> Unix second of its writing, for files that no batch up to ``newest`` holds."""
+    """Return a map for the merged files that no batch up to ``newest`` holds: file -> Unix second at which it was
+    written.
+    """
     waiting: dict[Path, float] = {}
     for file in gathered_files(folder / LANDED):
         with contextlib.suppress(FileNotFoundError):
             waiting[file] = file.stat().st_mtime
     if checkpoint is None or not waiting:
         return waiting
-    # A file is written before the record of its batch, so older records can be skipped. A margin allows for the clock
-    # of the machine that writes the files.
+    # A file is written before the record of its batch, so records older than all files can be skipped. A margin allows
+    # for a different clock on the machine that writes the files.
     counted = counted_names(folder, checkpoint, newest, min(waiting.values()) - _CLOCKS_SECONDS)
     return {file: moment for file, moment in waiting.items() if file.name not in counted}
 

@@ -1,8 +1,8 @@
-"""The ledger of Spark's batches in a store: each is noted in the transaction that adds its counts.
+"""The ledger of Spark's batches in a store: each batch is noted in the transaction that adds its counts.
 
-Spark repeats a batch that it did not finish, with the same number and the same rows. Two commits end a batch: the
-store's, which adds the counts and notes the number, then Spark's own. If Spark is killed between them it repeats the
-batch, and the ledger shows that the store holds it already.
+Spark repeats a batch that it did not finish, with the same number and the same rows. Two commits end a batch: first
+that of the store, which adds the counts and notes the number, then Spark's own. If Spark is killed between the two, it
+repeats the batch, and the ledger shows that the store holds it already.
 """
 
 import json
@@ -24,8 +24,8 @@ _WAY_ON = "undertone spark recount with a new folder as the checkpoint counts th
 class BatchLedger:
     """The newest ``batch`` in the store.
 
-    ``checkpoint``: Spark's id of the checkpoint. ``buckets``: number of parts of the devices, which the checkpoint's
-    state depends on.
+    ``checkpoint``: Spark's id of the checkpoint. ``buckets``: number of parts into which the devices are divided; the
+    checkpoint's state depends on it.
     """
 
     query: str
@@ -41,13 +41,13 @@ def read_ledger(store: CampaignEntries) -> BatchLedger | None:
 
 
 def apply(store: Store, entry: BatchLedger, batch: Batch) -> bool:
-    """Add a batch and note it, in one transaction; return False if the store had it.
+    """Add a batch and note it, in one transaction. Return False if the store held the batch already.
 
-    Raises Invalid for a batch that is not the next one.
+    Raises Invalid if the batch is not the next one.
     """
     with store.transaction():
-        # Writing locks the row: another Spark driver of this campaign waits here, and then reads the ledger that we
-        # wrote.
+        # Writing locks the row. Another Spark driver of this campaign waits here, and then reads the ledger that this
+        # one wrote.
         store.set_meta({_LOCK: entry.checkpoint})
         before = read_ledger(store)
         if before is not None:
@@ -76,7 +76,7 @@ def forget(store: CampaignEntries) -> None:
 
 
 def check(store: CampaignEntries, query: str, folder: Path, buckets: int) -> None:
-    """Raise Invalid when checkpoint and store do not match: reports would be lost or counted twice."""
+    """Raise Invalid if checkpoint and store do not match, because reports would be lost or counted twice."""
     ledger = read_ledger(store)
     checkpoint, newest = _checkpoint(folder)
     if ledger is None:
@@ -108,7 +108,7 @@ def _check_same(running: BatchLedger, stored: BatchLedger) -> None:
 
 
 def _checkpoint(folder: Path) -> tuple[str | None, int]:
-    """Return (Spark's id of a checkpoint, None for a new one; its newest committed batch, or -1)."""
+    """Return (Spark's id of a checkpoint, or None for a new one; the checkpoint's newest committed batch, or -1)."""
     metadata = folder / "metadata"
     if not metadata.exists():
         return None, -1
@@ -117,7 +117,7 @@ def _checkpoint(folder: Path) -> tuple[str | None, int]:
 
 
 def checkpoint_id(folder: Path) -> str:
-    """Return the id that Spark has given to a checkpoint in which it has begun."""
+    """Return the id that Spark has given to a checkpoint, which Spark must have begun to use."""
     name = _checkpoint(folder)[0]
     assert name is not None
     return name
@@ -147,7 +147,7 @@ def partitions_of(folder: Path) -> int | None:
 
 def _log_offset(folder: Path, number: int) -> int:
     file = folder / "offsets" / str(number)
-    # The file of offsets is missing before the first batch, and for old batches, whose files Spark removes.
+    # The file of offsets is missing before the first batch. Spark also removes the files of old batches.
     if number < 0 or not file.exists():
         return -1
     line = file.read_text(encoding="utf-8").splitlines()[2]
@@ -162,7 +162,7 @@ class Backlog:
     oldest: float | None
 
     def age(self, now: float) -> float:
-        """Return the seconds for which the oldest file has waited; 0 when none waits."""
+        """Return the seconds for which the oldest file has waited; 0 if none waits."""
         return 0.0 if self.oldest is None else max(now - self.oldest, 0.0)
 
 

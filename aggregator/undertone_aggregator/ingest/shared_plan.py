@@ -17,9 +17,10 @@ SECRET = "broker_secret"
 
 
 def write_plan(store: CampaignEntries, plan: IngestPlan, brokers: Mapping[str, Any]) -> None:
-    """Write the plan for `read_plan`. ``brokers``: how to reach them, for `read_brokers`."""
+    """Write the plan for `read_plan`. ``brokers``: how to reach the brokers, for `read_brokers`."""
     fields = {name: getattr(plan, name) for name in _WRITTEN}
-    # The store holds the groups and the sessions' secret elsewhere; groups change without another plan.
+    # The groups and the sessions' secret are elsewhere in the store. The groups can change while the plan stays the
+    # same.
     fields |= {"workers": plan.share.workers, "slots": plan.sessions.slots, "groups": plan.groups is not None}
     written = {_PLAN: json.dumps(fields), _BROKERS: json.dumps(brokers)}
     meta = store.meta()
@@ -29,7 +30,7 @@ def write_plan(store: CampaignEntries, plan: IngestPlan, brokers: Mapping[str, A
 
 
 def plan_text(store: CampaignEntries) -> str | None:
-    """Return the text of the plan, which differs for another plan; None before a server has written one."""
+    """Return the text of the plan; None before a server has written one. Different plans have different texts."""
     return store.meta().get(_PLAN)
 
 
@@ -46,6 +47,6 @@ def read_plan(store: Store, cells: Callable[[str], Cells]) -> IngestPlan:
 
 
 def read_brokers(store: CampaignEntries) -> dict[str, Any]:
-    """Return how to reach the brokers, as the server has written it."""
+    """Return how to reach the brokers, as the server has written it down."""
     brokers: dict[str, Any] = json.loads(store.meta()[_BROKERS])
     return brokers

@@ -60,7 +60,7 @@ class WorkerContext:
 def work_on_partitions(campaign: str, context: WorkerContext, stop: threading.Event, ready: Ready) -> None:
     """Ingest partitions until ``stop`` is set; then commit and acknowledge what was read, and release the leases.
 
-    Waits until a server has written the campaign's plan, and starts anew when the plan changes. Raises Invalid.
+    Waits until a server has written the campaign's plan, and starts anew if the plan changes. Raises Invalid.
     """
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
     while not stop.is_set():
@@ -71,8 +71,8 @@ def work_on_partitions(campaign: str, context: WorkerContext, stop: threading.Ev
                 else:
                     _take_part(name, context, store, stop, ready)
         except NoStore:
-            # If the database has no such campaign, somebody has mistyped its name, unless no server has written to the
-            # database yet.
+            # If the database has other campaigns but not this one, its name is mistyped. If it has none, no server has
+            # written to the database yet.
             names = campaigns_in(context.url)
             if campaign and names and campaign not in names:
                 raise Invalid(f"campaign is {campaign!r}, expected one of {', '.join(names)}") from None
@@ -105,8 +105,8 @@ def _take_part(name: str, context: WorkerContext, store: Store, stop: threading.
                 begun = begun or leases.begun()
                 works = begun
             except StoreError as wrong:
-                # We hold our leases until they expire, so ingest of their partitions continues once the database is
-                # back.
+                # This worker holds its leases until they expire. So ingest of their partitions continues once the
+                # database is back.
                 context.say(f"the store cannot be reached, trying again: {wrong}")
                 works = False
             if works != reported:
@@ -128,7 +128,9 @@ class Partitions:
         self._logged = -1
 
     def update(self) -> None:
-        """Renew the membership; release partitions above our fair share, take free ones up to it. Raises StoreError."""
+        """Renew the membership. Release partitions above this worker's fair share, take free ones up to it. Raises
+        StoreError.
+        """
         plan, leases = self._plan, self._leases
         leases.join(self._name, self._context.most, plan.lease_seconds)
         self._sweep()
@@ -140,8 +142,8 @@ class Partitions:
             if len(self._threads) < share and role != COORDINATOR and role in self._partitions:
                 lease = leases.take(role, self._name, plan.lease_seconds)
                 if lease is not None:
-                    # If an older thread of this process for the same partition still hangs, the new thread takes the
-                    # lease from it.
+                    # An older thread of this process may still hang on the same partition. Then the new thread takes
+                    # the lease from it.
                     self._threads[role] = Background(f"partition {role}", self._body(lease))
         if len(self._threads) != self._logged:
             self._logged = len(self._threads)
@@ -160,7 +162,7 @@ class Partitions:
             self._threads.pop(role).stop()
 
     def _sweep(self) -> None:
-        """Drop threads that have ended, because another worker has their partition or the database was away."""
+        """Drop threads that have ended because another worker has their partition, or because the database was away."""
         for role in [role for role, thread in self._threads.items() if thread.ended]:
             try:
                 self._threads.pop(role).check()
@@ -188,7 +190,7 @@ class Partitions:
 
 
 class LeaseRenewal:
-    """Renews a lease in time. Call it often; it raises Fenced when the lease is lost."""
+    """Renews a lease in time. Call it often. It raises Fenced if the lease is lost."""
 
     def __init__(self, leases: Leases, lease: Lease) -> None:
         self._leases = leases
@@ -200,6 +202,6 @@ class LeaseRenewal:
         if now < self._due:
             return
         with contextlib.suppress(StoreError):
-            # While the database is away nothing can be committed either, so a failed renewal is only tried again.
+            # While the database is away, nothing can be committed either. So a failed renewal is simply tried again.
             self._leases.renew(self._lease)
             self._due = now + self._lease.seconds * RENEW_AFTER

@@ -1,7 +1,7 @@
 """The half of admission that has a memory: it counts each report once, and adds it to a batch.
 
-`Tally.count` is the definition, one report at a time. `Tally.count_newer` counts many at once, as arrays: reports for a
-slot newer than all slots of the same device. Nearly all reports are of this kind.
+`Tally.count` is the definition, one report at a time. `Tally.count_newer` counts many reports at once, as arrays. It
+takes reports for a slot that is newer than all slots of the same device. Nearly all reports are of this kind.
 """
 
 import itertools
@@ -60,8 +60,9 @@ class Admitted:
 class Newer:
     """Reports for a slot after the newest slot of their device.
 
-    ``fast`` [n]: which reports are such. ``order``: their indices, sorted by device, and by arrival within a device.
-    ``column``, ``words``: the columns of `Seen` that these reports change, and their new content; -1 for a new device.
+    ``fast`` [n]: True for these reports. ``order``: their indices, sorted by device, and by arrival within a device.
+    ``column``: the columns of `Seen` that these reports change, -1 for a new device. ``words``: the new content of
+    these columns.
     """
 
     fast: Mask
@@ -73,8 +74,9 @@ class Newer:
 class Tally:
     """One campaign's memory of some of its shards, or of all.
 
-    ``cells``: gives what a counted report of a rule's kind adds. ``seen``, ``chains``, ``sequences``: the state of
-    deduplication, of streams' chains, of sequence numbers. ``losses``: missing reports of all shards.
+    ``cells``: a function that returns, for a kind of rule, the object that adds a counted report. ``seen``, ``chains``,
+    ``sequences``: the state of deduplication, of streams' chains, of sequence numbers. ``losses``: missing reports of
+    all shards.
     """
 
     def __init__(
@@ -122,7 +124,7 @@ class Tally:
         return _advance(self.seen, admitted.good, columns.device, columns.slot, admitted.codes)
 
     def count_newer(self, admitted: Admitted, chosen: Newer, batch: Batch) -> None:
-        """Count the ``fast`` reports as `count` would; the caller counts the devices' other reports afterwards."""
+        """Count the ``fast`` reports as `count` would. The caller must count the devices' other reports afterwards."""
         at = chosen.order
         if not len(at):
             return
@@ -154,7 +156,7 @@ class Tally:
             self._note_sequence(device, slot, sequence, admitted.group_name(int(groups[i])), batch)
 
     def _note_sequence(self, key: int, slot: int, sequence: int, group: str, batch: Batch) -> None:
-        """Add to ``batch`` what the number of a counted report shows about missing ones."""
+        """Add to ``batch`` what the number of a counted report shows about missing reports."""
         first_slot = self.timeline.epochs[0].campaign.first_slot
         missing = self.sequences.observe(key, first_slot, slot, sequence)
         batch.sequences += self.sequences.record(key)
@@ -165,8 +167,8 @@ class Tally:
 def _advance(seen: Seen, good: Mask, devices: Words, slots: Integers, codes: Words) -> Newer:
     """Find reports for slots newer than all earlier ones of their device, and what they change in ``seen``.
 
-    Each device's reports are examined in order of arrival. At the first report that is not newer, or newer by more than
-    `NEWER` slots, or that another rule refuses, the rest of that device's reports are left out.
+    Each device's reports are examined in order of arrival. If a report is not newer, or newer by more than `NEWER`
+    slots, or refused by another rule, this report and all later ones of the device are left out.
     """
     order = np.argsort(devices, kind="stable")
     key, slot = devices[order], slots[order]
@@ -189,7 +191,7 @@ def _advance(seen: Seen, good: Mask, devices: Words, slots: Integers, codes: Wor
     before[starts] = newest
     plain = good[order] & is_known[device] & (slot > before) & (slot - newest[device] <= NEWER)
     if not plain.all():
-        # Where a report is not plain, all later ones of its device are left out.
+        # If a report is not plain, all later ones of its device are left out as well.
         refused = np.cumsum(~plain)
         plain = refused == (refused - ~plain)[starts][device]
         order, slot, device = order[plain], slot[plain], device[plain]

@@ -1,4 +1,6 @@
-"""A server's ingest workers: a lone one is a thread, several are processes, each on its own shards of one store."""
+"""A server's ingest workers: a single worker is a thread; several are processes, each with its own shards of one
+store.
+"""
 
 import contextlib
 import multiprocessing
@@ -26,27 +28,29 @@ class Worker(Protocol):
         """True if the broker queues reports for the worker, and the store takes them."""
 
     def check(self) -> None:
-        """Raise the exception that ended a worker's thread; restart a worker's process that has died by itself."""
+        """Raise the exception that ended a worker's thread, or restart a worker's process that has died
+        unexpectedly.
+        """
 
     def stop(self) -> None:
         """Let the worker commit and acknowledge the reports that it has read, then end it."""
 
 
 def thread_worker(plan: IngestPlan, context: WorkerContext) -> Background:
-    """Start the lone worker, in a thread with its own connection to the store."""
+    """Start the only worker, in a thread with its own connection to the store."""
     return Background("ingest", lambda stop, ready: work(plan, context, stop, ready))
 
 
 class ProcessWorker:
-    """One of several workers, in its own process, which stops when ours ends, however it ends.
+    """One of several workers, in its own process. The process stops when this process ends, however it ends.
 
-    The functions in ``context``, ``say`` excepted, must be functions that another process can import.
+    The functions in ``context``, except ``say``, must be functions that another process can import.
     """
 
     def __init__(self, plan: IngestPlan, context: WorkerContext) -> None:
         self._plan = plan
         self._say = context.say
-        # The worker's process sends its log lines through a pipe instead of calling our function.
+        # The worker's process sends its log lines through a pipe, because it cannot call this process's function.
         self._context = replace(context, say=_unheard)
         self._stopped = False
         self._start()
@@ -97,14 +101,15 @@ class ProcessWorker:
 
 
 def _unheard(_: str) -> None:
-    """Drop a log line; the process of a worker replaces this function by one that sends the line to its parent."""
+    """Drop a log line. The process of a worker replaces this function by one that sends the line to its parent."""
 
 
 def _work(pipe: multiprocessing.connection.Connection, plan: IngestPlan, context: WorkerContext) -> None:
     """Main function of a worker's process, which stops when its parent closes the pipe or dies."""
     import signal
 
-    # Ctrl-C sends a signal to the whole process group, but the parent decides when its workers stop, so ignore it.
+    # Ctrl-C sends a signal to the whole process group. It is ignored here, because the parent decides when its workers
+    # stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     stop = threading.Event()
 

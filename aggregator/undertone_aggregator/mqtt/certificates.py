@@ -1,4 +1,4 @@
-"""When the certificates of a server's folder end, so that nobody is surprised by it."""
+"""When the certificates of a server's folder end, so that an operator can be told in time."""
 
 import contextlib
 from pathlib import Path

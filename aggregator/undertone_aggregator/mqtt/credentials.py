@@ -27,7 +27,8 @@ _OWN_END = "# ... to here. It writes everything below again whenever a device is
 # The lines of the access-control file between these two marks are the rules of readers.
 _READERS_BEGIN = "# --- Readers, which `undertone readers` adds and removes ..."
 _READERS_END = "# ... end of readers. ---"
-# Above this number of devices they share one pattern at mosquitto, which compares each line with all lines before it.
+# Up to this number of devices, each has lines of its own. With more, they share one pattern, because mosquitto compares
+# each line with all lines before it.
 EXACT_DEVICES = 20_000
 
 
@@ -60,14 +61,17 @@ def write_passwords(path: Path, users: Mapping[str, Secret]) -> None:
 
 @contextlib.contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Hold the lock on the broker's files in ``folder``, which campaigns share. Raises Invalid after a minute."""
+    """Hold the lock on the broker's files in ``folder``, which several campaigns share. Raises Invalid after a
+    minute.
+    """
     refusal = f"another command has been changing the broker's files in {folder} for {_LOCK_SECONDS:.0f} s"
     with locked(folder / ".lock", folder, _LOCK_SECONDS, refusal):
         yield
 
 
 def change_passwords(path: Path, changed: Mapping[str, Secret | None]) -> Collection[str]:
-    """Replace, add or (for None) remove the passwords of these users in a file; return all users then in the file.
+    """Replace or add the passwords of these users in a file; None removes a user. Return all users that are then in the
+    file.
 
     The caller must hold the lock of `alone`. Raises OSError, Invalid.
     """
@@ -110,10 +114,10 @@ def access_rules(
     """Return the access-control file: a device may write its own reports, and read campaigns and published numbers.
 
     ``own``: the operator's own rules; None writes a comment that explains where to put them. ``readers``: see
-    `_reader_rules`. ``devices``: device -> its campaigns. Each device may write to one topic of each of its campaigns,
-    and so can leave at most one retained message there. Without ``devices``, and for more than ``exact`` of them, one
-    pattern covers all devices and any campaign and shard; the aggregator then checks the shard. ``exact``: None for the
-    server's own endpoint, which finds a device's rules in a table. Raises Invalid.
+    `_reader_rules`. ``devices``: device -> its campaigns. Each device may write to one topic of each of its campaigns.
+    So it can leave at most one retained message there. Without ``devices``, or with more than ``exact`` devices, one
+    pattern covers all devices and any campaign and shard; the aggregator then checks the shard. ``exact``: None (no
+    limit) for the server's own endpoint, which finds a device's rules in a table. Raises Invalid.
     """
     check_prefix(prefix)
     home = home_assistant or discovery.DEFAULT_PREFIX
@@ -145,7 +149,8 @@ def write_access_rules(
     home_assistant: str | None = None,
     exact: int | None = EXACT_DEVICES,
 ) -> None:
-    """Write the access-control file of a topic prefix, readable by its owner only; keep its readers and own rules.
+    """Write the access-control file of a topic prefix, readable only by its owner. Keep its readers and the operator's
+    rules.
 
     ``exact``: see `access_rules`. Raises Invalid, OSError.
     """
@@ -155,7 +160,9 @@ def write_access_rules(
 
 
 def readers_of(path: Path) -> list[str]:
-    """Return the readers of an access-control file, but none of the operator's own rules. Raises Invalid, OSError."""
+    """Return the readers that an access-control file lists, without those in the operator's own rules. Raises Invalid,
+    OSError.
+    """
     lines = _between(path, _READERS_BEGIN, _READERS_END) or []
     return [line.removeprefix("user ") for line in lines if line.startswith("user ")]
 
@@ -175,22 +182,25 @@ def write_readers(path: Path, prefix: str, readers: Collection[str], *, home_ass
 def _reader_rules(prefix: str, readers: Collection[str], home: str) -> list[str]:
     """Return the rules of readers: they may read aggregates, and all topics of Home Assistant.
 
-    They may publish nothing but the message by which Home Assistant announces its start.
+    The only message that they may publish is the one by which Home Assistant announces its start.
     """
     rules = [f"topic read {prefix}/+/aggregate/#", f"topic read {home}/#", f"topic write {home}/status"]
     return [line for reader in readers for line in (f"user {reader}", *rules)]
 
 
 def _own_rules(path: Path) -> str | None:
-    """Return the operator's lines of an access-control file; None without the marks around them. Raises Invalid."""
+    """Return the operator's lines of an access-control file; None if the marks around them are missing. Raises
+    Invalid.
+    """
     lines = _between(path, _OWN_BEGIN, _OWN_END)
     return None if lines is None else "\n".join(lines)
 
 
 def _between(path: Path, first: str, last: str) -> list[str] | None:
-    """Return the lines between two marks of a file; None without a file or marks. Raises OSError.
+    """Return the lines between two marks of a file; None if there is no file or neither mark. Raises OSError.
 
-    Raises Invalid if the end mark is missing or stands above the begin mark: the lines between are then unknown.
+    Raises Invalid if one mark is missing, or if the end mark stands above the begin mark: the lines between are then
+    unknown.
     """
     if not path.exists():
         return None

@@ -9,13 +9,17 @@ DROPPED = "broker_dropped"
 
 @dataclass
 class Dropped:
-    """Count of the messages that the broker dropped. The broker's counter restarts with it; ``total`` goes on."""
+    """Count of the messages that the broker dropped. If the broker restarts, its own counter restarts, but ``total``
+    continues.
+    """
 
     last: int = 0
     total: int = 0
 
     def more(self, now: int | None) -> int:
-        """Return the number of messages dropped since the last call, or since the broker's restart if it restarted."""
+        """Return the number of messages dropped since the last call, or since the broker restarted if that was
+        later.
+        """
         if now is None:
             return 0
         more = now - self.last if now >= self.last else now

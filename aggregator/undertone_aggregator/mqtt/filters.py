@@ -62,7 +62,9 @@ def campaign_of(prefix: str, topic: str) -> str | None:
 
 
 def series_of(prefix: str, topic: str) -> str | None:
-    """Return the published series of a campaign that this topic is of, None if it is of none, or a pattern."""
+    """Return the published series, in a campaign, that this topic belongs to. None for any other topic, and for a
+    pattern.
+    """
     start, _, series = topic.partition("/aggregate/")
     if not series or "+" in topic or "#" in topic or not start.startswith(f"{prefix}/"):
         return None

@@ -29,9 +29,9 @@ _READ_BYTES = 1 << 18
 class Inbox:
     """A persistent session that subscribes to ``filters`` at QoS 1 in every connection.
 
-    ``unsubscribe``: give up the filters instead, to empty an old session. A batch closes at ``limit`` deliveries, after
-    ``batch_seconds``, or when the broker is silent. Deliveries that were not taken when a connection ends come again in
-    the next one.
+    ``unsubscribe``: unsubscribe from the filters instead, to empty an old session. A batch closes at ``limit``
+    deliveries, after ``batch_seconds``, or when the broker is silent. Deliveries that were not taken when a connection
+    ends come again in the next connection.
     """
 
     def __init__(
@@ -136,14 +136,14 @@ class Inbox:
             return None
 
     def _send(self, data: bytes) -> None:
-        """Send all bytes; if that fails, the connection is over, and the next read reports it."""
+        """Send all bytes. If that fails, the connection has ended, and the next read reports this."""
         sock = self._socket
         while data and sock is not None:
             try:
                 data = data[sock.send(data) :]
             except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 if not _poll(sock, select.POLLOUT, _WRITE_SECONDS):
-                    # Part of a packet may have been sent, so the connection is of no more use.
+                    # Part of a packet may have been sent, so the connection is no longer usable.
                     with contextlib.suppress(OSError):
                         sock.shutdown(socket.SHUT_RDWR)
                     return
@@ -206,7 +206,7 @@ class Inbox:
 
 
 def _poll(sock: socket.socket, event: int, seconds: float) -> bool:
-    # poll() is used because select() fails for descriptors above 1023.
+    # poll() is used, because select() fails for descriptors above 1023.
     waiting = select.poll()
     waiting.register(sock.fileno(), event)
     return bool(waiting.poll(max(0, int(seconds * 1000))))

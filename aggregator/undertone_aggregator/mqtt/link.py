@@ -28,7 +28,10 @@ _RETAINED_SECONDS = 0.2
 
 
 def worker_user(user: str, slot: int) -> str:
-    """Return the broker user of the ingest worker that holds ``slot``, so that no other user can take its session."""
+    """Return the name of the broker user for the ingest worker that holds ``slot``.
+
+    Each worker has a user of its own, so that no other user can take over its session.
+    """
     return f"{user}-{slot}"
 
 
@@ -40,11 +43,12 @@ def worker_password(password: str, user: str) -> str:
 
 @dataclass(frozen=True)
 class Address:
-    """Address of a broker; its repr never shows the password. ``ca_file`` turns on TLS verified against it.
+    """Address of a broker; its repr never shows the password. ``ca_file``: use TLS, and verify the broker against this
+    file.
 
-    ``tls``: use TLS also without ``ca_file``, verified against the system's authorities. ``worker_users``: each
-    worker's session has its own broker user, see `worker_user`. ``password_file``: file from which the password came,
-    named in the error when the broker refuses it.
+    ``tls``: use TLS even without ``ca_file``, and verify the broker against the system's authorities. ``worker_users``:
+    True if each worker's session has its own broker user, see `worker_user`. ``password_file``: file from which the
+    password came; the error names it if the broker refuses the password.
     """
 
     host: str
@@ -95,7 +99,9 @@ class Address:
 
 
 class Disconnections:
-    """Times at which the broker ended our connection. Many in a short time: another client uses our session."""
+    """Times at which the broker ended this server's connection. If they are many in a short time, another client uses
+    the same session.
+    """
 
     def __init__(self) -> None:
         self._at: list[float] = []
@@ -130,11 +136,12 @@ def always() -> bool:
 
 
 class Outlet:
-    """Publisher of retained messages in a background thread; it repeats the newest of each topic at every connect.
+    """Publisher of retained messages in a background thread. It repeats the newest message of each topic at every
+    connect.
 
-    ``dropped``: number of messages that the broker dropped since it started, ``stored``: number that it holds; both are
-    None until the broker publishes them. ``heard``: the newest message of each topic in ``watch``, whoever published
-    it.
+    ``dropped``: number of messages that the broker has dropped since it started. ``stored``: number that it holds. Both
+    are None until the broker publishes them. ``heard``: the newest message of each topic in ``watch``, whoever
+    published it.
     """
 
     def __init__(
@@ -173,7 +180,9 @@ class Outlet:
 
     @property
     def settled(self) -> bool:
-        """True on the first connection, and once it has lasted longer than the workers wait to connect again."""
+        """True until the first connection is lost, and again once a connection has lasted longer than workers wait to
+        reconnect.
+        """
         return self.connected and (self._connections == 1 or time.monotonic() - self._since > LONGEST_PAUSE + 1)
 
     def start(self) -> None:
@@ -187,7 +196,8 @@ class Outlet:
     ) -> None:
         """Publish a retained message at QoS 1.
 
-        With ``again`` also at each later connect while ``permitted()``, until replaced.
+        With ``again``, publish it also at each later connect at which ``permitted()`` is true, until another message
+        replaces it.
         """
         with self._lock:
             if again:
@@ -196,9 +206,9 @@ class Outlet:
             self._client.publish(topic, payload, qos=1, retain=True)
 
     def retained(self, topic: str, stop: threading.Event) -> bytes | None:
-        """Return a watched topic's message at the first connect; None without one, or if ``stop`` is set.
+        """Wait for the broker, and return a watched topic's message at the first connect.
 
-        Waits for the broker.
+        Return None if there is no message, or if ``stop`` is set.
         """
         while not stop.is_set() and not self._answered.wait(0.1):
             pass
@@ -210,7 +220,7 @@ class Outlet:
     def stop(self) -> None:
         """Disconnect."""
         client = self._client
-        # This disconnection is ours and must not be reported as the broker's.
+        # This disconnection is intended, and must not be reported as one by the broker.
         client.on_disconnect = None
         if self._started:
             client.disconnect()
@@ -261,7 +271,9 @@ class Outlet:
 
 
 class Outlets:
-    """An `Outlet` for each of several brokers, which all get the same messages; ``heard``: the newest of each topic."""
+    """An `Outlet` for each of several brokers, which all get the same messages. ``heard``: the newest message of each
+    topic.
+    """
 
     def __init__(self, outlets: Sequence[Outlet]) -> None:
         self._outlets = outlets
@@ -299,7 +311,7 @@ class Outlets:
     def publish(
         self, topic: str, payload: bytes, *, again: bool = False, permitted: Callable[[], bool] = always
     ) -> None:
-        """Publish at all brokers; one that cannot be reached gets the message when it is back."""
+        """Publish at all brokers. A broker that cannot be reached gets the message when it is back."""
         for outlet in self._outlets:
             outlet.publish(topic, payload, again=again, permitted=permitted)
 

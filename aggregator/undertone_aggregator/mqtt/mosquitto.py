@@ -22,7 +22,9 @@ INFLIGHT = 10_000
 def mosquitto_limits(
     queued: int = 1_000_000, inflight: int = INFLIGHT, *, username_as_client_id: bool = True
 ) -> list[str]:
-    """Return the lines of mosquitto.conf on which the server's guarantees depend, whoever runs the broker."""
+    """Return the lines of mosquitto.conf on which the server's guarantees depend. They hold for every way of running
+    mosquitto.
+    """
     return [
         "allow_anonymous false",
         "allow_zero_length_clientid false",
@@ -40,7 +42,7 @@ def mosquitto_limits(
 
 
 def running_pid(directory: Path) -> int | None:
-    """Return the process id in `PID_FILE` if that process lives and runs the configuration in ``directory``."""
+    """Return the process id in `PID_FILE` if that process runs, and with the configuration in ``directory``."""
     try:
         pid = int((directory / PID_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -49,7 +51,7 @@ def running_pid(directory: Path) -> int | None:
 
 
 def reload_running(directory: Path) -> bool:
-    """Make the mosquitto of ``directory`` read its files again; return False if none runs that we may signal."""
+    """Make the mosquitto of ``directory`` read its files again. Return False if none runs that this user may signal."""
     pid = running_pid(directory)
     if pid is None:
         return False

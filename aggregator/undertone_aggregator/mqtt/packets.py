@@ -1,7 +1,7 @@
 """Packets of MQTT 3.1.1: splits a buffer into packets, parses them and builds them.
 
-Section numbers are those of the OASIS standard of 29 October 2014. A buffer is split in one tight loop, since that is
-the largest cost per report; other functions take (first byte, start, end) of a packet in its buffer.
+Section numbers are those of the OASIS standard of 29 October 2014. One tight loop splits a buffer, because this is the
+largest cost per report. Other functions take (first byte, start, end) of a packet in its buffer.
 """
 
 import struct
@@ -41,17 +41,17 @@ PUBACK_BYTES = 4
 _U16 = 0xFFFF
 _CLEAN, _USER, _PASSWORD = 0x02, 0x80, 0x40
 _WILL, _WILL_QOS, _WILL_RETAINED, _RESERVED = 0x04, 0x18, 0x20, 0x01
-# Connect flags allowed to a device: clean session, no will (3.1.2.3); with a certificate, user and password are
-# optional.
+# Connect flags allowed to a device: clean session, no will (3.1.2.3). User and password are optional, because a device
+# may show a certificate instead.
 _DEVICE_FLAGS = (_CLEAN | _USER | _PASSWORD, _CLEAN | _USER, _CLEAN)
 
 Packet = tuple[int, int, int]
 
 
 class ProtocolError(Exception):
-    """The other side broke the protocol, or asked for an unsupported feature: the connection must be closed.
+    """The other side broke the protocol, or asked for an unsupported feature, so the connection must be closed.
 
-    ``reason``: a word under which it is counted. ``code``: return code of the CONNACK that reports it, if any.
+    ``reason``: a word under which the error is counted. ``code``: return code of the CONNACK that reports it, if any.
     """
 
     def __init__(self, reason: str, sentence: str, code: int | None = None) -> None:
@@ -62,7 +62,7 @@ class ProtocolError(Exception):
 
 @dataclass(frozen=True)
 class Connect:
-    """The fields of a CONNECT packet, without the will's."""
+    """The fields of a CONNECT packet, except those of the will."""
 
     client_id: str
     user: str
@@ -97,7 +97,9 @@ def split(data: bytes, largest: int = LARGEST) -> tuple[list[Packet], int]:
 
 
 def _length_at(data: bytes, at: int) -> tuple[int, int]:
-    """Return (length, start of the body) of the variable-length encoding (2.2.3); start is 0 while it is incomplete."""
+    """Return (length, start of the body) of the variable-length encoding (2.2.3). The start is 0 if it is
+    incomplete.
+    """
     size = 0
     for i, byte in enumerate(data[at : at + 4]):
         size |= (byte & 127) << 7 * i
@@ -111,7 +113,7 @@ def _length_at(data: bytes, at: int) -> tuple[int, int]:
 def topic_end(data: bytes, start: int, stop: int) -> int:
     """Return the end of the topic of a PUBLISH in ``data[start:stop]``.
 
-    Raises ProtocolError if it does not fit (3.3.2).
+    Raises ProtocolError if the topic does not fit (3.3.2).
     """
     end = start + 2 + (data[start] << 8 | data[start + 1]) if stop - start >= 2 else stop + 1
     if end > stop:
@@ -151,9 +153,9 @@ def parse_connect(body: bytes) -> Connect:
 
 
 def check_device(asked: Connect) -> None:
-    """Raise ProtocolError unless a device may connect so: with a clean session, a keepalive and no will.
+    """Raise ProtocolError unless a device may connect in this way: with a clean session, a keepalive and no will.
 
-    It gives user name and password, the user name alone, or neither.
+    The packet gives user name and password, the user name alone, or neither.
     """
     if asked.flags not in _DEVICE_FLAGS:
         flags = f"connect flags 0x{asked.flags:02x}"

@@ -21,17 +21,18 @@ from undertone_aggregator.store.store import LOCK_SECONDS, CampaignEntries, Stor
 from undertone_shared.errors import Invalid
 
 DRAINED_SECONDS = 1.0
-# The name of the entry in the store that lists the broker users of the campaign's sessions, and the length in bytes of
+# The name of the entry in the store that lists the broker users of the campaign's sessions; and the length in bytes of
 # the secret in their client ids.
 _SESSIONS = "broker_sessions"
 _SECRET_BYTES = 16
-# Number of broker users made for ingest workers, of all campaigns together.
+# Number of broker users for ingest workers, for all campaigns together.
 WORKER_USERS = 64
 
 
 def broker_of(addresses: Sequence[Address], plan: IngestPlan) -> Address:
-    """Return the address of the broker that has a worker's shards, with the worker's user. Of n brokers, shard s is at
-    number s mod n.
+    """Return the address of the broker that has a worker's shards, with the worker's user.
+
+    Of n brokers, the broker with the number s mod n has shard s.
     """
     return addresses[plan.share.worker % len(addresses)].of_worker(plan.slot)
 
@@ -39,7 +40,7 @@ def broker_of(addresses: Sequence[Address], plan: IngestPlan) -> Address:
 def open_intake(addresses: Sequence[Address], plan: IngestPlan, say: Say, *, draining: bool = False) -> Intake:
     """Return the intake of one worker. The number of workers must be a multiple of the number of brokers.
 
-    With ``draining`` it gives the reports that still wait in the worker's session, and ends the session's
+    With ``draining``, the intake returns the reports that still wait in the worker's session, and ends the session's
     subscriptions.
     """
     filters = topic_filters(plan.prefix, plan.campaign, plan.share.worker, plan.share.workers)
@@ -65,11 +66,11 @@ def take_over(
 ) -> IngestPlan:
     """Move the sessions at the broker to the plan's number of workers; return the plan with its sessions.
 
-    No worker may run meanwhile. One snapshot replaces all deduplication segments. When the number of workers has
-    changed, the new sessions begin first, then the old ones are emptied and deleted: a report that reached both is a
-    duplicate. Returns early when ``stop`` is set. ``taken``: slots that other campaigns of this server hold. If workers
-    that share partitions already run, the plan takes their sessions. Raises Invalid if there are too few slots, or if
-    they run with another number of workers.
+    No worker may run meanwhile. One snapshot replaces all deduplication segments. If the number of workers has changed,
+    the new sessions begin first, then the old ones are emptied and deleted. A report that reached both is a duplicate.
+    Returns early if ``stop`` is set. ``taken``: slots that other campaigns of this server hold. If workers that share
+    partitions already run, the plan takes their sessions. Raises Invalid if there are too few slots, or if such workers
+    run with another number of workers.
     """
     with contextlib.ExitStack() as held:
         try:
@@ -130,7 +131,7 @@ def _move(
     if stop.is_set():
         return plan
     store.set_meta({_SESSIONS: json.dumps([plan.sessions.slots])})
-    # Both steps are in one transaction: a worker that lost its lock on the store, for example because the database
+    # Both steps are in one transaction. So a worker that lost its lock on the store, for example because the database
     # restarted, cannot commit between them.
     with store.transaction():
         _dispossess(store, plan)
@@ -146,7 +147,7 @@ def _dispossess(store: Store, plan: IngestPlan) -> None:
 
 
 def take_over_direct(store: Store, plan: IngestPlan, say: Say) -> IngestPlan:
-    """Return the plan of a direct endpoint's only worker; locks the store exclusively meanwhile."""
+    """Return the plan of a direct endpoint's only worker. Meanwhile the store is locked exclusively."""
     with store.exclusive(LOCK_SECONDS):
         if slots_of(store):
             say(

@@ -51,7 +51,7 @@ def read_key(path: Path) -> Signer:
 
 
 def ensure_key(path: Path) -> Signer:
-    """Return the key in the file; make a new one if there is no file."""
+    """Return the key in the file. If there is no file, make a new key."""
     return read_key(path) if path.exists() else make_key(path)
 
 

@@ -35,9 +35,8 @@ from undertone_shared.topics import config_topic
 class Outgoing(Protocol):
     """The publisher that a coordinator uses; `Outlet` is one.
 
-    ``dropped``: number of messages that the broker dropped, ``stored``: number that it holds; None if unknown.
-
-    ``heard``: the newest campaign of each topic, whoever published it.
+    ``dropped``: number of messages that the broker dropped. ``stored``: number that it holds. Both are None if unknown.
+    ``heard``: the newest campaign message of each topic, whoever published it.
     """
 
     @property
@@ -54,10 +53,10 @@ class Outgoing(Protocol):
 
     @property
     def settled(self) -> bool:
-        """True if every connection of this server that a broker has lost must be back by now."""
+        """True if every connection that a broker has ended must be back by now."""
 
     def retained(self, topic: str, stop: threading.Event) -> bytes | None:
-        """Return the campaign that the topic held at the first connect, else None. Waits for the broker or ``stop``."""
+        """Wait for the broker or ``stop``. Return the campaign that the topic held at the first connect, else None."""
 
     def start(self) -> None:
         """Start to publish."""
@@ -65,7 +64,9 @@ class Outgoing(Protocol):
     def publish(
         self, topic: str, payload: bytes, *, again: bool = False, permitted: Callable[[], bool] = always
     ) -> None:
-        """Publish a retained message; with ``again`` also at every later connect while ``permitted()``."""
+        """Publish a retained message. With ``again``, publish it also at every later connect at which ``permitted()``
+        is true.
+        """
 
     def stop(self) -> None:
         """Disconnect."""
@@ -80,14 +81,16 @@ class Source(Protocol):
 
     @property
     def outlives(self) -> bool:
-        """True if a broker reads the files that started before this server, and continues when this server ends."""
+        """True if the broker that reads the files runs longer than this server: it started before, and continues
+        afterwards.
+        """
 
     @property
     def open_intake(self) -> OpenIntake:
         """Function that opens the intake of one worker."""
 
     def serve(self, campaigns: Collection[str]) -> None:
-        """Keep reports for these campaigns of the server from now on, also while one of them does not run."""
+        """From now on keep reports for these campaigns of the server, even while one of them does not run."""
 
     def take_over(
         self,
@@ -98,7 +101,8 @@ class Source(Protocol):
         stop: threading.Event,
         taken: Collection[int] = (),
     ) -> IngestPlan:
-        """Prepare the plan's workers to take over the campaign's reports, and return the plan; no worker may run.
+        """Prepare the plan's workers to take over the campaign's reports, and return the plan. No worker may run
+        meanwhile.
 
         ``taken``: slots that other campaigns hold.
         """
@@ -107,7 +111,7 @@ class Source(Protocol):
         """Return the outlet for campaigns and estimates, not yet started."""
 
     def reload(self) -> None:
-        """Read passwords and certificates again. On an error, raises Invalid or OSError and keeps the old ones."""
+        """Read passwords and certificates again. On an error, raise Invalid or OSError and keep the old ones."""
 
     def facts(self) -> Mapping[str, Any]:
         """Return the source's own counters for the log and for health."""
@@ -116,7 +120,8 @@ class Source(Protocol):
 class BrokerSource:
     """Source of reports at one or more brokers. ``files``: files of the brokers' users, passwords first.
 
-    ``again`` makes the broker read the files, if it belongs to this installation; ``outlives``: see `Source`.
+    ``again``: a function that makes the broker read the files, if the broker belongs to this installation.
+    ``outlives``: see `Source`.
     """
 
     def __init__(
@@ -174,14 +179,14 @@ class BrokerSource:
         self._again()
 
     def facts(self) -> Mapping[str, Any]:
-        """Return an empty mapping: this source has no counters of its own."""
+        """Return an empty mapping, because this source has no counters of its own."""
         return {}
 
 
 def open_source(config: Config, journal: Journal) -> contextlib.AbstractContextManager[Source]:
     """Open the report source that [broker] mode names, see `undertone_aggregator.settings.report_sources`.
 
-    The endpoint listens within the context. Raises Invalid.
+    In mode direct, the endpoint runs until the context ends. Raises Invalid.
     """
     kind = config.broker.source
     opener: Callable[[Config, Journal], contextlib.AbstractContextManager[Source]]
@@ -192,7 +197,9 @@ def open_source(config: Config, journal: Journal) -> contextlib.AbstractContextM
 def enter_source(
     opened: contextlib.ExitStack, config: Config, journal: Journal, stop: threading.Event
 ) -> Source | None:
-    """Run `open_source` until ``opened`` closes; wait for disk space. None if ``stop`` was set meanwhile."""
+    """Enter the context of `open_source` until ``opened`` closes. Waits for disk space. Returns None if ``stop`` was
+    set meanwhile.
+    """
     return retry_while_full(
         lambda: opened.enter_context(open_source(config, journal)),
         lambda sentence: journal.say_once("room", sentence),
@@ -202,7 +209,9 @@ def enter_source(
 
 @contextlib.contextmanager
 def external_broker(config: Config, journal: Journal) -> Iterator[Source]:
-    """Use a broker that this server does not run. If `init` made its files here, a reload makes it read them again."""
+    """Use a broker that this server does not run. If `init` made the broker's files here, a reload makes it read them
+    again.
+    """
     directory = config.path(config.broker.directory)
     files = [directory / name for name in ("passwords", "access", CONFIG_FILE)]
     if not all(path.is_file() for path in files):

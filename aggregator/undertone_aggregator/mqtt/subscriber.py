@@ -7,8 +7,8 @@ from undertone_aggregator.ingest.intake import Delivery
 from undertone_aggregator.mqtt import packets
 from undertone_aggregator.mqtt.packets import ProtocolError, packet_id, split, topic_end
 
-# A larger publication cannot be a report. Its first bytes are handed over and the rest is skipped unread; if the
-# connection were closed instead, the broker would send it again for ever.
+# A publication larger than this cannot be a report. Its first bytes are handed over, and the rest is skipped unread. If
+# the connection were closed instead, the broker would send the publication again for ever.
 LARGEST_KEPT = (1 << 16) + 16
 _SUBSCRIPTION = 1
 _REFUSALS = {
@@ -41,9 +41,10 @@ def connection_of(delivery: Delivery) -> int:
 
 
 class Subscriber:
-    """One connection to a broker, with the number ``connection``; make a new object for the next. Times are in seconds.
+    """One connection to a broker, with the number ``connection``. Each new connection needs a new object. Times are in
+    seconds.
 
-    ``filters`` are subscribed at QoS 1 once the connection is ``accepted``, or given up with ``unsubscribe``;
+    ``filters`` are subscribed at QoS 1 once the connection is ``accepted``, or unsubscribed with ``unsubscribe``.
     ``denied``: the broker refused the subscription. A delivery's topic is empty if it is not valid UTF-8.
     """
 
@@ -68,9 +69,9 @@ class Subscriber:
         self._output += packets.connect(client_id, user, password, self._keepalive, clean=False)
 
     def output(self, now: float) -> bytes:
-        """Return the bytes to send and forget them; adds a ping after silence for half the keepalive.
+        """Return the bytes to send and forget them. After silence for half the keepalive they include a ping.
 
-        Raises ProtocolError when a ping or the CONNECT has had no answer for another half.
+        Raises ProtocolError if a ping or the CONNECT has had no answer for another half of the keepalive.
         """
         quiet = self._keepalive / 2
         if self._pinged is not None or not self.accepted:
@@ -102,7 +103,9 @@ class Subscriber:
         return received
 
     def _deliveries(self, data: bytes, whole: list[packets.Packet]) -> list[Delivery]:
-        """Return the deliveries of complete packets. Every report passes through this loop, so it avoids calls."""
+        """Return the deliveries of complete packets. Every report passes through this loop, so the loop avoids
+        calls.
+        """
         received: list[Delivery] = []
         add, new, connection = received.append, tuple.__new__, self._connection
         for first, start, stop in whole:
@@ -124,7 +127,7 @@ class Subscriber:
         return received
 
     def _cut(self) -> list[Delivery]:
-        """Return the received part of a publication that is too large as a delivery; its rest will be skipped."""
+        """Return, as a delivery, the received part of a publication that is too large. The rest will be skipped."""
         data, self._rest = self._rest, b""
         if data[0] & packets.TYPE != packets.PUBLISH:
             raise ProtocolError("oversized", "a packet that is too large")

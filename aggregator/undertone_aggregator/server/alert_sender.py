@@ -1,4 +1,4 @@
-"""Sends alerts by Apprise: web hooks, e-mail, and the many services that it knows; in a thread of its own."""
+"""Sends alerts by the library Apprise, which knows web hooks, e-mail and many services; in a thread of its own."""
 
 import contextlib
 import hashlib
@@ -28,7 +28,9 @@ _STOP_SECONDS = 5.0
 
 
 class AlertService:
-    """A place to which alerts go. ``name``: its service and line, for the log: the address itself holds secrets."""
+    """A place to which alerts go. ``name``: its service and line, for the log, because the address itself holds
+    secrets.
+    """
 
     def __init__(self, file: Path, line: int, url: str) -> None:
         from apprise import Apprise
@@ -37,7 +39,7 @@ class AlertService:
         if service is None:
             raise Invalid(f"line {line} of {file} is not an address that Apprise knows, such as mailtos:// or json://")
         self.name = f"{service.service_name} in line {line}"
-        # Stands for the address in the file of what was sent, which must not hold the address itself.
+        # Stands for the address in the file of sent alerts, because that file must not hold the address itself.
         self.key = hashlib.sha256(url.encode()).hexdigest()[:16]
         self._url = url
 
@@ -52,9 +54,9 @@ class AlertService:
 
 
 def read_addresses(file: Path) -> list[AlertService]:
-    """Return the addresses in a file, one per line; lines that begin with # are comments.
+    """Return the addresses in a file, one per line. Lines that begin with # are comments.
 
-    Raises Invalid, which never contains an address; raises OSError.
+    Raises Invalid, whose message never contains an address. Raises OSError.
     """
     check_packages(ALERTS)
     # Apprise logs each failure with the host's name, and Python prints it if no program listens.
@@ -71,7 +73,9 @@ def read_addresses(file: Path) -> list[AlertService]:
 
 @contextlib.contextmanager
 def run_alerts(server: "Server", journal: Journal) -> Iterator[None]:
-    """Send alerts as [server] alerts says until the context ends; do nothing without it. Raises Invalid, OSError."""
+    """Send alerts as [server] alerts says, until the context ends. Without this option do nothing. Raises Invalid,
+    OSError.
+    """
     options = server.home.server
     if options.alerts is None:
         yield
@@ -89,7 +93,7 @@ def run_alerts(server: "Server", journal: Journal) -> Iterator[None]:
 
 
 class Sender:
-    """Looks at a server's problems each second, and sends what is due to each address."""
+    """Checks a server's problems each second, and sends what is due to each address."""
 
     def __init__(self, server: "Server", addresses: list[AlertService], journal: Journal, wait: float) -> None:
         self._server = server
@@ -101,7 +105,7 @@ class Sender:
         self._counts: Counter[Problem] = Counter()
 
     def run(self, stop: threading.Event) -> None:
-        """Run until ``stop`` is set. A service that is slow or gone delays alerts only."""
+        """Run until ``stop`` is set. A service that is slow or does not answer delays only alerts."""
         while not stop.wait(_LOOK_SECONDS):
             self.look(time.time(), time.monotonic())
 

@@ -50,7 +50,7 @@ MOMENTARY = {
 _OTHER = "the log has an alarm named {event}"
 # Least seconds between two messages about the same momentary event.
 _AGAIN_SECONDS = 3600.0
-# Seconds until the first attempt after a failure; each further failure doubles them, up to the largest wait.
+# Seconds until the first attempt after a failure. Each further failure doubles them, up to the second number.
 _RETRY_SECONDS, _LARGEST_WAIT_SECONDS = 30.0, 3600.0
 
 # Campaign ("" for the whole server) and name of the problem.
@@ -58,7 +58,7 @@ Problem = tuple[str, str]
 
 
 class Message(NamedTuple):
-    """A message. ``good``: it tells the end of problems only."""
+    """A message. ``good``: True if it only tells that problems have ended."""
 
     title: str
     body: str
@@ -66,10 +66,10 @@ class Message(NamedTuple):
 
 
 def lasting_problems(state: ServerState, seen: Mapping[str, Iterable[str]], now: float) -> dict[Problem, int]:
-    """Return a map: problem that exists at Unix second ``now`` -> its level; a higher level is worth a new message.
+    """Return a map: problem that exists at Unix second ``now`` -> its level. A higher level is worth a new message.
 
-    ``seen``: campaign -> the problems that its counters show (`undertone_aggregator.campaign.watch.Watch.lasting`).
-    The level of a campaign's end is minus the days of its notice; of the other problems, 0.
+    ``seen``: campaign -> the problems that its counters show (`undertone_aggregator.campaign.watch.Watch.lasting`). The
+    level of a campaign's end is minus the days of its notice; the level of every other problem is 0.
     """
     found: dict[Problem, int] = {("", name): 0 for name in (*state.common_problems(now), *state.crowd())}
     for campaign, status in state.campaigns.items():
@@ -100,9 +100,9 @@ class _Begun:
 class Alerts:
     """Decides which message to one address is due.
 
-    ``wait``: seconds that a problem must last before a message, and be over before the next; also the least time
-    between messages. ``sent``: problem -> the level that was delivered; a server that starts again passes it in.
-    All ``ticks`` are of a monotonic clock.
+    ``wait``: seconds for which a problem must last before a message about it, and for which it must be over before the
+    next message; also the least time between messages. ``sent``: problem -> the level that was delivered; a server that
+    starts again passes it in. All ``ticks`` are of a monotonic clock.
     """
 
     wait: float
@@ -154,7 +154,7 @@ class Alerts:
         self._next, self._failures = ticks + self.wait, 0
 
     def failed(self, ticks: float) -> None:
-        """Note that the message was not delivered: the next attempt sends what is true then."""
+        """Note that the message was not delivered. The next attempt sends what is true at that time."""
         self._next = ticks + min(_RETRY_SECONDS * 2**self._failures, _LARGEST_WAIT_SECONDS)
         self._failures = min(self._failures + 1, 32)
 

@@ -34,14 +34,14 @@ CAMPAIGNS = "campaigns"
 BROKER = "broker"
 FLEETS = "fleets"
 STATE = "state.json"
-# Seconds for which a command waits for another one that changes campaigns.
+# Seconds for which a command waits for another command that changes campaigns.
 _CHANGE_SECONDS = 60.0
 _SHARED = ("broker", "store", "server", "join", "outlet")
 _OWN = ("campaign", "stream", "landing")
 
 
 class Home:
-    """The folder of a server. Raises Invalid, also later, for invalid files."""
+    """The folder of a server. Its constructor and its methods raise Invalid for invalid files."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -53,7 +53,9 @@ class Home:
         return sorted(path.stem for path in (self.folder / CAMPAIGNS).glob("[!.]*.toml"))
 
     def only(self, name: str | None) -> str:
-        """Return the name if a campaign has it; without a name, the name of the only campaign. Raises Invalid."""
+        """Return ``name`` if there is a campaign of this name. Without a name, return that of the only campaign. Raises
+        Invalid.
+        """
         names = self.names()
         if name is None and len(names) == 1:
             return names[0]
@@ -63,10 +65,11 @@ class Home:
         return name
 
     def newest(self, name: str | None, device: str | None = None) -> str:
-        """Return the name if a campaign has it; without a name, the newest campaign of the only fleet.
+        """Return ``name`` if there is a campaign of this name. Without a name, return the newest campaign of the only
+        fleet.
 
-        Campaigns that succeed each other have one fleet. ``device``: of several fleets, that which has this device.
-        Raises Invalid.
+        Campaigns that succeed each other have one fleet. ``device``: if there are several fleets, the one with this
+        device is meant. Raises Invalid.
         """
         if name is not None:
             return self.only(name)
@@ -102,7 +105,9 @@ class Home:
         return self.folder / STATE
 
     def fleet(self, name: str) -> Path:
-        """Return the folder of a campaign's devices: that of the first of its predecessors, if any."""
+        """Return the folder of a campaign's devices. If the campaign has predecessors, it is that of the first of
+        them.
+        """
         return self.folder / FLEETS / self.chain(name)[-1]
 
     def chain(self, name: str) -> list[str]:
@@ -117,15 +122,16 @@ class Home:
         return next((other for other in self.names() if self._succeeds(other) == name), None)
 
     def _succeeds(self, name: str) -> str | None:
-        """Return the campaign that this one succeeds; None for none, and for a plan that cannot be read."""
+        """Return the campaign that this one succeeds; None if there is none, or if the plan cannot be read."""
         with contextlib.suppress(Invalid, OSError):
             earlier = self._tables(self.file(name), _OWN)["campaign"].get("succeeds")
             return None if earlier is None else check_name("succeeds", earlier)
         return None
 
     def fleets(self) -> dict[str, Path]:
-        """Return a map: campaign -> folder of its devices, also for a campaign without a plan, since its devices still
-        report.
+        """Return a map: campaign -> folder of its devices.
+
+        It includes campaigns whose plan was removed, because their devices still report.
         """
         names = {path.name for path in (self.folder / FLEETS).glob("[!.]*") if path.is_dir()}
         return {name: self.fleet(name) for name in sorted(names.union(self.names())) if self.fleet(name).is_dir()}
@@ -159,7 +165,7 @@ class Home:
         store, where = dict(shared.get("store", {})), _where(shared)
         if where.file is not None:
             if plan is None:
-                # A plan that is only examined must leave nothing.
+                # A plan that is only examined must not leave a folder behind.
                 _make(self.folder / where.file)
             store["path"] = str(where.file / f"{name}.sqlite")
         config = config_of({**shared, **own, "store": store}, self.folder)
@@ -180,7 +186,7 @@ class Home:
         return stores if stores is not None and stores.is_dir() else self.folder
 
     def changing(self) -> contextlib.AbstractContextManager[None]:
-        """Hold the lock on plans and hand-overs, so that the commands of two operators run one after another.
+        """Hold the lock on plans and hand-overs, so that two operators' commands run one after the other.
 
         Raises Invalid after a minute.
         """
@@ -206,7 +212,7 @@ class Home:
 
 
 def _where(shared: Mapping[str, Any]) -> StoreAddress:
-    """Return the value of [store] path: a folder of files, or one database for all. Raises Invalid."""
+    """Return the value of [store] path: a folder of files, or one database for all campaigns. Raises Invalid."""
     return store_address(str(shared.get("store", {}).get("path", "stores")))
 
 

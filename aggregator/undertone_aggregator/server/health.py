@@ -1,4 +1,4 @@
-"""HTTP server of /metrics, /healthz and /readyz, for a scraper and a load balancer, not for people."""
+"""HTTP server of /metrics, /healthz and /readyz, which a scraper and a load balancer read."""
 
 import json
 import threading
@@ -23,8 +23,8 @@ Answer = tuple[int, str, bytes]
 def answer(server: "Server", path: str) -> Answer:
     """Return the answer to a path.
 
-    ``/healthz``: the server makes progress; ``/readyz``: reports are accepted and stored, see `problems` of
-    `undertone_aggregator.campaign.state.ServerState`.
+    ``/healthz`` tells whether the server makes progress. ``/readyz`` tells whether reports are accepted and stored, see
+    `problems` of `undertone_aggregator.campaign.state.ServerState`.
     """
     if path == "/metrics":
         from undertone_aggregator.server.metrics import text
@@ -43,7 +43,9 @@ def answer(server: "Server", path: str) -> Answer:
 
 @contextmanager
 def serve_health(server: "Server", address: str | None) -> Iterator[int]:
-    """Serve HTTP on ADDRESS:PORT until the context ends; None serves nothing. Yields the port, or 0. Raises Invalid."""
+    """Serve HTTP on ADDRESS:PORT until the context ends. Yields the port; with None, serves nothing and yields 0.
+    Raises Invalid.
+    """
     if address is None:
         yield 0
         return

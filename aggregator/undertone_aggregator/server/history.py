@@ -33,7 +33,7 @@ def note(folder: Path, campaign: str, what: str, user: str | None = None) -> Non
         path.parent.mkdir(mode=0o700)
         give_to_owner(path.parent, folder)
     entry = Entry(int(time.time()), user or _user(), what)
-    # One write in append mode, so that two commands at once do not mix their lines.
+    # The line is written at once in append mode, so that two commands at the same time do not mix their lines.
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         os.write(handle, json.dumps(entry.row()).encode() + b"\n")
@@ -58,5 +58,5 @@ def history(folder: Path, campaign: str) -> list[Entry]:
 
 
 def _user() -> str:
-    """Return the user who runs the command, also under sudo."""
+    """Return the user who runs the command; under sudo, the user who called sudo."""
     return os.environ.get("SUDO_USER") or user_name()

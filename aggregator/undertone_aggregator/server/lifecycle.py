@@ -29,8 +29,8 @@ VERBS = {"pause": PAUSED, "resume": RUNNING, "retire": RETIRED}
 def change_state(home: Home, name: str, state: str, user: str | None = None, *, although_waiting: bool = False) -> str:
     """Set a campaign's state; return a sentence about what was done.
 
-    ``user``: who asked for it; None for the user who runs this. Raises Invalid for a retired campaign and, without
-    ``although_waiting``, if the campaign would be retired before the one that succeeds it has begun.
+    ``user``: who asked for it; None for the user who runs this. Raises Invalid for a retired campaign. A campaign is
+    retired before its successor has begun only with ``although_waiting``; otherwise this raises Invalid.
     """
     config = home.config(home.only(name))
     successor = home.successor(name) if state == RETIRED and not although_waiting else None
@@ -54,7 +54,7 @@ def change_state(home: Home, name: str, state: str, user: str | None = None, *, 
 
 
 def _is_in_store(config: Config) -> bool:
-    """Return True if the campaign's server has made its store, without making one."""
+    """Return True if the campaign's server has made the campaign's store. This check makes no store itself."""
     try:
         with open_store(config.store_url, campaign=config.campaign.name, read_only=True) as store:
             return STATE in store.meta()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 COUNTER, GAUGE = "counter", "gauge"
 # States of a campaign whose newest mean is exported.
 _OPEN = (RUNNING, CHOOSING, PAUSED)
-# Name (a counter's gets _total) -> (type, help, labels).
+# Name of a metric -> (type, help, labels). Prometheus adds _total to the name of a counter.
 FAMILIES = {
     "undertone_build_info": (GAUGE, "1; the version is a label.", ("version",)),
     "undertone_uptime_seconds": (GAUGE, "Since the server started.", ()),
@@ -188,7 +188,7 @@ def _collect(server: "Server", families: Families) -> None:
                     families.add("undertone_landing_waiting_files", files.files, name)
                     families.add("undertone_landing_oldest_seconds", files.age(now), name)
         except (Invalid, OSError):
-            # A store that cannot be read is skipped; the campaign's state says that it does not run.
+            # A store that cannot be read is skipped. The campaign's state says that the campaign does not run.
             continue
     for path, end in certificates.items():
         families.add("undertone_certificate_end_seconds", end, path)
@@ -215,7 +215,8 @@ def _read(name: str, store: Store, families: Families) -> None:
     least = int(store.meta("min_reports").get("min_reports", 1))
     groups = only_told(store.lost(), told_groups(store, publication_of(store, least)))
     families.add("undertone_deliveries_received", outcomes.pop(RECEIVED), name)
-    # Every outcome is exported from 0 on: a series that begins at 1 shows no increase, and no alert would fire.
+    # Every outcome is exported from 0 on. A series that begins at 1 would show no increase, so that no alert would
+    # fire.
     for outcome in sorted({*OUTCOMES, *outcomes}):
         families.add("undertone_deliveries", outcomes[outcome], name, outcome)
     for group, (n, _) in sorted(groups.items()):

@@ -12,13 +12,13 @@ from undertone_aggregator.server.folder import Home
 
 _AGAIN_SECONDS = 5.0
 _STOP_SECONDS = 5.0
-# Process priority (nice value): if there are too few cores, reports come first.
+# Process priority (nice value). If there are too few cores, the processes that take in reports get them first.
 _NICE = 10
 
 
 @contextlib.contextmanager
 def run_page(home: Home, journal: Journal) -> Iterator[None]:
-    """Run `undertone web` as [server] page and page_token say, restart it when it ends; do nothing without page."""
+    """Run `undertone web` as [server] page and page_token say, and restart it when it ends. Without page do nothing."""
     options = home.server
     if options.page is None:
         yield
@@ -34,7 +34,7 @@ def run_page(home: Home, journal: Journal) -> Iterator[None]:
 
 @contextlib.contextmanager
 def run_join(home: Home, journal: Journal) -> Iterator[None]:
-    """Run the listener of [join], restart it when it ends; do nothing without listen."""
+    """Run the listener of [join], and restart it when it ends. Without listen do nothing."""
     options = home.join
     if options.listen is None:
         yield
@@ -64,7 +64,7 @@ def _run(command: list[str], event: str, what: str, where: str, journal: Journal
         try:
             ended = _once(command, stop)
         except OSError as wrong:
-            # The process cannot be started if the machine has no memory or process left, which is temporary.
+            # If the machine has no memory or no process left, the process cannot be started. That is temporary.
             journal.say_once(event, f"{what} cannot be started, trying again: {wrong}")
         else:
             if ended is None:
@@ -75,7 +75,7 @@ def _run(command: list[str], event: str, what: str, where: str, journal: Journal
 
 def _once(command: list[str], stop: threading.Event) -> int | None:
     """Run the process once; return its exit code, or None if ``stop`` ended it. Raises OSError."""
-    # The process writes to this server's output. Its standard input closes with this process, however that ends.
+    # The process writes to this server's output. Its standard input closes when this process ends, however it ends.
     with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, process.pid, _NICE)

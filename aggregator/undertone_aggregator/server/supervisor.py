@@ -1,6 +1,7 @@
-"""The supervisor of `undertone serve`: campaigns in one process over one source of reports; one that fails stops alone.
+"""The supervisor of `undertone serve`: runs all campaigns in one process, from one source of reports.
 
-The server's folder holds the campaigns, see `undertone_aggregator.server.folder`.
+If a campaign fails, the others go on. The server's folder holds the campaigns, see
+`undertone_aggregator.server.folder`.
 """
 
 import math
@@ -32,13 +33,13 @@ from undertone_shared.errors import Invalid
 _LOOK_SECONDS = 1.0
 # Seconds until a campaign that failed is started again.
 _RETRY_SECONDS = 30.0
-# Seconds without progress of its loop after which a campaign counts as hanging; choosing θ reports progress every few
-# seconds.
+# A campaign counts as hanging if its loop has made no progress for this number of seconds. The choice of θ reports
+# progress every few seconds.
 _HANG_SECONDS = 600.0
 # Interval in seconds at which the state's file is written; it is also written at each change.
 _WRITE_SECONDS = 5.0
-# Seconds from the first device that is turned away to the alarm, which says how many were; and least seconds from one
-# such alarm to the next, which may say another number.
+# Seconds from the first device that is turned away to the alarm, which says how many were turned away. And the least
+# number of seconds from one such alarm to the next, which may say another number.
 _CROWD_SECONDS = 10.0
 _CROWD_AGAIN_SECONDS = 60.0
 # Seconds that a new server waits for the previous one to end.
@@ -109,7 +110,7 @@ class Member:
                 self.failure = ""
                 self.running.run(server.outlet, self._stop)
             except Exception as wrong:
-                # Whatever the exception is, the other campaigns go on.
+                # The other campaigns go on after any exception.
                 self.failure = str(wrong) or repr(wrong)
                 self.journal.alarm("failed", f"campaign {self.name} does not run: {self.failure}")
                 self._wait_for_a_change()
@@ -167,7 +168,7 @@ class Server:
 
     @property
     def ready(self) -> bool:
-        """True if every campaign accepts reports, except those that fail."""
+        """True if every campaign that has not failed accepts reports."""
         states = [member.state for member in tuple(self.members.values())]
         return bool(states) and all(state.ready or state.state == FAILED for state in states)
 
@@ -215,8 +216,9 @@ class Server:
         self._state = state
 
     def _heed(self, state: ServerState) -> None:
-        """Raise an alarm about devices that are turned away: the first once all of them have had the time to try, then
-        one each minute.
+        """Raise an alarm about devices that are turned away, at first once all of them have had the time to try.
+
+        While devices are turned away, further alarms follow, one each minute.
         """
         now, found = time.monotonic(), state.crowd()
         if not found:
@@ -250,14 +252,16 @@ class Server:
             self._dismiss(name)
 
     def _dismiss(self, name: str) -> None:
-        """Let a campaign end in its own time: choosing θ takes minutes, and the other campaigns need this loop."""
+        """Let a campaign end in its own time. Choosing θ takes minutes, and this loop must serve the other
+        campaigns.
+        """
         member = self._leaving[name] = self.members.pop(name)
         member.ask_to_stop()
 
     def _look_at(self, member: Member) -> None:
         """Restart a campaign whose changed plan was applied.
 
-        A changed plan that was not applied yet is logged, and the campaign goes on.
+        A changed plan that was not applied yet is logged, and the campaign continues.
         """
         text = self.home.text(member.name)
         if member.failure or not member.text or text in (b"", member.text):
@@ -280,15 +284,15 @@ class Server:
         self._dismiss(member.name)
 
     def _note_slots(self, stop: threading.Event) -> None:
-        """Note the slots whose sessions wait at the broker, before any campaign takes a slot. Raises DiskFull.
+        """Note the slots whose sessions wait at the broker, before any campaign takes a slot.
 
-        Waits for a database that cannot be reached.
+        Waits for a database that cannot be reached. Raises DiskFull.
         """
         for name, url in self.home.stores().items():
             while not stop.is_set():
                 try:
-                    # The store is opened for writing, so that a store of an earlier version is migrated; it could not
-                    # be read otherwise.
+                    # The store is opened for writing, so that a store of an earlier version is migrated. Otherwise it
+                    # could not be read.
                     with open_store(url, campaign=name) as store:
                         self.slots.held[name] = slots_of(store)
                     break
@@ -306,12 +310,14 @@ class Server:
 
 
 class Stopped(Exception):
-    """The server was asked to stop while it waited for a campaign or disk space: an orderly end before anything ran."""
+    """The server was asked to stop while it waited for a campaign or for disk space. It ends in order, before anything
+    ran.
+    """
 
 
 @contextmanager
 def alone(home: Home) -> Iterator[None]:
-    """Hold the lock of the folder's server. Raises Invalid, at once if another server uses the folder."""
+    """Hold the lock that the folder's server holds. Raises Invalid, at once if another server uses the folder."""
     with locked(home.lock, home.folder, _LOCK_SECONDS, f"another server serves {home.folder}: stop it first"):
         yield
 
@@ -352,7 +358,7 @@ def _first(home: Home, stop: threading.Event, journal: Journal) -> Config:
             f" {folder} load --sensor load --unit Wh --bound 10000 --epsilon 1; add devices: undertone devices add 20"
             f" --home {folder}; the server starts the campaign by itself",
         )
-        # Waiting for a campaign is no failure, however long it lasts; otherwise systemd would restart the server.
+        # The server counts as ready while it waits for a campaign, however long. Otherwise systemd would restart it.
         notify("READY=1")
         watchdog.beat()
         if stop.wait(_LOOK_SECONDS):

@@ -47,7 +47,7 @@ def hosts(name: str, value: object) -> tuple[str, ...]:
 
 
 def websocket_url(name: str, value: object) -> str:
-    """Check the address of MQTT over WebSocket: wss://HOST, with port and path if they are not the usual ones.
+    """Check the address of MQTT over WebSocket: wss://HOST, and port and path if they differ from the usual ones.
 
     Raises Invalid.
     """
@@ -57,7 +57,8 @@ def websocket_url(name: str, value: object) -> str:
         host, port = parts.hostname or "", parts.port
     except ValueError:
         raise Invalid(refusal) from None
-    # Nothing else may be in it, because the page's Content-Security-Policy holds its scheme, host and port.
+    # A user name, a query and a fragment are refused: the page's Content-Security-Policy holds the scheme, host and
+    # port.
     if parts.scheme not in ("ws", "wss") or not is_host(host) or parts.username or parts.query or parts.fragment:
         raise Invalid(refusal)
     if parts.scheme == "ws" and not is_loopback(host):
@@ -67,7 +68,9 @@ def websocket_url(name: str, value: object) -> str:
 
 
 def _place(text: str) -> tuple[str, int]:
-    """Split HOST or HOST:PORT; without a port it is 0. An IPv6 address with a port is in brackets."""
+    """Split HOST or HOST:PORT into (host, port). Without a port, the port is 0. An IPv6 address with a port is in
+    brackets.
+    """
     try:
         return split_address("hosts", text)
     except Invalid:
@@ -119,7 +122,7 @@ class BrokerOptions(Checked):
 
     @property
     def source(self) -> SourceKind:
-        """The way in which reports come."""
+        """The name of the way in which reports come."""
         return SOURCES[self.mode]
 
     @property
@@ -133,7 +136,7 @@ class BrokerOptions(Checked):
         return None if self.websocket is None else split_address("broker.websocket", self.websocket)
 
 
-# Options that only one mode uses -> this mode. An option at its default counts as not given.
+# Options that only one mode uses -> this mode. An option that has its default value counts as not given.
 _MODES = {
     "passwords": DIRECT,
     "access": DIRECT,
@@ -158,7 +161,7 @@ def is_loopback(host: str) -> bool:
 
 
 def check_broker(broker: BrokerOptions, workers: int) -> None:
-    """Raise Invalid for options that exclude each other, or that lack one which they need."""
+    """Raise Invalid for options that exclude each other, and for an option that needs another one which is missing."""
     for name, mode in _MODES.items():
         if getattr(broker, name) != getattr(BrokerOptions, name) and broker.mode != mode:
             raise Invalid(f"broker.{name} is for mode = {mode!r}, but mode is {broker.mode!r}")
@@ -202,9 +205,9 @@ def _check_direct(broker: BrokerOptions, workers: int) -> None:
 
 
 def check_sessions(broker: BrokerOptions, workers: int, sessions: int) -> None:
-    """Raise Invalid for a number of sessions that workers or brokers cannot share evenly.
+    """Raise Invalid if workers or brokers cannot share the sessions evenly.
 
-    ``sessions``: of all workers together.
+    ``sessions``: number of sessions of all workers together.
     """
     name = "workers" if sessions == workers else "partitions"
     if workers > sessions:

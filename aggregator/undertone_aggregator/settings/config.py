@@ -137,7 +137,7 @@ class CampaignPlan(Checked):
 
     @classmethod
     def completed(cls, table: dict[str, Any]) -> dict[str, Any]:
-        """Return the table with the values that `as_papers` sets where it has none."""
+        """Return the table with the values that `as_papers` sets for options that the table does not contain."""
         return {**papers_values(table.get("cycle")), **table} if table.get("as_papers") is True else table
 
     def check_together(self) -> None:
@@ -164,7 +164,9 @@ class CampaignPlan(Checked):
 
     @property
     def stride(self) -> int:
-        """Slots from one report of a device to its next: w + 1 or a little more for a window of w slots, else 1."""
+        """Slots from one report of a device to its next: w + 1 or a little more for a window of w slots, 1 without a
+        window.
+        """
         if self.window is None:
             return 1
         # The value of a counter is a difference from the reading one slot earlier, so the device rests one slot more.
@@ -173,12 +175,12 @@ class CampaignPlan(Checked):
 
     @property
     def cohort_stride(self) -> int:
-        """In the report phase, each device's every n-th report is for the threshold. Return n; 0: none is."""
+        """n, if in the report phase each device's every n-th report is for the threshold; 0 if none is."""
         return check.coprime_near(1 / self.cohort_share, 2, self.cycle, self.stride) if self.cohort_share else 0
 
     @property
     def report_share(self) -> float:
-        """The share of reports in the report phase that are not for the threshold."""
+        """The share of reports in the report phase that are about readings, and not for the threshold."""
         return 1 - 1 / self.cohort_stride if self.cohort_stride else 1.0
 
     def schedule(self, seed: bytes, cohort_stride: int) -> Schedule:
@@ -195,7 +197,9 @@ class CampaignPlan(Checked):
         stream: StreamRule | None = None,
         schedule: Schedule | None = None,
     ) -> Campaign:
-        """Return the campaign of the epoch of slots ``first`` to ``last``; it may end earlier. Raises Invalid."""
+        """Return the campaign of the epoch of slots ``first`` to ``last``. It ends earlier if slot numbers end. Raises
+        Invalid.
+        """
         return build(
             name=self.name,
             sensor=self.sensor,
@@ -245,7 +249,7 @@ class StreamPlan(Checked):
                           integer(0, 1 << 24))  # fmt: skip
 
     def check_together(self) -> None:
-        """Raise Invalid for options that contradict each other, or the stream's mechanism."""
+        """Raise Invalid for options that contradict each other, or that contradict the stream's mechanism."""
         if self.share is not None and stream_as(self.mechanism).independent:
             raise Invalid(f"stream.share is {self.share}, expected no share: {self.mechanism} has independent noise")
         if (self.round_slots == 0) != (self.round_epsilon is None):
@@ -261,9 +265,11 @@ class StreamPlan(Checked):
             raise Invalid(f"stream.dimension is {self.dimension}, expected 1: a threshold round asks for one reading")
 
     def budget(self, epsilon: Fraction) -> Budget:
-        """Return the budget of the stream's reports: what a threshold round leaves of the campaign's. Raises Invalid.
+        """Return the budget of the stream's reports: what a threshold round leaves of the campaign's budget. Raises
+        Invalid.
 
-        One device's reports of both together are (epsilon, delta) private, by sequential composition.
+        By sequential composition, a device's reports in the round and in the stream are together (epsilon, delta)
+        private.
         """
         part = self.round_epsilon or 0
         if part >= epsilon:
@@ -275,8 +281,8 @@ class StreamPlan(Checked):
 class Config:
     """The whole configuration.
 
-    ``folder``: its relative paths start from here. ``stream``: None for a campaign that collects reports.
-    ``fleet``: the folder with the devices' policies, if it is not ``folder``.
+    ``folder``: relative paths in it start from here. ``stream``: None for a campaign that collects reports. ``fleet``:
+    the folder with the devices' policies, if it is not ``folder``.
     """
 
     broker: BrokerOptions
@@ -302,18 +308,20 @@ class Config:
 
     @property
     def disk(self) -> Path:
-        """A folder on the store's disk, whose free space is watched; for a database the configuration's own folder."""
+        """A folder on the store's disk, whose free space is watched. For a database it is the configuration's own
+        folder.
+        """
         file = self.store_address.file
         return self.folder if file is None else file.parent
 
     @property
     def shares(self) -> bool:
-        """True if workers on several machines share the campaign: it needs a shared store and a broker."""
+        """True if workers on several machines share the campaign, which needs a shared store and a broker."""
         return self.store_address.shared and self.broker.source.broker
 
     @property
     def sessions(self) -> int:
-        """Number of sessions at the brokers, over the workers of all machines."""
+        """Number of sessions at the brokers, for the workers of all machines together."""
         return self.server.partitions if self.shares else self.server.workers
 
     @property
@@ -350,7 +358,9 @@ SECTIONS: dict[str, type[Checked]] = {section.TABLE: section for section in _TAB
 
 
 def parse_config(data: str, folder: Path) -> Config:
-    """Return the configuration in a TOML text. Raises Invalid naming the option, its value and what was expected."""
+    """Return the configuration in a TOML text. Raises Invalid, which names the option, its value and what was
+    expected.
+    """
     return config_of(tables_in(data, "the configuration"), folder)
 
 
@@ -397,7 +407,7 @@ def config_of(tables: Mapping[str, Any], folder: Path) -> Config:
 
 
 def read_config(path: Path) -> Config:
-    """Return the configuration in a file. Raises Invalid, or OSError when the file cannot be read."""
+    """Return the configuration in a file. Raises Invalid, or OSError if the file cannot be read."""
     if (size := path.stat().st_size) > LARGEST_FILE:
         raise Invalid(f"{path} has {size} bytes, expected at most {LARGEST_FILE}")
     return parse_config(read_utf8(path), path.parent)

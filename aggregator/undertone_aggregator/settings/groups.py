@@ -1,4 +1,4 @@
-"""Groups of devices. The server sorts reports into them; no message to or from a device contains a group."""
+"""Groups of devices. The server sorts reports into groups; no message to or from a device contains a group."""
 
 import csv
 import hashlib
@@ -19,7 +19,9 @@ _RESERVED = (EVERYBODY, "status")
 
 
 def read_groups(path: Path) -> dict[str, str]:
-    """Return a map: device -> group from a CSV file with the columns device,group. Raises Invalid naming the line."""
+    """Return a map: device -> group from a CSV file with the columns device,group. Raises Invalid, which names the
+    line.
+    """
     if not path.exists():
         raise Invalid(f"campaign.groups is {str(path)!r}, expected a file: make it with the line {','.join(_HEADER)}")
     if path.stat().st_size > _LARGEST_GROUPS:
@@ -40,13 +42,13 @@ def read_groups(path: Path) -> dict[str, str]:
 
 
 def make_groups(path: Path) -> None:
-    """Write a file of groups without a device, unless there is a file already."""
+    """Write a file of groups that lists no device, unless there is a file already."""
     if not path.exists():
         write_private(path, ",".join(_HEADER) + "\n")
 
 
 def append_groups(path: Path, group: str, devices: Iterable[str]) -> None:
-    """Add devices of one group to the CSV file that `read_groups` reads; create it if need be.
+    """Add devices of one group to the CSV file that `read_groups` reads. Create the file if it is missing.
 
     Devices of the group ``all`` need no line. Raises Invalid, and changes nothing, for a file that the server refuses.
     """
@@ -64,7 +66,9 @@ def append_groups(path: Path, group: str, devices: Iterable[str]) -> None:
 
 
 def change_group(path: Path, group: str, device: str) -> None:
-    """Give a device another group in the CSV file that `read_groups` reads. Raises Invalid and then changes nothing."""
+    """Give a device another group in the CSV file that `read_groups` reads. If this raises Invalid, nothing is
+    changed.
+    """
     append_groups(path, group, [])
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else [",".join(_HEADER)]
     lines = [line for line in lines if next(csv.reader([line]), [""])[0] != device]

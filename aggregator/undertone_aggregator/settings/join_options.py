@@ -26,7 +26,7 @@ def origin(name: str, value: object) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class JoinOptions(Checked):
-    """[join]: where people redeem the codes of `undertone join`, and who asks them."""
+    """[join]: where people redeem the codes of `undertone join`, and who asks them to take part."""
 
     TABLE = "join"
 
@@ -62,5 +62,5 @@ class JoinOptions(Checked):
 
     @property
     def asks(self) -> str:
-        """The operator, as people read it."""
+        """The name of whoever asks people to take part, as they read it."""
         return self.operator or str(urlsplit(self.url or "").hostname)

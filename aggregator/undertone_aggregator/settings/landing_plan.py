@@ -9,8 +9,8 @@ SERVER, SPARK = "server", "spark"
 class LandingPlan(NamedTuple):
     """Settings with which a worker writes deliveries to files.
 
-    ``folder``: the same path on every machine. ``seconds``: the time whose batches are merged into one file. ``days``:
-    age at which files are removed. ``counts``: `SERVER` or `SPARK`.
+    ``folder``: the same path on every machine. ``seconds``: the batches of this time are merged into one file.
+    ``days``: age at which files are removed. ``counts``: who counts the reports, `SERVER` or `SPARK`.
     """
 
     folder: str

@@ -1,4 +1,6 @@
-"""Tables of options as dataclasses. Each field carries its help and its check; the sample is printed from them."""
+"""Tables of options as dataclasses. Each field carries its help and its check. The sample is printed from these
+fields.
+"""
 
 import dataclasses
 import ipaddress
@@ -22,7 +24,8 @@ Section = TypeVar("Section", bound="Checked")
 
 
 def option(default: Any, explain: str, check: Check) -> Any:
-    """Define an option: a dataclass field with a default, a help text, and ``check(name, value)`` -> the value.
+    """Define an option: a dataclass field with a default, a help text, and ``check(name, value)``, which returns the
+    value.
 
     A default of ``...`` makes the option required; None means that it may be absent.
     """
@@ -31,9 +34,9 @@ def option(default: Any, explain: str, check: Check) -> Any:
 
 
 class Checked:
-    """A table of options, whose values are checked whenever one is made: an invalid table cannot exist.
+    """A table of options. Its values are checked when the object is made, so an invalid table cannot exist.
 
-    ``TABLE``: its name in the file. Raises Invalid naming the option, its value and what was expected.
+    ``TABLE``: its name in the file. Raises Invalid, which names the option, its value and what was expected.
     """
 
     TABLE: ClassVar[str]
@@ -49,7 +52,7 @@ class Checked:
 
     @classmethod
     def completed(cls, table: dict[str, Any]) -> dict[str, Any]:
-        """Return the table with the values that some of its options set for others."""
+        """Return the table, with the values that some of its options set for others."""
         return table
 
     def check_together(self) -> None:
@@ -66,7 +69,7 @@ def tables_in(text: str, where: str) -> dict[str, Any]:
 
 
 def parse(section: type[Section], name: str, table: object) -> Section:
-    """Return the section in a TOML table. Raises Invalid naming the option, its value and what was expected."""
+    """Return the section in a TOML table. Raises Invalid, which names the option, its value and what was expected."""
     if not isinstance(table, dict):
         raise Invalid(f"{name} is {table!r}, expected a table [{name}]")
     fields = {field.name: field for field in dataclasses.fields(section)}  # type: ignore[arg-type]

@@ -34,7 +34,7 @@ class OutletOptions(Checked):
             raise Invalid("outlet.insecure is true, but outlet.ca_file turns TLS on: remove one of them")
 
     def check_source(self, broker: BrokerOptions) -> None:
-        """Raise Invalid if an outlet is given although a broker brings the reports: estimates go to that broker."""
+        """Raise Invalid if an outlet is given although reports come from a broker: estimates go to that broker."""
         if self.host is not None and broker.source.broker:
             raise Invalid(
                 f"[outlet] is for broker.mode = 'direct', but broker.mode is {broker.mode!r}: its broker has the"

@@ -1,17 +1,17 @@
 """The papers' way of collecting reports, as one option of a campaign's plan: `as_papers`.
 
 ToPL (CCS 2021, section 5): the readings of one stretch of time are reported by the Square Wave with bins of equal
-width. Expectation maximisation without smoothing and the white box estimate their distribution, Eq. 8 gives θ for
-random ranges, and θ is broadcast once. All later readings are truncated on the device and reported by the Hybrid
-mechanism, and nothing is added to the means or smoothed. `undertone_aggregator.threshold.choose` and
-`undertone_aggregator.campaign.rounds` do what these options say.
+width. Expectation maximisation without smoothing and the white box (see `threshold.choose`) estimate their
+distribution. Eq. 8 gives θ for random ranges, and θ is broadcast once. All later readings are truncated on the device
+and reported by the Hybrid mechanism. Nothing is added to the means, and they are not smoothed.
+`undertone_aggregator.threshold.choose` and `undertone_aggregator.campaign.rounds` do what these options say.
 """
 
 from typing import Any, Protocol
 
 from undertone_shared.errors import Invalid
 
-# The values that `as_papers` sets and does not let change.
+# The options that `as_papers` sets -> their values. A plan with `as_papers` cannot give them other values.
 SET = {
     "collect": "reports",
     "method": "sw-w",
@@ -26,7 +26,7 @@ _CYCLE = 48
 
 
 class _Plan(Protocol):
-    """The options of a campaign's plan that this module reads by name; it reads those of `SET` as well."""
+    """The options of a campaign's plan that this module reads by name. It reads the options in `SET` as well."""
 
     @property
     def as_papers(self) -> bool: ...
@@ -37,13 +37,15 @@ class _Plan(Protocol):
 
 
 def papers_values(cycle: object) -> dict[str, Any]:
-    """Return the options that `as_papers` sets: one round of a cycle, and ranges of up to a cycle for the query."""
+    """Return the options that `as_papers` sets. One round lasts a cycle, and the query's ranges have up to a cycle of
+    slots.
+    """
     slots = _CYCLE if cycle is None else cycle
     return {**SET, "rounds": [slots], "query": f"ranges:{slots}"}
 
 
 def check_papers(plan: _Plan) -> None:
-    """Raise Invalid for a plan with `as_papers` of which an option contradicts the papers."""
+    """Raise Invalid if the plan has `as_papers` and one of its options contradicts the papers."""
     for name, value in SET.items():
         if getattr(plan, name) != value:
             raise Invalid(f"campaign.{name} is {getattr(plan, name)!r}, expected {value!r}: campaign.as_papers sets it")

@@ -1,6 +1,7 @@
 """Checks for the options of a campaign, one for each, as `undertone_aggregator.settings.options.option` takes them.
 
-Each is called with the option's name and value, returns the value as it is used, and raises Invalid.
+Each check is called with the option's name and value. It returns the value in the form in which it is used, or raises
+Invalid.
 """
 
 import re
@@ -111,7 +112,7 @@ def window(name: str, value: object) -> int:
 
 
 def coprime_near(target: float, least: int, *numbers: int) -> int:
-    """Return the integer from ``least`` on that is nearest to ``target`` and coprime to each of ``numbers``."""
+    """Return the integer that is nearest to ``target``, at least ``least``, and coprime to each of ``numbers``."""
     fits = (n for n in count(least) if n >= target and all(gcd(n, number) == 1 for number in numbers))
     above = next(fits)
     below = next((n for n in range(above - 1, least - 1, -1) if all(gcd(n, k) == 1 for k in numbers)), above)

@@ -1,4 +1,6 @@
-"""The ways in which reports come to the server: [broker] mode names one of these. A new one is a line here."""
+"""The ways in which reports come to the server: [broker] mode names one of these. A new way is a line in this
+module.
+"""
 
 from dataclasses import dataclass
 
@@ -7,7 +9,7 @@ from dataclasses import dataclass
 class SourceKind:
     """A way in which reports come, and what other parts of the server have to know of it.
 
-    ``module``, ``opener``: a function of (configuration, journal) that gives a context manager of a
+    ``module``, ``opener``: name a function of (configuration, journal). It returns a context manager that gives a
     `undertone_aggregator.mqtt.source.Source`. ``help``: a line for the configuration's sample.
     """
 

@@ -1,4 +1,4 @@
-"""The sample configuration: every option with its help and its default, from the one definition."""
+"""The sample configuration: every option with its help and its default, as they are defined in `options`."""
 
 from undertone_aggregator.settings.config import SECTIONS
 from undertone_aggregator.settings.options import sample

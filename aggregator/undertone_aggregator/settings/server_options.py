@@ -21,7 +21,7 @@ class StoreOptions(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class ServerOptions(Checked):
-    """[server]: this process."""
+    """[server]: how this process works."""
 
     TABLE = "server"
 

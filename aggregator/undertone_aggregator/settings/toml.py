@@ -17,7 +17,7 @@ def document(tables: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def with_option(text: str, table: str, name: str, value: Any) -> str:
-    """Set one option of a TOML document, and leave everything else, comments too, as it is. The table must be there."""
+    """Set one option of a TOML document, and leave everything else as it is, comments too. The table must exist."""
     return with_options(text, table, {name: value})
 
 

@@ -1,4 +1,4 @@
-"""Code that runs on Spark's executors: it counts one bucket of devices in a batch and updates the bucket's memory."""
+"""Code that runs on Spark's executors. It counts one bucket of devices in a batch and updates the bucket's memory."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,7 +36,7 @@ _NAMES = [column.split()[0] for column in ROWS.split(", ")]
 
 
 class Counting:
-    """Counts with the epochs in ``bodies``; it is sent to the executors.
+    """Counts with the epochs in ``bodies``. This object is sent to the executors.
 
     ``refused``: fingerprints of epochs that the store will never know; their reports are refused as `OTHER_CAMPAIGN`.
     """
@@ -55,7 +55,7 @@ class Counting:
             unknown = (frame.outcome == RAW) & frame.fingerprint.isin(self._refused)
             frame.loc[unknown, "outcome"] = OTHER_CAMPAIGN
         raw = frame.outcome == RAW
-        # Before the first epoch nothing says how long a slot is.
+        # Before the first epoch, it is unknown how long a slot is.
         seconds = tally.timeline.epochs[0].campaign.slot_seconds if self._bodies else 0
         arrived = frame.second // max(seconds, 1)
         if seconds:
@@ -88,7 +88,7 @@ def _timeline(bodies: tuple[bytes, ...]) -> Timeline:
 
 
 def count(tally: Tally, raw: pd.DataFrame, batch: Batch) -> None:
-    """Count rows [n] that every rule without memory admits, in their order, into ``batch``.
+    """Count rows [n], which every rule without memory admits, in their order, and add them to ``batch``.
 
     Column ``arrived``: the slot in which the report arrived.
     """

@@ -33,12 +33,12 @@ _PARTITIONS = 8
 # Largest size of one batch's files: about 50 million reports.
 _MOST_BYTES = 1 << 30
 _STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-# Spark's JVM gets a stack of 8 MB. When an error quotes a query plan, Spark removes secrets from it with a recursive
-# regular expression, and a long plan overflows the default stack.
+# Spark's JVM gets a stack of 8 MB. If an error quotes a query plan, Spark removes secrets from the plan with a
+# recursive regular expression, and a long plan overflows the default stack.
 _JAVA_OPTIONS = "-Xss8m"
 
 
-# A function that adds a batch to a store; it returns False if the store had the batch already.
+# A function that adds a batch to a store. It returns False if the store held the batch already.
 Apply = Callable[[Store, ledger.BatchLedger, Batch], bool]
 
 
@@ -46,11 +46,11 @@ Apply = Callable[[Store, ledger.BatchLedger, Batch], bool]
 class CountingJob:
     """Settings of a counting job.
 
-    ``folder``: folder of landed files; ``checkpoint``: a folder that all machines share, like the first one.
-    ``seconds``: time between batches; each batch takes all waiting files, up to ``files`` or, without that limit, 1
-    GiB. ``partitions``: tasks of a batch, fixed by the checkpoint; None: 8, or the checkpoint's number. ``buckets``:
-    parts into which the devices are divided, also fixed; each has a memory of 48 bytes a device, which is rewritten in
-    each batch with a report of the bucket. ``once``: end when everything present is counted.
+    ``folder``: folder of landed files. ``checkpoint``: another folder; all machines share both. ``seconds``: time
+    between batches. ``files``: most files of a batch; without it, a batch takes all waiting files up to 1 GiB.
+    ``partitions``: tasks of a batch, fixed by the checkpoint; None: 8, or the checkpoint's number. ``buckets``: parts
+    into which the devices are divided, also fixed by the checkpoint. Each bucket has a memory of 48 bytes a device,
+    which is rewritten in each batch with a report of the bucket. ``once``: end when everything present is counted.
     """
 
     store: str
@@ -80,11 +80,11 @@ class CountingJob:
     def count(
         self, store: Store, apply: Apply, stop: threading.Event, say: Say, failpoint: Failpoint = no_failpoint
     ) -> None:
-        """Count until ``stop`` is set, or if ``once`` until nothing is left; ``apply``: handles each batch."""
+        """Count until ``stop`` is set, or if ``once`` until nothing is left. ``apply``: handles each batch."""
         partitions = self._partitions()
         for folder in (self.folder / LANDED, self.checkpoint):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # An earlier version made the folder readable for others.
+        # An earlier version made the folder readable for other users.
         self.checkpoint.chmod(0o700)
         forget_batches(self.folder)
         try:
@@ -95,8 +95,8 @@ class CountingJob:
                     if self._count(session, store, state, stop) and self.once:
                         return
         except _spark_gone() as wrong:
-            # If SIGTERM went to the whole process group, it has ended Spark's JVM as well. That is no error, so wait
-            # for it.
+            # If SIGTERM went to the whole process group, it has ended Spark's JVM as well, and that is no error. So
+            # this waits a moment for SIGTERM to arrive here, too.
             if not stop.wait(_STOPPING_SECONDS):
                 raise Invalid(
                     "Spark's JVM has ended, killed or without enough memory: start undertone spark run again, and it"
@@ -113,7 +113,9 @@ class CountingJob:
         return stored or self.partitions or _PARTITIONS
 
     def _count(self, session: Any, store: Store, state: "_State", stop: threading.Event) -> bool:
-        """Count until ``stop``, or, if ``once``, until nothing is left; return False if a new query must continue."""
+        """Count until ``stop``, or, if ``once``, until nothing is left. Return False if a new query must continue the
+        work.
+        """
         for sentence in take_back(self.folder):
             state.say(sentence)
         epochs = store.epochs()
@@ -138,9 +140,9 @@ class CountingJob:
         return self._mend(store, str(wrong), state)
 
     def _mend(self, store: Store, wrong: str, state: "_State") -> bool:
-        """Remove the cause that ended a query; return False so that the next query continues.
+        """Remove the cause that ended a query. Return False, so that the next query continues.
 
-        Raises Invalid for other causes.
+        Raises Invalid for a cause that cannot be removed.
         """
         unknown = re.search(f"{UNKNOWN} ([0-9a-f]{{16}})", wrong)
         if unknown and bytes.fromhex(unknown[1]) not in state.refused:
@@ -171,7 +173,7 @@ class CountingJob:
     def _start(self, session: Any, epochs: list[Epoch], state: "_State") -> Any:
         from pyspark.sql import functions as F
 
-        # A batch takes everything that waits, within bounds, so that a job that was down catches up in few batches.
+        # A batch takes everything that waits, up to a limit. So a job that was down catches up in few batches.
         most = {"maxBytesPerTrigger": _MOST_BYTES} if self.files is None else {"maxFilesPerTrigger": self.files}
         fields = ", ".join(f"{name} {_TYPES.get(kind, kind)}" for name, kind in COLUMNS.items())
         landed = (
@@ -199,7 +201,7 @@ class CountingJob:
 class _State:
     """State of a counting job that outlasts one query of Spark.
 
-    ``refused``: epochs that the store will never know; ``without_missing``: True if files were removed after their
+    ``refused``: epochs that the store will never know. ``without_missing``: True if files were removed after their
     batch was planned. ``apply``: handles each batch.
     """
 
@@ -226,7 +228,7 @@ def _cause(text: str) -> str:
 
 
 class _Sink:
-    """Writes each batch to the store; called in the driver."""
+    """Writes each batch to the store. Spark calls it in the driver."""
 
     def __init__(self, job: CountingJob, state: _State) -> None:
         self._job, self._state = job, state
@@ -251,7 +253,7 @@ class _Sink:
             f" {self._rows} rows in {now - self._began:.2f} s"
         )
         self._before = now
-        # The batch whose files were missing is done, so the next query must find all its files again.
+        # The batch whose files were missing is done. The next query must find all its files again.
         self._state.without_missing = False
 
     def _apply(self, entry: ledger.BatchLedger, batch: Batch) -> bool:
@@ -267,7 +269,9 @@ class _Sink:
 
 @contextlib.contextmanager
 def _session(master: str | None, partitions: int) -> Iterator[Any]:
-    """Return a Spark session; without a master, spark-submit's or one on this machine. Raises Invalid."""
+    """Return a Spark session. Without a master, use that of spark-submit, or else one on this machine. Raises
+    Invalid.
+    """
     try:
         import pyspark
         from pyspark.sql import SparkSession

@@ -1,7 +1,7 @@
 """Recovery after a restored store or a lost checkpoint: counts the landed files that are not in the store.
 
-A new checkpoint has no memory of the devices. So Spark first counts the files that are already in the store, and only
-the resulting memory is used; then all other files are landed again and counted as if they were new.
+A new checkpoint has no memory of the devices. So Spark first counts the files that are already in the store again, and
+only the resulting memory is used. Then all other files are landed again and counted as if they were new.
 """
 
 import threading
@@ -22,10 +22,11 @@ _BEHIND = ".recount"
 
 
 def recover(job: CountingJob, stop: threading.Event, say: Say) -> None:
-    """Count the landed files that the store lacks, with a new checkpoint; afterwards ``job`` continues with it.
+    """Count the landed files that the store lacks, with a new checkpoint. Afterwards ``job`` continues with this
+    checkpoint.
 
-    It may be stopped or killed at any moment and started again with another new checkpoint. Raises Invalid for a
-    checkpoint that is not new, and for a store without records of its files.
+    The recovery may be stopped or killed at any moment, and started again with another new checkpoint. Raises Invalid
+    for a checkpoint that is not new, and for a store without records of its files.
     """
     if job.checkpoint.exists() and any(job.checkpoint.iterdir()):
         raise Invalid(f"the checkpoint {job.checkpoint} is there already, expected a new folder")
@@ -59,9 +60,7 @@ def recover(job: CountingJob, stop: threading.Event, say: Say) -> None:
 
 
 def _remember(job: CountingJob, store: Store, stop: threading.Event, say: Say) -> None:
-    """Count the files in the folder into Spark's memory only, and record the new checkpoint's last batch in the
-    store.
-    """
+    """Count the files in the folder into Spark's memory only. Record the new checkpoint's last batch in the store."""
     last: list[ledger.BatchLedger] = []
 
     def keep_the_memory(_: Store, entry: ledger.BatchLedger, batch: Batch) -> bool:

@@ -62,7 +62,7 @@ class Database:
 
     @property
     def _connection(self) -> Connection:
-        """The only connection; it is opened again if the database server was away meanwhile."""
+        """The only connection. It is opened again if the database server was away meanwhile."""
         if self._open_connection is not None and self._open_connection.invalidated:
             self.close()
         if self._open_connection is None:
@@ -94,12 +94,14 @@ class Database:
         return kind(str(cause).strip().partition("\n")[0])
 
     def _lock_setup(self) -> None:
-        """Wait until no other process migrates this database or creates a campaign in it, and exclude others until the
-        transaction ends. Where beginning a transaction does that, there is nothing to do.
+        """Wait until no other process migrates this database or creates a campaign in it.
+
+        Other processes must then wait until the transaction ends. If beginning a transaction has this effect already,
+        there is nothing to do.
         """
 
     def _keep_copy(self) -> None:
-        """Keep a copy of a store that is about to be migrated, where this store can make one."""
+        """Keep a copy of a store that is about to be migrated, if this kind of store can make one."""
 
     def _migrate(self) -> None:
         if revision_of(self._connection) == tables.HEAD:
@@ -112,7 +114,7 @@ class Database:
             upgrade(self._connection)
 
     def _choose(self, campaign: str | None, *, create: bool) -> int:
-        """Return the number of the campaign that `_find` finds; with ``create``, create one that is not there.
+        """Return the number of the campaign that `_find` finds. With ``create``, create a campaign that does not exist.
 
         Raises Invalid as `_find` does, and NoStore if there is no such campaign and none is to be created.
         """
@@ -123,7 +125,8 @@ class Database:
             raise NoStore(f"{self._name} holds no campaign {campaign or ''}".rstrip())
         with self.transaction():
             self._lock_setup()
-            # Another process may have created it meanwhile: a server and its first commands begin together.
+            # Another process may have created the campaign meanwhile, because a server and its first commands begin
+            # together.
             found = self._find(campaign)
             if found is not None:
                 return found
@@ -131,9 +134,10 @@ class Database:
             return int(self.execute(row).scalar_one())
 
     def _find(self, campaign: str | None) -> int | None:
-        """Return the number of the campaign of this name, or, without a name, of the only campaign; None without one.
+        """Return the number of the campaign of this name; without a name, that of the only campaign. None if there is
+        none.
 
-        Raises Invalid for several campaigns without a name, and for another campaign's file.
+        Raises Invalid if there is no name and several campaigns, and for the file of another campaign.
         """
         numbers = {name: int(number) for number, name in self.rows(select(tables.campaigns))}
         if campaign is None:
@@ -177,7 +181,7 @@ class Database:
                 if self._fence is not None:
                     self._fence()
                 yield
-                # From here on, this thread waits for the disk, and another one may use the interpreter.
+                # From here on this thread only waits for the disk, so another thread may use the interpreter.
                 INGEST_THREADS.leave()
                 self._control("COMMIT")
             except BaseException:
@@ -193,15 +197,15 @@ class Database:
         self.run(command, lambda: text(command), [{}])
 
     def execute(self, statement: Any, rows: Sequence[Mapping[str, Any]] | Mapping[str, Any] | None = None) -> Any:
-        """Run a statement in the open transaction, or in one of its own."""
+        """Run a statement in the open transaction or, if there is none, in a transaction of its own."""
         with self.typed():
             return self._connection.execute(statement, rows)
 
     def run(self, name: str, build: Callable[[], Any], rows: Sequence[Mapping[str, Any]]) -> list[Any]:
-        """Run a statement for each of ``rows``; return the rows of its result. ``rows`` have the same keys.
+        """Run a statement for each of ``rows``; return the rows of its result. All ``rows`` must have the same keys.
 
-        SQLAlchemy compiles the statement at its first use, and then only the driver runs it: this takes a fifth of the
-        processor time of `execute`. It is for the statements of every batch, and for those of the page's summaries.
+        SQLAlchemy compiles the statement at its first use. After that only the driver runs it, which takes a fifth of
+        the processor time of `execute`. It is for the statements of every batch, and for those of the page's summaries.
         """
         with self.typed():
             connection = self._connection
@@ -231,7 +235,7 @@ class Database:
     def rows(self, statement: Any, values: Mapping[str, Any] | None = None) -> Iterator[Any]:
         """Yield the rows of a query."""
         with self.typed():
-            # Rows that are fetched one at a time take twice as long.
+            # Fetching rows one at a time takes twice as long.
             for several in self._connection.execute(statement, values).partitions(_FETCHED):
                 yield from several
 
@@ -246,13 +250,13 @@ class Database:
         return self._statements[name]
 
     def upsert(self, table: Table, rows: list[dict[str, Any]], values: Any, where: Any = None) -> None:
-        """Insert rows; where a row's key exists already, set ``values(excluded)`` if ``where(excluded)`` holds.
+        """Insert rows. If a row's key exists already, set ``values(excluded)`` if ``where(excluded)`` holds.
 
-        The statement is compiled once per table: every call for a table must pass the same functions.
+        The statement is compiled once per table, so every call for a table must pass the same functions.
         """
 
         def build() -> Any:
-            # Only the store's own dialect is imported: it takes 40 ms.
+            # Only the dialect of this store is imported, because the import takes 40 ms.
             insert = import_module(f"sqlalchemy.dialects.{self.dialect}").insert(table)
             return insert.on_conflict_do_update(
                 index_elements=list(table.primary_key),
@@ -265,12 +269,12 @@ class Database:
 
 
 def _is_before_first(connection: Connection, version: str | None) -> bool:
-    """Return True for a database of a version before the first release; a new one has no counts."""
+    """Return True for a database of a version before the first release. A new database does not count as one."""
     return version < FIRST if version is not None else inspect(connection).has_table(tables.partials.name)
 
 
 def _check_version(connection: Connection, name: str, *, newest: bool = True) -> None:
-    """Raise Invalid for a revision newer than this Undertone's, or, if ``newest``, also for an older revision."""
+    """Raise Invalid for a revision newer than this Undertone's. If ``newest``, also raise it for an older revision."""
     version = revision_of(connection)
     if _is_before_first(connection, version):
         raise Invalid(f"{name} was made by a version before 0.3.0, which no later version can read: make a new store")

@@ -1,12 +1,12 @@
-"""Digests of reports in a store: masked with a key that is in a file of its own.
+"""Digests of reports in a store: they are masked with a key that is in a file of its own.
 
 The state `SEEN` holds 21 bits of each of a device's three newest reports (`counts.seen`). A report has few possible
 values, so whoever had the store could try all of them, and find the reports. The store therefore combines the digests
-of a segment, by exclusive or, with SHAKE-256 of the key and 16 random bytes of the segment. Without the key they are
-random bits. A segment of another key, after its loss or after a restore, has unknown digests: then a repeated report
-is `duplicate_unverified`. What is counted never depends on digests.
+of a segment, by exclusive or, with SHAKE-256 of the key and 16 random bytes of the segment. Without the key the result
+looks like random bits. If the key was lost, or the store was restored, a segment may be masked with another key. Its
+digests are then unknown, and a repeated report is `duplicate_unverified`. What is counted never depends on digests.
 
-A masked segment: the first 8 bytes of the SHA-256 of the key, 16 random bytes, and the segment's data.
+A masked segment consists of the first 8 bytes of the SHA-256 of the key, 16 random bytes, and the segment's data.
 """
 
 import contextlib
@@ -62,9 +62,9 @@ class DigestMask:
 
 
 def mask_beside(store: Path, *, create: bool) -> DigestMask:
-    """Return the mask of a store's file, with the key in the file beside it; ``create``: make a key if there is none.
+    """Return the mask of a store's file, with the key in the file beside it. ``create``: make a key if there is none.
 
-    Raises Invalid for a file that holds no key, OSError.
+    Raises Invalid for a file that holds no key, and OSError.
     """
     path = key_beside(store)
     if create and not path.exists():

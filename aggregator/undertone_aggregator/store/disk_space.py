@@ -21,10 +21,10 @@ def is_full(error: OSError) -> bool:
 
 
 def retry_while_full(act: Callable[[], Result], say: Callable[[str], None], stop: threading.Event) -> Result | None:
-    """Return what ``act`` returns; while the disk is full, log it with ``say`` and retry after 1 s, 2 s, ... 16 s.
+    """Return what ``act`` returns. While the disk is full, log this with ``say`` and retry after 1 s, 2 s, ... 16 s.
 
-    ``act`` must be able to begin again after it failed. Returns None once ``stop`` is set. Raises every other error of
-    ``act``.
+    It must be possible to call ``act`` again after it failed. Returns None once ``stop`` is set. Raises every other
+    error of ``act``.
     """
     pause = _FIRST_SECONDS
     while not stop.is_set():

@@ -8,7 +8,7 @@ from undertone_aggregator.counts.seen import device_key
 ACTIVE = "active"
 REVOKED = "revoked"
 FORGOTTEN = "forgotten"
-# The device went to another campaign; its reports that are still under way count.
+# The device went to another campaign. Its reports that are still under way are counted.
 MOVED = "moved"
 STATES = (ACTIVE, REVOKED, FORGOTTEN, MOVED)
 

@@ -28,7 +28,7 @@ def kept_by_name(audit: bool, days: int | None) -> list[str]:
 def note_kept(store: Store, audit: bool, days: int | None) -> None:
     """Store the sentences of `kept_by_name`, so that readers of the store can show them.
 
-    A sentence about an audit is included also if the audit was turned off meanwhile, because its rows remain.
+    If an audit was turned off meanwhile, its sentence stays, because its rows remain.
     """
     sentences = kept_by_name(audit, days)
     if _AUDIT not in sentences and next(store.audit(), None) is not None:

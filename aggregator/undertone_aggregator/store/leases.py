@@ -1,8 +1,8 @@
 """Leases: which worker owns which part of a campaign, for workers on several machines.
 
-A lease is a row of the database and expires by its clock. Taking a lease increments its fencing token. Every
-transaction of an owner first checks that its token is still the newest: an owner that comes back after a pause of any
-length is refused (`Fenced`), whatever clocks and networks did meanwhile.
+A lease is a row of the database and expires by the database's clock. Taking a lease increments its fencing token. Every
+transaction of an owner first checks that its token is still the newest. So if an owner comes back after a pause of any
+length, it is refused (`Fenced`), whatever clocks and networks did meanwhile.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ COORDINATOR = "coordinator"
 
 
 class Fenced(Exception):
-    """Error of a worker whose lease another worker has now; the worker's transaction was rolled back."""
+    """A worker's lease belongs to another worker now. The worker's transaction was rolled back."""
 
 
 @dataclass(frozen=True)
@@ -29,16 +29,18 @@ class Leases(Protocol):
     """The roles of one campaign, and the workers that share them. Every method raises StoreError."""
 
     def reset(self, roles: Iterable[str]) -> None:
-        """Replace the roles. All of them are free afterwards; transactions of earlier holders are refused."""
+        """Replace the roles. Afterwards all roles are free, and transactions of earlier holders are refused."""
 
     def take(self, role: str, owner: str, seconds: float) -> Lease | None:
-        """Take a lease that has expired or was released; None while another owner holds it."""
+        """Take a lease that has expired or was released. Return None while another owner holds it."""
 
     def renew(self, lease: Lease) -> None:
-        """Extend the lease to ``seconds`` from now. Raises Fenced when another owner has it: then stop all work."""
+        """Extend the lease to ``seconds`` from now. Raises Fenced if another owner has the lease: then stop all
+        work.
+        """
 
     def release(self, lease: Lease) -> None:
-        """Give the lease back, if it is still ours."""
+        """Give the lease back, if this owner still has it."""
 
     def begin(self, lease: Lease) -> None:
         """Note that the broker queues reports for the lease's partition. Raises Fenced."""
@@ -63,7 +65,7 @@ class Leases(Protocol):
 
 
 def fair_shares(partitions: int, members: Mapping[str, int]) -> dict[str, int]:
-    """Return each worker's number of partitions; numbers differ by at most one, unless a worker takes fewer."""
+    """Return each worker's number of partitions. Numbers differ by at most one, unless a worker takes fewer."""
     shares = dict.fromkeys(sorted(members), 0)
     left = min(partitions, sum(members.values()))
     while left:

@@ -1,9 +1,9 @@
-"""Bring a database to the tables of `undertone_aggregator.store.tables`, in the caller's transaction.
+"""Brings a database to the tables of `undertone_aggregator.store.tables`, in the caller's transaction.
 
 A new database gets these tables at once. A store of 0.3.0 or later is brought to them step by step.
 
-To change the tables again: change them in `tables`, raise `tables.HEAD`, and add a step here that brings the revision
-before to the new one. Once a step is in a release, never edit it.
+To change the tables again, change them in `tables`, raise `tables.HEAD`, and add a step here from the previous revision
+to the new one. Once a step is in a release, never edit it.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ def revision_of(connection: Connection) -> str | None:
 
 
 def upgrade(connection: Connection) -> None:
-    """Bring a new database, or one of revision `FIRST` or later, to the tables and the revision of today."""
+    """Bring a new database, or one of revision `FIRST` or later, to the newest tables and revision."""
     revision = revision_of(connection)
     if revision is None:
         tables.metadata.create_all(connection)

@@ -18,7 +18,7 @@ from undertone_aggregator.store.sql_store import SqlStore
 from undertone_shared.errors import Invalid
 
 _RETRY_SECONDS = 0.05
-# Advisory locks of PostgreSQL have two numbers: ours, and the campaign's.
+# Advisory locks of PostgreSQL have two numbers: this one, and the campaign's.
 _LOCKS = tables.APPLICATION
 _SETUP = 0
 _SERVERS = _LOCKS + 1

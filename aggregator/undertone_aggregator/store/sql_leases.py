@@ -41,8 +41,8 @@ class SqlLeases:
 
     def take(self, role: str, owner: str, seconds: float) -> Lease | None:
         table = tables.leases
-        # An owner that is suspended within a transaction has locked the row. We then treat the lease as taken and do
-        # not wait. The transaction ends after IDLE_SECONDS.
+        # If an owner is suspended within a transaction, it has locked the row. The lease then counts as taken, so that
+        # nobody waits for it. The transaction ends after IDLE_SECONDS.
         free = select(table.c.role).where(and_(self._own_rows, table.c.role == role, table.c.until < self._now()))
         values = {"owner": owner, "token": table.c.token + 1, "until": self._now() + seconds}
         taken = update(table).where(and_(self._own_rows, table.c.role.in_(free.with_for_update(skip_locked=True))))
@@ -119,7 +119,7 @@ class SqlLeases:
         """
         if self._database.dialect != "postgresql":
             return
-        # The xmax of a locked row is the transaction that has locked it.
+        # In a locked row, the column xmax holds the transaction that has locked it.
         lockers: Any = select(literal_column("leases.xmax")).select_from(tables.leases).where(self._own_rows)
         silent = text("wait_event = 'ClientRead' AND state_change < clock_timestamp() - make_interval(secs => :idle)")
         ended = select(func.pg_terminate_backend(column("pid"))).select_from(text("pg_stat_activity"))

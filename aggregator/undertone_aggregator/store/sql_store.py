@@ -1,4 +1,4 @@
-"""The store over a SQL database, by SQLAlchemy Core: one code for SQLite and PostgreSQL.
+"""The store over a SQL database, by SQLAlchemy Core: the same code for SQLite and PostgreSQL.
 
 See `undertone_aggregator.store.store.Store`. A file holds one campaign; several may share a PostgreSQL database.
 """
@@ -161,13 +161,15 @@ class SqlStore(Database):
                 self._add_counts(table, worker, of_table)
 
     def _hold_settled(self) -> int:
-        """Return the newest settled slot, locked against change until the transaction ends; -1 before the first."""
+        """Return the newest settled slot, -1 before the first. It is locked against change until the transaction
+        ends.
+        """
         table = tables.meta
 
         def build() -> Any:
             wanted = and_(self.own_rows(table), table.c.name == SETTLED)
-            # PostgreSQL locks the row for reading. SQLite has no such lock and needs none, as it has one writer at a
-            # time.
+            # PostgreSQL locks the row for reading. SQLite has no such lock. It needs none, because it has one writer at
+            # a time.
             return select(table.c.value).where(wanted).with_for_update(read=True)
 
         found = self.run("settled", build, [{}])
@@ -201,7 +203,8 @@ class SqlStore(Database):
         names = ("slot", "fingerprint", "kind", "grp")
         for start in range(0, len(keys), _KEYS):
             part = keys[start : start + _KEYS]
-            # One statement is compiled for each power of two; the last key fills it up.
+            # The number of keys is filled up to a power of two with copies of the last key. So few different statements
+            # are compiled.
             size = 1 << (len(part) - 1).bit_length()
             filled = [*part, *[part[-1]] * (size - len(part))]
 
@@ -234,7 +237,7 @@ class SqlStore(Database):
         if groups is not None and not groups:
             return Histograms((), {})
         table = tables.late if late else tables.partials
-        # A search for several groups reads all of them: together they are most of the rows.
+        # A search for several groups reads all groups, because several groups have most of the rows.
         (only,) = groups if groups is not None and len(groups) == 1 else (None,)
         same = {name: value for name, value in (("kind", kind), ("grp", only)) if value is not None}
 
@@ -260,7 +263,7 @@ class SqlStore(Database):
     def _columns(self, rows: Sequence[Any]) -> dict[ReportOrigin, tuple[list[int], Slots, Counts]]:
         """Return (places in ``rows``, slots [n], histograms [n, cells]) by origin.
 
-        ``rows``: fingerprint, kind, slot, packed histogram, and more.
+        Each of ``rows`` begins with fingerprint, kind, slot and packed histogram.
         """
         campaign = self.meta("campaign").get("campaign", "")
         alike: dict[tuple[bytes, int], list[int]] = {}

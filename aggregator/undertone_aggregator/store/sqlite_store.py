@@ -21,7 +21,8 @@ from undertone_aggregator.store.store import DiskFull, NoStore, StoreError
 from undertone_shared.errors import Invalid
 
 _BUSY_SECONDS = 60
-# SQLite's error codes for no room: FULL for a full disk; both IOERR codes for a full quota or a file that may not grow.
+# SQLite's error codes if there is no room: FULL for a full disk, and both IOERR codes for a full quota or a file that
+# may not grow.
 _FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE)
 
 
@@ -79,17 +80,16 @@ class SqliteStore(SqlStore):
 
     @property
     def leases(self) -> None:
-        """None: only processes of one machine share a file, and they use locks instead of leases."""
+        """None, because only processes of one machine share a file, and they use locks instead of leases."""
 
     def backup(self, path: Path) -> None:
         if path.exists():
             raise Invalid(f"{path} exists already, and a backup replaces no file")
-        # SQLite can write its copy into an empty file. We create that file ourselves, so that only its owner may read
-        # it.
+        # SQLite can write its copy into an empty file. The file is created here, so that only its owner may read it.
         _make_private(path)
         try:
             self.execute(text("VACUUM INTO :path").bindparams(path=str(path)))
-            # SQLite does not wait until the copy is on the disk, so we do.
+            # SQLite does not wait until the copy is on the disk, so this is done here.
             sync(path)
         except BaseException:
             path.unlink(missing_ok=True)
@@ -103,7 +103,7 @@ class SqliteStore(SqlStore):
         whole = copy.with_name(f".{copy.name}.{secrets.token_hex(8)}")
         try:
             self.backup(whole)
-            # A process that migrated at the same time may have kept the same copy.
+            # Another process that migrated at the same time may have kept the same copy.
             with contextlib.suppress(FileExistsError):
                 os.link(whole, copy)
         finally:
@@ -132,14 +132,14 @@ class SqliteStore(SqlStore):
 
 
 def copy_before(path: Path) -> Path:
-    """Return the path of the copy that is kept when the store in this file is migrated to the tables of today."""
+    """Return the path of the copy of this store that is kept when it is migrated to the newest tables."""
     return path.with_name(f"{path.name}.before-{tables.HEAD}")
 
 
 def revision_in(path: Path) -> str | None:
     """Return the revision of the tables in a store's file; None if it has none. Raises Invalid for another file.
 
-    Leaves nothing beside the file: without a log, nobody writes to it, and SQLite needs no log to read it.
+    No further file is left beside it: if the store has no log, nobody writes to it, and SQLite needs no log to read it.
     """
     how = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "mode=ro&immutable=1"
     with contextlib.closing(sqlite3.connect(f"{path.resolve().as_uri()}?{how}", uri=True)) as database:
@@ -161,8 +161,9 @@ def _make_private(path: Path) -> None:
 
     SQLite gives the mode of this file to its logs as well.
 
-    An existing file is never opened here: closing it would release the locks that SQLite holds on it in this process
-    (as POSIX demands). Another process would then consider itself the only user, and delete the log that we still use.
+    An existing file is never opened here. Closing it would release the locks that SQLite holds on it in this process
+    (POSIX demands this). Another process would then consider itself the only user, and delete the log that is still in
+    use.
     """
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))

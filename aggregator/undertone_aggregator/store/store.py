@@ -51,7 +51,7 @@ class Batch:
     partial: Partial = field(default_factory=Partial)
     # Deliveries by outcome.
     outcomes: Counter[str] = field(default_factory=Counter)
-    # Records to append to the states of devices: of the counted reports, see `undertone_aggregator.counts.seen`.
+    # Records to append to the states of devices, one for each counted report, see `undertone_aggregator.counts.seen`.
     seen: bytearray = field(default_factory=bytearray)
     # Records of the counted stream reports, see `undertone_aggregator.counts.chains`.
     chains: bytearray = field(default_factory=bytearray)
@@ -69,16 +69,16 @@ class Batch:
     conflicting: set[str] = field(default_factory=set)
 
     def records(self) -> Iterator[tuple[str, bytes]]:
-        """Yield (name, records) of each state of devices that the batch adds to."""
+        """Yield (name, records) of each state of devices to which the batch adds records."""
         for name, data in ((SEEN, self.seen), (CHAINS, self.chains), (SEQUENCES, self.sequences)):
             if data:
                 yield name, bytes(data)
 
 
 class StoreConnection(Protocol):
-    """A connection to the store of one campaign: what everybody needs who has one.
+    """A connection to the store of one campaign: the members that every user of a store needs.
 
-    Use a connection in one thread; any number of them may be open. Every method of a store raises StoreError when the
+    Use a connection in one thread; any number of them may be open. Every method of a store raises StoreError if the
     store cannot be read or written, and Invalid for damaged content.
     """
 
@@ -104,7 +104,9 @@ class StoreConnection(Protocol):
         """Return a transaction as a context, durable at its end. A nested transaction is part of the outer one."""
 
     def fence(self, check: Callable[[], None] | None) -> None:
-        """Begin every later transaction of this connection with ``check``; one in which it raises is rolled back."""
+        """Call ``check`` at the begin of every later transaction of this connection. If it raises, the transaction is
+        rolled back.
+        """
 
 
 class CampaignEntries(StoreConnection, Protocol):
@@ -114,13 +116,15 @@ class CampaignEntries(StoreConnection, Protocol):
         """Return a map: name -> value of the campaign's entries with these names; without names, of all its entries."""
 
     def set_meta(self, values: Mapping[str, str]) -> None:
-        """Write entries for `meta`, name -> value, in the open transaction or in one of their own."""
+        """Write entries for `meta`, name -> value, in the open transaction or, if there is none, in a transaction of
+        their own.
+        """
 
     def epochs(self) -> list[Epoch]:
         """All epochs, oldest first."""
 
     def epoch_count(self) -> int:
-        """Number of epochs; it only grows."""
+        """Number of epochs. It never falls."""
 
     def add_epoch(self, epoch: Epoch) -> None:
         """Add an epoch. Call it before the epoch is broadcast."""
@@ -132,7 +136,7 @@ class CountedReports(Protocol):
     def partial(self, first: int = 0, last: int = 0xFFFFFFFF, *, kind: int | None = None, late: bool = True) -> Partial:
         """Return the Partial of all workers for first <= slot <= last, of one kind of report or of all kinds.
 
-        ``late``: with reports that arrived after their slot had settled.
+        ``late``: include reports that arrived after their slot had settled.
         """
 
     def histograms(
@@ -146,9 +150,8 @@ class CountedReports(Protocol):
     ) -> Histograms:
         """Return the histograms of all workers for first <= slot <= last by column.
 
-        ``kind``, ``groups``: only of this kind of report, and of these groups.
-
-        ``late``: those of reports that arrived after their slot had settled, instead of those that arrived before.
+        ``kind``, ``groups``: only of this kind of report, and of these groups. ``late``: only of reports that arrived
+        after their slot had settled; otherwise only of those that arrived before.
         """
 
     def sums(self, first: int, last: int) -> SlotSums:
@@ -173,9 +176,9 @@ class CountedReports(Protocol):
         """
 
     def lost(self) -> dict[str, tuple[int, int]]:
-        """Return a map: group -> (missing reports, slot in which the oldest was noticed), of `losses`.
+        """Return a map: group -> (missing reports, slot in which the oldest of them was noticed).
 
-        A group without a missing report is not in it.
+        Groups without a missing report are left out. See `losses`.
         """
 
     def refusals(self, first: int = 0, last: int = 0xFFFFFFFF) -> dict[tuple[str, int], int]:
@@ -185,27 +188,29 @@ class CountedReports(Protocol):
         """
 
     def conflicts(self) -> dict[str, int]:
-        """Return for each group how many reports contradict one that was counted before; all workers are added up."""
+        """Return for each group how many reports contradict a report that was counted before. All workers are added
+        up.
+        """
 
     def audit(self) -> Iterator[tuple[str, bytes, str]]:
         """Yield (device, first 8 bytes of sha256(payload), outcome) of each distinct report, when auditing is on."""
 
 
 class WorkerStore(Protocol):
-    """What a worker writes: counts, and the states of devices, of which a store knows the names only."""
+    """What a worker writes: counts, and the states of devices. The store knows only the names of these states."""
 
     def commit(self, worker: str, batch: Batch) -> None:
         """Add a batch under the worker's own key, in one transaction.
 
         Reports for a slot up to `SETTLED` are stored apart as late, so that the counts of a settled slot never change.
-        A transaction that raises `SETTLED` waits for the commits that have read it.
+        A transaction that raises `SETTLED` waits for the commits that have read its old value.
         """
 
     def segments(self, state: str) -> Iterator[Segment]:
         """Yield the segments of the state of this name, oldest first; see `DeviceStates.load`."""
 
     def compact(self, state: str, worker: str, snapshot: bytes, *, everyone: bool = False) -> None:
-        """Replace the worker's segments of a state by one snapshot; if ``everyone``, those of all workers.
+        """Replace the worker's segments of a state by one snapshot. If ``everyone``, replace those of all workers.
 
         With ``everyone`` no worker may run.
         """
@@ -227,30 +232,32 @@ class DeviceInventory(Protocol):
         """Add or change these devices, and delete the names ``without``, in one transaction."""
 
     def revoked_count(self) -> int:
-        """Return how many devices are not active. It only grows; when it has grown, workers read the devices again."""
+        """Return how many devices are not active. This number never falls; when it has grown, workers read the devices
+        again.
+        """
 
 
 class StoreLocks(Protocol):
-    """Locks and leases: who may serve a campaign, count for it, or have it alone."""
+    """Locks and leases: who may serve a campaign, count for it, or have its store alone."""
 
     def exclusive(self, seconds: float) -> AbstractContextManager[None]:
         """Lock the store exclusively, waiting up to ``seconds`` for other holders. Raises Invalid after that."""
 
     def shared(self, seconds: float) -> AbstractContextManager[None]:
-        """Lock the store together with other workers; waits and raises as ``exclusive``."""
+        """Lock the store together with other workers. Waits and raises as ``exclusive`` does."""
 
     def serving(self, seconds: float) -> AbstractContextManager[None]:
-        """Lock the store as its only server, whose workers may hold it; waits and raises as ``exclusive``."""
+        """Lock the store as its only server, whose workers may hold it. Waits and raises as ``exclusive`` does."""
 
     @property
     def leases(self) -> "Leases | None":
-        """The leases of workers on several machines; None for a store of one machine, which has locks instead."""
+        """The leases of workers on several machines. It is None for a store of one machine, which has locks instead."""
 
 
 class Store(CampaignEntries, CountedReports, WorkerStore, DeviceInventory, StoreLocks, Protocol):
-    """A connection to the store of one campaign, whole: a kind of store has all of these members.
+    """A connection to the store of one campaign, with all members that a kind of store must have.
 
-    Code that needs a part of a store only names that part, so that a reader sees what it may do.
+    Code that needs only a part of a store names only this part as its type, so that a reader sees what it may do.
     """
 
     def backup(self, path: Path) -> None:
@@ -260,22 +267,22 @@ class Store(CampaignEntries, CountedReports, WorkerStore, DeviceInventory, Store
         """
 
     def damage(self) -> str:
-        """Check the store; return what is damaged, or empty text. For a database, which checks itself, it is empty."""
+        """Check the store. Return what is damaged, or empty text. A database checks itself, so the text is empty."""
 
     def sum_up(self, most: int) -> bool:
-        """Store the sums of at most ``most`` settled slots of which it has none yet; return True if some remain.
+        """Store the sums of at most ``most`` settled slots that have none yet. Return True if such slots remain.
 
-        A store that needs no stored sums to be fast does nothing.
+        A store that is fast without stored sums does nothing.
         """
 
 
 def open_store(url: str | Path, *, campaign: str | None = None, read_only: bool = False, create: bool = True) -> Store:
-    """Open the store at ``scheme:where``, or a SQLite file at a plain path; creates a store that does not exist.
+    """Open the store at ``scheme:where``, or a SQLite file at a plain path. A store that does not exist is created.
 
-    ``campaign``: its name, where a database holds several; created if it is new. Without a name the only campaign is
-    opened. ``read_only``: open an existing store without changing it. Raises NoStore for a missing store if
-    ``read_only``, and for a missing campaign if also without ``create``; Invalid for an unknown scheme, for a file
-    that is no store, and for several campaigns without a name; StoreError.
+    ``campaign``: the campaign's name, if a database holds several; a new campaign is created. Without a name the only
+    campaign is opened. ``read_only``: open an existing store without changing it. Raises NoStore for a missing store if
+    ``read_only``, and for a missing campaign if ``read_only`` or without ``create``. Raises Invalid for an unknown
+    scheme, for a file that is no store, and for several campaigns without a name. Raises StoreError.
     """
     return _open(url, campaign, read_only=read_only, create=create, choose=True)
 
@@ -287,7 +294,7 @@ def campaigns_in(url: str | Path) -> list[str]:
 
 
 def _open(url: str | Path, campaign: str | None, *, read_only: bool, create: bool, choose: bool) -> Store:
-    """Open a store. Without ``choose`` no campaign is chosen, and only `Store.campaigns` may be called."""
+    """Open a store. If ``choose`` is false, no campaign is chosen, and only `Store.campaigns` may be called."""
     address = store_address(url)
     opener: Callable[..., Any] = getattr(import_module(address.kind.module), address.kind.opener)
     store: Store = opener(address.where, campaign=campaign, read_only=read_only, create=create, choose=choose)

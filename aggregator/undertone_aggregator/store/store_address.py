@@ -10,10 +10,10 @@ from undertone_shared.errors import Invalid
 class StoreKind:
     """A kind of store.
 
-    ``module``, ``opener``: a class or function that opens one, called with (where, campaign=, read_only=, create=,
-    choose=), see `undertone_aggregator.store.store.open_store`.
-    ``shared``: any machine can open the store, and it may hold several campaigns. Otherwise it is a file of one
-    campaign on the machine that counts. ``example``: an address, for error sentences.
+    ``module``, ``opener``: name a class or function that opens a store. It is called with (where, campaign=,
+    read_only=, create=, choose=), see `undertone_aggregator.store.store.open_store`. ``shared``: True if any machine
+    can open the store; it may hold several campaigns. False for a file of one campaign on the machine that counts.
+    ``example``: an address, for error sentences.
     """
 
     module: str
@@ -54,7 +54,7 @@ class StoreAddress:
         return None if self.shared else Path(self.where)
 
     def within(self, folder: Path) -> "StoreAddress":
-        """Return the same address, with a relative file taken from ``folder``."""
+        """Return the same address. The path of a relative file then starts from ``folder``."""
         return self if self.file is None else StoreAddress(self.scheme, str(folder / self.file))
 
     def __str__(self) -> str:

@@ -1,4 +1,6 @@
-"""The store's tables, the same in SQLite and PostgreSQL; `migrations` brings a new or an older database to them."""
+"""The store's tables, the same in SQLite and PostgreSQL. `migrations` brings a new or an older database to these
+tables.
+"""
 
 from sqlalchemy import (
     BigInteger,
@@ -75,7 +77,7 @@ partials = Table(
     Column("worker", Text, primary_key=True),
     Column("counts", LargeBinary, nullable=False),
 )
-# Histograms of n reports that arrived after their slot had settled, which no published number includes. The other
+# Histograms of n reports that arrived after their slot had settled. No published number includes them. The other
 # columns are those of `partials`.
 late = Table(
     "late",
@@ -89,10 +91,10 @@ late = Table(
     Column("counts", LargeBinary, nullable=False),
     Column("n", BigInteger, nullable=False),
 )
-# Sums of `partials` over groups and workers, of settled slots: the store computes them from the partials, up to a slot,
-# and readers of long series read them instead. counts: the histogram of all groups together. reports: the number of
-# reports of each group, in the order of the campaign's entry SUMMED_GROUPS in `meta`. A store made before revision 0013
-# has no rows at first; its server adds them.
+# Sums of `partials` over groups and workers, for settled slots up to a certain one. The store computes them from the
+# partials, and readers of long series read the sums instead. counts: the histogram of all groups together. reports: the
+# number of reports of each group, in the order of the campaign's entry SUMMED_GROUPS in `meta`. A store made before
+# revision 0013 has no rows at first; its server adds them.
 sums = Table(
     "sums",
     metadata,
@@ -112,7 +114,7 @@ counters = Table(
     Column("n", BigInteger, nullable=False),
 )
 # The states of devices, see `undertone_aggregator.counts.device_states`. state: the state's name. is_snapshot: true if
-# the data is the whole state of the worker's devices, false if it is appended to what the segments before it hold.
+# the data is the whole state of the worker's devices, false if it continues what the segments before it hold.
 segments = Table(
     "segments",
     metadata,
@@ -144,7 +146,7 @@ conflicts = Table(
     Column("grp", Text, primary_key=True),
     Column("n", BigInteger, nullable=False),
 )
-# Numbers of refused deliveries. slot: the slot in which they arrived, whatever slot they were for. A store made before
+# Numbers of refused deliveries. slot: the slot in which they arrived; they may be for other slots. A store made before
 # revision 0012 has no rows for deliveries from before its migration.
 refusals = Table(
     "refusals",
@@ -163,8 +165,8 @@ audit = Table(
     Column("digest", LargeBinary, primary_key=True),
     Column("outcome", Text, nullable=False),
 )
-# The operator's inventory. name: the device's name; for a forgotten device only the name's key in hexadecimal, so that
-# no name is used twice. since: Unix second of the state's beginning.
+# The operator's inventory. name: the device's name. A forgotten device has only the name's key, in hexadecimal, so that
+# no name is used twice. since: Unix second at which the state began.
 devices = Table(
     "devices",
     metadata,

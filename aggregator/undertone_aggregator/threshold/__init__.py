@@ -1,10 +1,10 @@
-"""Threshold: chooses the truncation threshold θ from locally private reports. Pure: histograms in, numbers out.
+"""Threshold: chooses the truncation threshold θ from locally private reports. Pure functions of histograms.
 
 Owns the fit of a distribution to histograms, ToPL's objective, the edges of the next round, limits of θ, its interval.
 May import: design.
 Start reading: ``choose.py``: `first_edges` begins, `next_range` gives each following round's edges, and
-`theta_from_reports` chooses. This module exports what readers of a store need; what only a decision on θ needs is
-imported from its own module, because it takes readers long to import.
+`theta_from_reports` chooses. This package exports what readers of a store need. What only a decision on θ needs is
+imported from its own module, because that import takes long.
 """
 
 from undertone_aggregator.threshold.bin_edges import first_edges, linear_edges, quantile, zoomed_edges

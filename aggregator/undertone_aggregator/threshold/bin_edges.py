@@ -25,18 +25,19 @@ def first_edges(bound: int, cells: int = 128) -> tuple[int, ...]:
 def linear_edges(bound: int, cells: int = 128) -> tuple[int, ...]:
     """Return the edges of a round with cells of equal width on [0, bound], as in ToPL.
 
-    Integers, strictly increasing, first 0, last bound + 1. Raises ValueError as `first_edges` does.
+    The edges are strictly increasing integers; the first is 0, the last is bound + 1. Raises ValueError as
+    `first_edges` does.
     """
     _check(bound, cells)
     return _distinct((bound + 1) * np.arange(1, cells) / cells, bound)
 
 
 def zoomed_edges(low: int, high: int, bound: int, cells: int = 128) -> tuple[int, ...]:
-    """Return the edges of a later round: a cell below `low`, linear cells on [low, high], logarithmic ones above.
+    """Return the edges of a later round: a cell below `low`, linear cells on [low, high], logarithmic cells above.
 
-    One cell in eight, at least three, lies above `high`: few readings are expected there, but a group of readings
-    far above the range must be seen where it is. Integers, strictly increasing, first 0, last bound + 1; at least
-    two cells. Raises ValueError for low > high, bound < 2, or cells outside 2..256.
+    One cell in eight, and at least three, lie above `high`. Few readings are expected there, but a group of readings
+    far above the range must show where it is. The edges are strictly increasing integers; the first is 0, the last is
+    bound + 1. There are at least two cells. Raises ValueError for low > high, bound < 2, or cells outside 2..256.
     """
     _check(bound, cells)
     if low > high:
@@ -48,7 +49,7 @@ def zoomed_edges(low: int, high: int, bound: int, cells: int = 128) -> tuple[int
 
 
 def quantile(density: Vector, edges: Sequence[int], share: float) -> int:
-    """Return the smallest integer x with P(reading <= x) >= share, where readings are uniform inside each bin.
+    """Return the smallest integer x with P(reading <= x) >= share. Readings are taken as uniform inside each bin.
 
     Raises ValueError for a share outside (0, 1].
     """

@@ -1,10 +1,10 @@
-"""θ by time of day: the daily cycle is divided into a few blocks; each has its own θ for the same mechanism.
+"""θ by time of day: the daily cycle is divided into a few blocks. Each has its own θ for the same mechanism.
 
-With e_p(θ) the mean excess of piece p of the day, n reports a slot and V the mechanism's variance, a plan costs the
-mean over the slots of V θ_p²/(4n) + e_p(θ_p)², its mean square error by ToPL's Eq. 8 (`threshold.objective`). Dynamic
-programming over the pieces gives the plan of least expected cost for each number of blocks. More blocks are used only
-if the logarithm of their gain exceeds its standard deviation over the draws from the posterior, and if the gain is
-worth a block.
+A *plan* is such a division with its θ. With e_p(θ) the mean excess of piece p of the day, n reports a slot and V the
+mechanism's variance, a plan costs the mean over the slots of V θ_p²/(4n) + e_p(θ_p)². This is its mean square error by
+ToPL's Eq. 8 (`threshold.objective`). Dynamic programming over the pieces gives the plan of least expected cost for each
+number of blocks. More blocks are used only if the gain is large enough (`_WORTH`), and if its logarithm exceeds its
+standard deviation over the draws from the posterior.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from undertone_aggregator.threshold.result import Block, Threshold
 
 # A further block must reduce the mean square error by at least this share.
 _WORTH = 0.003
-# The log of a block's gain must exceed its standard deviation over the posterior draws times this factor.
+# The logarithm of a block's gain must exceed this factor times its standard deviation over the posterior draws.
 _CERTAIN = 1.0
 # The θ of a block is at most this factor above or below the whole day's θ.
 _REACH = 8
@@ -29,9 +29,10 @@ _REACH = 8
 def in_blocks(chosen: Threshold, day: Day | None, most: int, query: Query, variance: Variance) -> Threshold:
     """Divide the cycle into at most ``most`` blocks.
 
-    Return ``chosen`` unchanged if the reports do not favour more than one.
+    Return ``chosen`` unchanged if the reports do not favour more than one block.
 
-    `variance` is evaluated at the day's θ only: a block's readings fill its range as the day's readings fill the day's.
+    `variance` is evaluated only at the day's θ, because a block's readings fill its range as the day's readings fill
+    the day's range.
     """
     if day is None or most < 2 or len(day.starts) < 2:
         return chosen
@@ -58,7 +59,7 @@ def _candidates(chosen: Threshold, day: Day) -> Integers:
 
 
 def _plan(errors: Vector, whole: int, most: int) -> list[int]:
-    """Return the first piece of each block; ``errors`` [pieces, draws, thetas], ``whole`` the index of the day's θ."""
+    """Return the first piece of each block. ``errors`` [pieces, draws, thetas]; ``whole``: the index of the day's θ."""
     expected = errors.mean(axis=1)
     in_force = np.full(len(errors), whole)
     best = [0]
@@ -89,19 +90,19 @@ def _segmentations(expected: Vector, most: int) -> list[list[int]]:
 
 
 def _places(expected: Vector, starts: Sequence[int]) -> Integers:
-    """Return for each piece the index of the θ that costs its block least; [pieces]."""
+    """Return for each piece the index of the θ with the least cost for its block; [pieces]."""
     best = np.add.reduceat(expected, starts, axis=0).argmin(axis=1)
     return np.repeat(best, np.diff([*starts, len(expected)]))
 
 
 def _of(errors: Vector, places: Integers) -> Vector:
-    """Return the cost of using the θ at index ``places`` [pieces] under each draw; [draws]."""
+    """Return the cost under each draw if each piece uses the θ at its index in ``places`` [pieces]; [draws]."""
     return np.asarray(errors[np.arange(len(errors)), :, places].sum(axis=0))
 
 
 def _block(chosen: Threshold, day: Day, span: slice, thetas: Integers, excess: Vector, errors: Vector) -> Block:
-    """Choose θ of one block by the rule of `threshold.robust`: the least mean, over the draws, of RMSE(θ) / min
-    RMSE.
+    """Choose θ of one block by the rule of `threshold.robust`: the θ of the least mean, over the draws, of RMSE(θ) /
+    min RMSE.
     """
     together = errors[span].sum(axis=0)
     regrets = np.sqrt(together / together.min(axis=1, keepdims=True))

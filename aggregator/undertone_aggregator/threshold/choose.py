@@ -21,8 +21,8 @@ from undertone_aggregator.threshold.result import WHITE_BOX, Threshold
 from undertone_aggregator.threshold.robust import choose_robustly, next_edges
 
 Method = Literal["robust", "ems", "sw-w"]
-# Constants of the white box: a bin of less than the first becomes zero, and after a run of as many zero bins as the
-# second says all bins do.
+# Constants of the white box. A bin with less than the first counts as zero. After a run of at least as many zero bins
+# as the second says, all bins count as zero.
 NEGLIGIBLE, RUN = 1e-4, 5
 
 
@@ -39,11 +39,12 @@ def theta_from_reports(
 ) -> Threshold:
     """Choose the θ in 1..bound of least mean square error, ToPL's Eq. 8, under the readings that histograms support.
 
-    `variance(θ)` is the variance of the mechanism that will report, in units of θ/2. `method`: "robust" (the default),
-    "ems" (smoothed expectation maximisation) or "sw-w" (the paper's white box). `reports`: histograms of the report
-    phase, used by "robust" only. `thetas`: candidates, increasing; by default integers 2.5 % apart for "robust", 1024
-    equally spaced ones for the paper's methods. `offset`: added to values in warnings, so that they are in the reader's
-    units. Raises ValueError if there are no cohort reports, if edges lie beyond the bound, or for an unknown method.
+    `variance(θ)` is the variance of the mechanism that will report, in units of (θ/2)². `method`: "robust" (the
+    default), "ems" (smoothed expectation maximisation) or "sw-w" (the paper's white box). `reports`: histograms of the
+    report phase, used by "robust" only. `thetas`: candidates, increasing; by default integers 2.5 % apart for "robust",
+    1024 equally spaced ones for the paper's methods. `offset`: added to values in warnings, so that they are in the
+    reader's units. Raises ValueError if there are no cohort reports, if edges lie beyond the bound, or for an unknown
+    method.
     """
     if method not in ("robust", "ems", "sw-w"):
         raise ValueError(f"unknown method {method!r}")
@@ -69,10 +70,11 @@ def theta_from_reports(
 def with_tail(
     chosen: Threshold, rounds: Sequence[CohortCounts], *, bound: int, variance: Variance, query: Query
 ) -> Threshold:
-    """Return a choice by the white box with the readings' distribution that the robust method fits to the same reports.
+    """Return a choice by the white box, with the distribution of readings that the robust method fits to the same
+    reports.
 
-    The white box removes the tail of its own density, which therefore says nothing of what truncation at θ removes. θ
-    and its expected error stay as they are.
+    The white box removes the tail of its own density. So that density says nothing about what truncation at θ removes.
+    θ and its expected error stay as they are.
     """
     at = np.array([chosen.theta], dtype=np.int64)
     fitted = choose_robustly(rounds, (), bound, variance, query, at, chosen.offset)
@@ -86,7 +88,8 @@ def next_range(
     cells: int = 128,
     reports: Sequence[ReportCounts] = (),
 ) -> tuple[int, ...]:
-    """Return integer edges for the next round: linear from the 70 % quantile to the 99 % one (99.5 % in later rounds).
+    """Return integer edges for the next round: linear from the 70 % quantile to the 99 % quantile (99.5 % in later
+    rounds).
 
     Above that they are logarithmic up to the bound. Raises ValueError as `theta_from_reports` does.
     """

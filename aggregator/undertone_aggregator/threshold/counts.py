@@ -49,8 +49,8 @@ class CohortCounts:
         return float(np.log(self.mechanism.a / self.mechanism.b))
 
     def channel(self, grid: Sequence[int]) -> Channel:
-        """Return the channel from the distribution over the cells of `grid`, which holds all inner edges, to this
-        histogram.
+        """Return the channel from the distribution over the cells of `grid` to this histogram. `grid` holds all inner
+        edges.
         """
         window = WindowChannel(self.mechanism)
         starts = np.searchsorted(np.asarray(grid), self.edges[1:-1])
@@ -61,8 +61,8 @@ class CohortCounts:
 class ReportCounts:
     """Reports of the report phase under one θ: each value min(x, θ) is randomly rounded to a level, then perturbed.
 
-    `positions` [K + 1] are the levels in units of the reading (increasing, first <= 0, last >= θ), `rows`
-    [K + 1, symbols] the probabilities of the symbols, `counts` [symbols] the histogram.
+    `positions` [K + 1] are the levels in units of the reading (increasing, first <= 0, last >= θ). `rows` [K + 1,
+    symbols] are the probabilities of the symbols. `counts` [symbols] is the histogram.
     """
 
     theta: int

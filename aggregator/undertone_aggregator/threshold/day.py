@@ -1,16 +1,16 @@
 """Distribution of readings by time of day, from private reports: one for each of at most 48 pieces of the cycle.
 
 The slot of a report is public, so this costs no privacy. Within a piece the distribution is locally Weibull like the
-whole day's (`threshold.tail`). The parameters of all pieces have a normal prior around the day's, with a correlation
-that decreases with the time between two pieces round the cycle: a piece with few reports resembles its neighbours and
-the day. The posterior is its normal approximation at the mode, found by Fisher scoring. The size of the day's largest
-readings is known better, because all of the day's reports inform it. So a piece's tail is the average of its own and of
-the day's, and the pieces decide only at what time large readings occur.
+whole day's (`threshold.tail`). The parameters of all pieces have a normal prior around the day's. The prior has a
+correlation that decreases with the time between two pieces round the cycle, so that a piece with few reports resembles
+its neighbours and the day. The posterior is its normal approximation at the mode, found by Fisher scoring. The size of
+the day's largest readings is known better than that of a piece, because all of the day's reports inform it. So a
+piece's tail is the average of its own and of the day's, and the pieces only decide at what time large readings occur.
 
 The day's own fit uses the threshold reports, and ordinary reports of epochs with one θ for all times of day. The
-pieces' fits use all reports, also those of epochs whose θ differs by block of the day. So the mean over the pieces is
-scaled to the day's distribution only where there are no reports of readings: elsewhere the mean over the pieces knows
-more than the day's fit does.
+pieces' fits use all reports, also those of epochs whose θ differs by block of the day. So if there are reports of
+readings, the mean over the pieces knows more than the day's fit does. Only if there are none is this mean scaled to the
+day's distribution.
 """
 
 from collections.abc import Iterable, Sequence
@@ -39,17 +39,17 @@ from undertone_aggregator.threshold.posterior import (
 from undertone_aggregator.threshold.tail import Prior, cell_masses, survival
 
 PIECES = 48
-# Least Σ n ε² of a piece's reports for the threshold; with less information the day is divided into fewer, longer
-# pieces.
+# A piece needs reports for the threshold with at least this information Σ n ε². With less information the day is
+# divided into fewer, longer pieces.
 LEAST_INFORMATION = 700.0
 # Standard deviations of a piece's parameters around the day's: of its level, and of the logit of the share of readings
 # above zero. The slopes vary by the component's own prior.
 _LEVEL, _POSITIVE = 1.5, 1.0
 # The correlation of two pieces falls to 1/e over this time, a share of the cycle.
 _FADES = 1 / 8
-# The share of the day's largest readings that counts as the tail; a piece's few reports hardly determine its tail.
+# The share of the day's largest readings that counts as the tail. The few reports of a piece hardly determine its tail.
 _TAIL = 0.1
-# Weight of the piece's own tail; the rest is the day's tail, scaled to the piece's own mass there.
+# Weight of the piece's own tail. The rest is the day's tail, scaled to the piece's own mass there.
 _OWN = 0.5
 _DRAWS = 100
 _RAKES = 5
@@ -84,9 +84,8 @@ class Phases:
 class Day:
     """Distributions of the pieces: ``densities`` [pieces, draws, d] over integer ``edges`` [d + 1].
 
-    Draws are equally likely.
-
-    ``starts``: the first slot of the cycle of each piece; ``shares``: each piece's share of the cycle's slots.
+    The draws are equally likely. ``starts``: the first slot of the cycle of each piece. ``shares``: each piece's share
+    of the cycle's slots.
     """
 
     edges: tuple[int, ...]
@@ -111,7 +110,8 @@ class Day:
 def day_of(histograms: Sequence[Phases], bound: int, cycle: int) -> Day | None:
     """Estimate the pieces' distributions.
 
-    There is one piece if the reports cannot distinguish times of day or miss one of them. Return None without reports.
+    There is only one piece if the reports cannot distinguish times of day, or if a time of day has no reports. Return
+    None without reports.
     """
     cohort = [phases for phases in histograms if isinstance(phases.whole, CohortCounts) and phases.whole.total]
     if not cohort:
@@ -124,7 +124,7 @@ def day_of(histograms: Sequence[Phases], bound: int, cycle: int) -> Day | None:
     if np.add.reduceat(information, starts).min() < LEAST_INFORMATION / 2:
         starts = np.array([0])
     of_readings = [(phases.whole, phases.parts) for phases in histograms if isinstance(phases.whole, ReportCounts)]
-    # The reports of a block are from its own time of day, and do not represent all readings.
+    # The reports of a block come from its own time of day, and do not represent all readings.
     of_cycle = [reports for reports, parts in of_readings if parts.any(axis=1).all()]
     whole = posterior([phases.whole for phases in cohort], of_cycle, bound)  # type: ignore[misc]
     grid = decision_grid(bound, *(reports.theta for reports, _ in of_readings))
@@ -151,8 +151,8 @@ def _information(phases: Phases) -> Vector:
 
 
 def _prior(prior: Prior, mode: Mode) -> Prior:
-    """Return the pieces' prior: around the day's mode, as wide as the day's prior except for level and share of
-    zeros.
+    """Return the pieces' prior. Its mean is the day's mode. It is as wide as the day's prior, except for the level and
+    the share of zeros.
     """
     precision = prior.precision.copy()
     precision[0, 0] = 1.0 / _LEVEL**2
@@ -161,7 +161,7 @@ def _prior(prior: Prior, mode: Mode) -> Prior:
 
 
 def _honest(phases: Phases) -> Phases:
-    """Remove the excess of symbols that honest devices cannot send so often, from each part by its share of the
+    """Lower the counts of symbols that honest devices cannot send so often. Each part loses by its share of the
     reports.
     """
     whole = phases.whole
@@ -190,7 +190,7 @@ def _observations(histograms: Iterable[Phases], grid: tuple[int, ...], starts: N
 
 
 def _correlation(at: Vector) -> Vector:
-    """Return the correlation of pieces at times ``at`` (shares of the cycle): e^(-distance/fades); [pieces, pieces]."""
+    """Return the correlation of pieces at times ``at`` (shares of the cycle), e^(-distance/fades); [pieces, pieces]."""
     apart = np.abs(at[:, None] - at[None, :])
     return np.asarray(np.exp(-np.minimum(apart, 1.0 - apart) / _FADES))
 
@@ -233,16 +233,16 @@ def _draws(likelihoods: Likelihoods, prior: Prior, correlation: Vector) -> Vecto
         away, best = away + step, best + gain
         if gain < _ENOUGH:
             break
-    # Readers of a store import this module but never call it, and scipy.linalg takes long to import.
+    # Readers of a store import this module but never call this function, and scipy.linalg takes long to import.
     from scipy.linalg import cholesky, solve_triangular
 
     normal = np.random.default_rng(20211116).standard_normal((pieces * size, _DRAWS))
-    # Transposed twice, the elements are in the order in which LAPACK needs them.
+    # The matrix is transposed twice, so that its elements are in the order in which LAPACK needs them.
     precision = np.kron(between.T, prior.precision.T).T
     for number, seen in enumerate(scores(away)[1]):
         part = slice(number * size, (number + 1) * size)
         precision[part, part] += seen
-    # numpy's Cholesky factor has the same digits, and takes half as long again.
+    # numpy's Cholesky factor has the same digits, but takes 1.5 times as long.
     root = cholesky(precision, lower=True, overwrite_a=True, check_finite=False)
     spread = solve_triangular(root, normal, lower=True, trans=1, check_finite=False)
     drawn = prior.mean + away[:, None, :] + spread.reshape(pieces, size, _DRAWS).transpose(0, 2, 1)
@@ -252,11 +252,11 @@ def _draws(likelihoods: Likelihoods, prior: Prior, correlation: Vector) -> Vecto
 def solved(between: Vector, within: Vector, blocks: Vector, right: Vector) -> Vector:
     """Return x [pieces, p] with (between ⊗ within + diag(blocks)) x = right, by conjugate gradients.
 
-    ``between`` [pieces, pieces] and ``within`` [p, p] are positive definite; ``blocks`` [pieces, p, p], at least 0, are
-    the blocks of a block diagonal matrix. The preconditioner is the inverse of the sum with the mean of the blocks in
-    place of each: in the coordinates of ``between``'s eigenvectors it has a block for each of them. It needs some
-    twenty steps where the pieces' blocks are alike; the relative residual is at most 1e-13. A dense Cholesky factor
-    would cost some ten times as much.
+    ``between`` [pieces, pieces] and ``within`` [p, p] are positive definite. ``blocks`` [pieces, p, p], at least 0, are
+    the blocks of a block diagonal matrix. The preconditioner is the inverse of the same sum with the mean of the blocks
+    in place of each block; in the coordinates of ``between``'s eigenvectors it is block diagonal. If the pieces' blocks
+    are alike, some twenty steps are needed. The relative residual is at most 1e-13. A dense Cholesky factor would cost
+    some ten times as much.
     """
     values, waves = np.linalg.eigh(between)
     inverses = np.linalg.inv(blocks.mean(axis=0) + values[:, None, None] * within)
@@ -267,7 +267,8 @@ def solved(between: Vector, within: Vector, blocks: Vector, right: Vector) -> Ve
     x, rest = np.zeros_like(right), right
     ahead = direction = preconditioned(rest)
     wanted = _RESIDUAL**2 * float(np.sum(rest * rest))
-    # Without rounding, as many steps as there are unknowns would do; blocks that differ much need up to twice as many.
+    # Without rounding, as many steps as there are unknowns would be enough. Blocks that differ much need up to twice as
+    # many.
     for _ in range(_MOST_STEPS * right.size):
         if float(np.sum(rest * rest)) <= wanted:
             break
@@ -295,7 +296,7 @@ def _spread(whole: Posterior, grid: tuple[int, ...]) -> Vector:
 
 
 def _tailed(densities: Vector, whole: Vector) -> Vector:
-    """Replace part of the tail of the pieces' densities [pieces, draws, d] by the day's [draws, d], of the same
+    """Replace part of the tail of the pieces' densities [pieces, draws, d] by the day's tail [draws, d], of the same
     mass.
     """
     first = int((np.cumsum(whole.mean(axis=0)) < 1.0 - _TAIL).sum()) + 1
@@ -308,7 +309,7 @@ def _raked(densities: Vector, whole: Vector, shares: Vector) -> Vector:
     """Scale the pieces' densities [pieces, draws, d] so that each draw's mean, weighted by ``shares``, is the day's
     [draws, d].
 
-    Iterative proportional fitting.
+    The method is iterative proportional fitting.
     """
     densities = densities.copy()
     for _ in range(_RAKES):

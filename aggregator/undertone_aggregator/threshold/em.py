@@ -1,8 +1,8 @@
 """Expectation maximisation (EM) for a discrete distribution observed through a channel.
 
 The log-likelihood L(f) = Σ_j h_j ln (A f)_j over counts h is concave in f. One step is f ← f ∘ D / n with D = Aᵀ(h / A
-f). For every distribution f the optimum is at most n (max_k D_k / n - 1) above L(f): the certified gap. A larger
-likelihood does not mean a smaller error of f, so the regulariser is explicit.
+f). For every distribution f the optimum is at most n (max_k D_k / n - 1) above L(f). This number is called the
+certified gap. A larger likelihood does not mean a smaller error of f, so the regulariser is explicit.
 """
 
 from collections.abc import Callable
@@ -14,8 +14,8 @@ import numpy as np
 from undertone_aggregator.threshold.channel import Channel, Vector
 from undertone_aggregator.threshold.newton import constrained_newton, log_likelihood
 
-# Largest number of over-relaxed steps, and the exponent ω of the first one. Over-relaxation is fast in the first steps;
-# Newton's method finds the last digits.
+# Largest number of over-relaxed steps, and the exponent ω of the first step. Over-relaxation is fast in the first
+# steps; Newton's method finds the last digits.
 _RELAXED_STEPS = 60
 _FIRST_POWER = 3.0
 
@@ -38,10 +38,10 @@ class PseudoReports:
 class Fit:
     """Result of expectation maximisation.
 
-    `density` [inputs] sums to one. `log_likelihood` is Σ h ln(A f) without the prior's term. `gap` bounds
-    how far the penalised objective lies below its optimum; it is None after smoothing, which maximises
-    nothing. `stopped` is "gap", "step", "likelihood" or "iterations"; `converged` is False for the last.
-    `iterations` counts applications of the EM map.
+    `density` [inputs] sums to one. `log_likelihood` is Σ h ln(A f) without the prior's term. `gap` is a bound on how
+    far the penalised objective lies below its optimum; it is None after smoothing, because smoothing maximises no
+    objective. `stopped` is "gap", "step", "likelihood" or "iterations"; `converged` is False for the last. `iterations`
+    counts applications of the EM map.
     """
 
     density: Vector
@@ -55,7 +55,7 @@ class Fit:
 def ems_step(f: Vector) -> Vector:
     """Return f smoothed: (f_{i-1} + 2 f_i + f_{i+1}) / 4; ends (2 f_0 + f_1) / 3. Shape [d] → [d], scaled to sum 1.
 
-    The smoothing step of EMS (Li et al., SIGMOD 2020; used in ToPL, CCS 2021).
+    This is the smoothing step of EMS (Li et al., SIGMOD 2020; used in ToPL, CCS 2021).
     """
     if len(f) < 2:
         return f
@@ -67,7 +67,9 @@ def ems_step(f: Vector) -> Vector:
 
 
 class _Problem:
-    """One step of expectation maximisation, and the log-likelihood that it raises; both count the prior as reports."""
+    """One step of expectation maximisation, and the log-likelihood that the step raises. Both count the prior as
+    reports.
+    """
 
     def __init__(self, channel: Channel, counts: Vector, prior: PseudoReports | None) -> None:
         self.channel = channel
@@ -117,8 +119,9 @@ def expectation_maximisation(
 ) -> Fit:
     """Find the distribution of input cells that explains `counts` [outputs] best.
 
-    Acceleration, without a prior: over-relaxed steps f ∘ (D / n)^ω, then a constrained Newton method on the few cells
-    that have positive mass at the optimum. The certified gap judges both, and plain EM continues where they stop short.
+    Without a prior, the search is accelerated: over-relaxed steps f ∘ (D / n)^ω come first, then a constrained Newton
+    method on the few cells that have positive mass at the optimum. The certified gap judges both. If they do not reach
+    the wanted gap, plain EM continues.
 
     Raises ValueError for no reports, negative counts, a wrong shape or an impossible combination.
     """
@@ -164,7 +167,7 @@ def _until_gap(problem: _Problem, f: Vector, wanted: float, limit: int, accelera
 def _over_relaxed(problem: _Problem, f: Vector, wanted: float, limit: int) -> tuple[Vector, float]:
     """Return the point of least gap, and that gap, among up to `limit` steps f ← f ∘ (D / n)^ω.
 
-    ω = 1 is plain EM. ω grows while the gap shrinks and falls when it does not, so only the gap controls the steps.
+    ω = 1 is plain EM. ω grows while the gap shrinks, and falls otherwise. So only the gap controls the steps.
     """
     best, least, omega = f, float("inf"), _FIRST_POWER
     while problem.steps < limit:

@@ -1,10 +1,10 @@
-"""Removal of false reports from a threshold round: symbols more frequent than any honest devices could send them.
+"""Removal of false reports from a threshold round: symbols that are more frequent than honest devices could send them.
 
-Whatever the readings are, the symbols of honest devices follow A f for some distribution f of the readings: a symbol
-just outside a window cannot be likely unless its neighbours are. The f of largest likelihood predicts how often each
-symbol occurs. A symbol that is far more frequent is replaced by its prediction from the others, until none is. Fake
-devices that imitate honest devices with large readings cannot be distinguished from them by any method; for those see
-`undertone_aggregator.campaign.rounds`.
+Whatever the readings are, the symbols of honest devices follow A f for some distribution f of the readings. So a symbol
+just outside a window can be likely only if its neighbours are. The f of largest likelihood predicts how often each
+symbol occurs. A symbol that is far more frequent is replaced by its prediction from the others. This is repeated until
+no such symbol is left. If fake devices imitate honest devices with large readings, no method can tell them apart; for
+such fakes see `undertone_aggregator.campaign.rounds`.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ from undertone_aggregator.threshold.counts import CohortCounts
 from undertone_aggregator.threshold.em import expectation_maximisation
 from undertone_aggregator.threshold.remembered import remembered_for_each
 
-# A symbol is judged false if honest devices send it so often with at most this probability (Poisson). With 1,000
+# A symbol counts as false if honest devices send it so often with at most this probability (Poisson). With 1,000
 # symbols in all rounds this is one false alarm in a million campaigns.
 _CHANCE = 1e-9
 _REPEATS = 20
@@ -27,10 +27,10 @@ def without_excess(counts: CohortCounts) -> tuple[CohortCounts, int]:
 
     Return the round and the number of reports removed.
 
-    A round that would lose more than half stays as it is: then honest and false reports cannot be told apart, and the
-    misfit will show it.
+    If a round would lose more than half of its reports, it stays as it is. Honest and false reports cannot be told
+    apart then, and the misfit will show this.
     """
-    # Readers of a store import this module but never call it, and scipy.special takes long to import.
+    # Readers of a store import this module but never call this function, and scipy.special takes long to import.
     from scipy.special import gammainc
 
     channel = WindowChannel(counts.mechanism)

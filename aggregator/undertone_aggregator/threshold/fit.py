@@ -19,11 +19,11 @@ _SPARSE = 0.1
 
 @dataclass(frozen=True)
 class Observation:
-    """One histogram for the fit: counts [N] of symbols with probabilities matrix · (masses of the cells between
+    """One histogram for the fit: counts [N] of symbols, whose probabilities are matrix · (masses of the cells between
     points).
 
-    `points` [m] are increasing integers >= 1. Cell 0 lies below the first point, cell m begins at the last; `matrix`
-    [N, m + 1].
+    `points` [m] are increasing integers >= 1. Cell 0 lies below the first point, and cell m begins at the last;
+    `matrix` [N, m + 1].
     """
 
     points: Sequence[int]
@@ -74,9 +74,9 @@ class Likelihood:
 
 
 class Likelihoods:
-    """Log-likelihoods of several pieces under one tail model: `Likelihood` of each, computed together.
+    """Log-likelihoods of several pieces under one tail model: `Likelihood` of each piece, computed together.
 
-    ``observations``: of each mechanism's reports the counts of all pieces, [pieces, N].
+    ``observations``: for each mechanism, the counts of its reports in all pieces, [pieces, N].
     """
 
     def __init__(self, model: TailModel, observations: Sequence[Observation]) -> None:
@@ -127,12 +127,12 @@ class _Law:
     """One mechanism's reports: the ``pieces`` that have some, with their ``counts`` [pieces, N].
 
     The probabilities of the symbols change with the survival S at the points by A = ``change`` [N, m]. S changes with
-    (z, κ) by the slopes ∂S_i/∂z · L_ik ρ_k: L = ``reach`` [m, J + 1] is a column of ones and the ``lengths`` [m, J], ρ
-    are the rates (`_rates`).
+    (z, κ) by the slopes ∂S_i/∂z · L_ik ρ_k. Here L = ``reach`` [m, J + 1] is a column of ones and the ``lengths`` [m,
+    J], and ρ are the rates (`_rates`).
     """
 
     def __init__(self, lengths: Vector, observation: Observation) -> None:
-        # Readers of a store import this module but never call it, and scipy.sparse takes long to import.
+        # Readers of a store import this module but never make this object, and scipy.sparse takes long to import.
         from scipy.sparse import csc_array
 
         self.lengths, self.matrix = lengths, observation.matrix
@@ -161,8 +161,9 @@ class _Law:
     def gram(self, weights: Vector, by_z: Vector) -> Vector:
         """Return Lᵀ D Aᵀ W A D L of each piece, W = diag(``weights``) [pieces, N], D = diag(``by_z``) [pieces, m].
 
-        The result has shape [pieces, J + 1, J + 1]. With windows Aᵀ W A is nearly empty: most pairs of points share no
-        symbol. Then the products L_iᵀ L_j of the pairs that share one are computed once.
+        The result has shape [pieces, J + 1, J + 1]. With windows, Aᵀ W A is nearly empty, because most pairs of points
+        share no symbol. Then only the products L_iᵀ L_j of the pairs that share a symbol are needed, and are computed
+        once.
         """
         size = self.reach.shape[1]
         if self._pairs is None:
@@ -186,8 +187,8 @@ class Mode:
 def posterior_mode(likelihood: Likelihood, prior: Prior, start: Vector) -> Mode:
     """Find the posterior mode by Fisher scoring from `start` [p].
 
-    Each step is capped at 1.5 per parameter and halved until the posterior rises. The search ends at a gain below 1e-4
-    or after 60 steps. log evidence = log posterior at the mode + (ln det prior precision - ln det H) / 2.
+    Each step changes a parameter by at most 1.5, and is halved until the posterior rises. The search ends at a gain
+    below 1e-4 or after 60 steps. log evidence = log posterior at the mode + (ln det prior precision - ln det H) / 2.
     """
     p = start
     value = _log_posterior(likelihood, prior, p)
@@ -218,7 +219,7 @@ def draws(
     """Draw parameters [count, p] from N(mode, H⁻¹), with log weights [count] that correct the draws to the posterior.
 
     The log weights include the log evidence, so that draws of several components can be pooled. Weights above √count
-    times their mean are cut (Ionides 2008): this gives a bounded bias, but a few draws cannot dominate the result.
+    times their mean are cut (Ionides 2008). This gives a bounded bias, but a few draws cannot dominate the result.
     """
     root = np.linalg.cholesky(mode.precision)
     normal = generator.standard_normal((count, len(mode.parameters)))

@@ -1,5 +1,6 @@
-"""A heavier tail than the fitted one, which reports may not exclude: the prior contains hardly anything but Weibull
-tails.
+"""A tail that is heavier than the fitted one, and that the reports may not exclude.
+
+The prior contains hardly anything but Weibull tails, so the fit alone would not consider it.
 """
 
 import math
@@ -9,9 +10,10 @@ import numpy as np
 from undertone_aggregator.threshold.channel import Vector
 from undertone_aggregator.threshold.result import RESOLVED
 
-# Prior probability that readings above what reports resolve have a heavier tail than the fit: that of `heavier`.
+# Prior probability that readings above those that the reports resolve have a heavier tail than the fit, that of
+# `heavier`.
 _HEAVY = 1 / 3
-# If reports resolve readings up to this share of the bound, no tail is left that they do not show.
+# If reports resolve readings up to this share of the bound, they show the whole tail.
 _BOUNDED = 0.9
 _TINY = 1e-12
 
@@ -19,9 +21,9 @@ _TINY = 1e-12
 def chance_of_heavier(density: Vector, edges: Vector, seen: int | None) -> float:
     """Return the posterior probability of the tail of `heavier`, given the reports that ``density`` was fitted to.
 
-    With S and S' the shares of readings from ``seen`` on under the fit and under that tail, the reports' standard error
-    of S is S / `RESOLVED`, by the definition of ``seen``. The fit follows the reports, so that the heavier tail is
-    z = (S' - S) / (S / RESOLVED) standard errors away from them, and its odds are those of the prior times e^(-z²/2).
+    S and S' are the shares of readings from ``seen`` on, under the fit and under that tail. By the definition of
+    ``seen``, the reports' standard error of S is S / `RESOLVED`. The fit follows the reports. So the heavier tail is z
+    = (S' - S) / (S / RESOLVED) standard errors away from them, and its odds are those of the prior times e^(-z²/2).
     """
     if seen is None:
         return 0.0
@@ -35,10 +37,10 @@ def chance_of_heavier(density: Vector, edges: Vector, seen: int | None) -> float
 
 
 def heavier(density: Vector, edges: Vector, seen: int) -> Vector:
-    """Return the density [d] over ``edges`` [d + 1], above ``seen``/2 with the tail that the slopes below continue.
+    """Return the density [d] over ``edges`` [d + 1]; above ``seen``/2 its tail continues the slopes below.
 
     The slope -d ln P(reading >= x) / d ln x is measured from ``seen``/8 to ``seen``/4 and from there to ``seen``/2. It
-    continues as a straight line in ln x: a constant slope is a Pareto tail, a rising one that of a lognormal.
+    continues as a straight line in ln x. A constant slope is a Pareto tail, a rising one that of a lognormal.
     """
     at_least = np.append(np.cumsum(density[::-1])[::-1], 0.0)
     points = [float(np.interp(seen / part, edges, at_least)) for part in (8, 4, 2)]

@@ -32,7 +32,8 @@ Progress = Callable[[str], None]
 class Design:
     """θ and the mechanism that reports under it.
 
-    ``reason``: why the Hybrid reports although another was asked for, or None. ``reach``: that of a table, else None.
+    ``reason``: why the Hybrid reports although another mechanism was asked for, or None. ``reach``: that of a table,
+    else None.
     """
 
     threshold: Threshold
@@ -43,7 +44,10 @@ class Design:
 
 @dataclass(frozen=True)
 class Undesigned:
-    """θ for the mechanism that `design` makes: ``threshold`` unless no table can be made or it gains too little."""
+    """θ for the mechanism that `design` makes.
+
+    θ is that of ``threshold``, or that of ``fallback`` if no table can be made or it gains too little.
+    """
 
     kind: str
     epsilon: Fraction | float | str
@@ -95,13 +99,13 @@ def choose_theta(
 ) -> Undesigned:
     """Choose θ for the mechanism of one kind, a name of `design.named`, that would be designed for it.
 
-    ``choose`` returns the threshold for a variance, which is a function of the width of the range, θ less the bottom.
-    It is called once or twice.
+    ``choose`` returns the threshold for a variance. The variance is a function of the width of the range, θ minus the
+    bottom. ``choose`` is called once or twice.
 
-    If no table can be made, or it gains too little, the design is the Hybrid with its own θ. ``levels``: largest
-    number of input levels of a mechanism that does not depend on the readings. ``reach``: that of a table, see
-    `design.reach`; with None it is `Promise.usual_reach` for a mean of ``reports`` reports. Raises Invalid for another
-    kind, or if `hybrid` raises it.
+    If no table can be made, or it gains too little, the design is the Hybrid with its own θ. ``levels``: largest number
+    of input levels of a mechanism that does not depend on the readings. ``reach``: that of a table, see `design.reach`;
+    with None it is `Promise.usual_reach` for a mean of ``reports`` reports. Raises Invalid for another kind, or if
+    `hybrid` raises it.
     """
     reporting = reporting_as(kind)
     worst = float(worst_variance(hybrid(epsilon)))
@@ -125,7 +129,7 @@ def choose_theta(
 def _range(chosen: Threshold) -> int:
     """Return the range that the table is designed for.
 
-    Devices scale another block's readings to it in small integers.
+    Devices scale the readings of another block to this range in small integers.
     """
     return min(chosen.width, (SMALL - 1) // chosen.width) if chosen.blocks else chosen.width
 

@@ -1,5 +1,5 @@
-"""Limits on how far θ may move at once: relative to the epoch before, and in the first choice relative to its
-own data.
+"""Limits on how far θ may move at once: relative to the epoch before; for the first choice, relative to its own
+data.
 """
 
 from collections.abc import Callable
@@ -15,15 +15,15 @@ from undertone_aggregator.threshold.result import Threshold
 
 Limit = Callable[[Threshold, int, int | None, int], Threshold]
 
-# Largest factor by which θ changes from one report epoch to the next, so that fake devices cannot move it faster.
+# θ changes at most by this factor from one report epoch to the next, so that fake devices cannot move it faster.
 LARGEST_CHANGE = 2
-# The first θ is at most LARGEST_CHANGE times the θ that results without this share of the largest readings: these may
-# be sent by fakes that imitate honest devices, which no test detects.
+# The first θ is at most LARGEST_CHANGE times the θ that results if this share of the largest readings is left out. They
+# may come from fakes that imitate honest devices, which no test detects.
 SUSPECTED = 0.01
 
 
 def limit_change(chosen: Threshold, theta: int) -> Threshold:
-    """Limit the chosen θ to at most `LARGEST_CHANGE` times above or below the θ in force."""
+    """Limit the chosen θ: at most `LARGEST_CHANGE` times above or below the θ that applies now."""
     capped = min(max(chosen.theta, -(-theta // LARGEST_CHANGE)), theta * LARGEST_CHANGE)
     if capped == chosen.theta:
         return chosen
@@ -34,8 +34,8 @@ def limit_change(chosen: Threshold, theta: int) -> Threshold:
 
 
 def limit_range(chosen: Threshold, low: int, theta: int) -> Threshold:
-    """Limit the chosen range: each end moves outwards by at most one width, and the new width is at least half
-    the old.
+    """Limit the chosen range. Each end moves outwards by at most one old width; the new width is at least half the
+    old.
     """
     if not low and not chosen.bottom:
         return limit_change(chosen, theta)
@@ -55,8 +55,8 @@ def limit_range(chosen: Threshold, low: int, theta: int) -> Threshold:
 def limit_blocks(chosen: Threshold, limited: Limit) -> Threshold:
     """Apply ``limited`` to each block of a choice; the warnings that result name the block.
 
-    ``limited`` takes (a choice, first slot, end, harmless θ). The end is None for the end of the cycle. A block's θ
-    needs no limit up to the harmless θ: the θ that the whole cycle would have within its limits.
+    ``limited`` takes (a choice, first slot, end, harmless θ). The end is None for the end of the cycle. The harmless θ
+    is the θ that the whole cycle would have within its limits. A block's θ up to the harmless θ needs no limit.
     """
     held = limited(chosen, 0, None, 1)
     if not chosen.blocks:
@@ -101,7 +101,7 @@ def limit_most(chosen: Threshold, most: int | None) -> Threshold:
 
 
 def _trimmed(density: Vector) -> Vector:
-    """Return the density [d] without its highest `SUSPECTED` share."""
+    """Return the density [d] without the share `SUSPECTED` of its highest readings."""
     above = np.cumsum(density[::-1])[::-1] - density
     trimmed = np.clip(density + above - SUSPECTED * density.sum(), 0.0, density)
     return np.asarray(trimmed / trimmed.sum())

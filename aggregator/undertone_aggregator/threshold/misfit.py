@@ -1,9 +1,9 @@
-"""Test whether the rounds contradict each other, or contradict what honest devices can send, without a model's shape.
+"""Test whether the rounds contradict each other, or contradict what honest devices can send, for any shape of readings.
 
 One distribution of any shape over the cells between all rounds' edges is fitted to all histograms together. The true
 distribution of readings is one of the candidates, so the deviance of the fit is at most that of the true distribution.
-The latter is χ² with as many degrees of freedom as symbols. If devices are honest and readings do not drift, the
-deviance of the fit therefore exceeds a value at most as often as that χ² does.
+The latter is χ² with as many degrees of freedom as symbols. So if devices are honest and readings do not drift, the
+deviance of the fit exceeds a value at most as often as that χ² does.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """A group of large readings at certain times of day: a share of the readings of a part of the cycle at one value M.
 
-The fit of `threshold.day` continues the shape of the body, so that it does not know a second group of readings far
-above it, such as cars that charge in the evening. Here each of at most `_PARTS` parts of the cycle has the distribution
+The fit of `threshold.day` continues the shape of the body. So it misses a second group of readings far above the body,
+such as those of cars that charge in the evening. Here each of at most `_PARTS` parts of the cycle has the distribution
 of the fit with probability 1 - a, and M with probability a; M is the same in all parts. With a prior for M and a, the
 likelihood of the reports on a grid gives the posterior by summation.
 """
@@ -15,13 +15,14 @@ from undertone_aggregator.threshold.channel import Vector
 from undertone_aggregator.threshold.fit import Observation
 
 _PARTS = 8
-# Prior probability that a part of the cycle has none of this group.
+# Prior probability that a part of the cycle has no readings of this group.
 _NONE = 0.7
-# The most reports of a part of the cycle that count; if there are more, each has a smaller weight. With very many
-# reports, the group of large readings would otherwise be fitted to the small differences between real readings and the
-# model of the other readings.
+# Largest number of reports of a part of the cycle that count in full. If there are more, each has a smaller weight.
+# Otherwise, with very many reports, the group of large readings would be fitted to the small differences between real
+# readings and the model of the other readings.
 _BELIEVED = 20_000.0
-# Values of M that are tried: `_RATIO` apart, from the value on that this share of the day's readings exceeds.
+# The values of M that are tried: each is `_RATIO` times the one before, from the value on that this share of the day's
+# readings exceeds.
 _RARE, _RATIO = 0.03, 2.0 ** (1 / 3)
 # Shares of a part's readings that are tried, besides 0.
 _SHARES = np.geomspace(0.003, 0.4, 24)

@@ -1,6 +1,6 @@
 """The constrained Newton method for the likelihood of a mixture (Wang, JRSS B 69, 2007).
 
-The optimum of Σ_j h_j ln (A f)_j over distributions f rests on few cells. Each step adds the local maxima of the
+The optimum of Σ_j h_j ln (A f)_j over distributions f is positive in few cells. Each step adds the local maxima of the
 gradient to the cells in use, maximises the quadratic model there by non-negative least squares, and backtracks.
 """
 
@@ -31,8 +31,8 @@ def log_likelihood(channel: Channel, counts: Vector, f: Vector) -> float:
 def constrained_newton(channel: Channel, counts: Vector, start: Vector, wanted: float, limit: int) -> Refined:
     """Iterate from `start` [inputs] until the certified gap is at most `wanted`, for at most `limit` steps.
 
-    The gap, a bound on how far the log-likelihood lies below its optimum, is n (max_k D_k / n - 1): n is the number of
-    reports, and D = Aᵀ(h / A f) the gradient. Ends earlier if a step makes no more progress.
+    The gap is a bound on how far the log-likelihood lies below its optimum. It is n (max_k D_k / n - 1), where n is the
+    number of reports, and D = Aᵀ(h / A f) the gradient. The iteration ends earlier if a step makes no more progress.
     """
     n = float(counts.sum())
     f = _gathered(start)
@@ -70,10 +70,11 @@ def _newton_point(channel: Channel, counts: Vector, f: Vector, mixed: Vector, gr
     falls = np.append(gradient[:-1] > gradient[1:], True)
     support = np.flatnonzero((f > 0) | (rises & falls & (gradient > n)))
     root = np.sqrt(counts)
-    # The last row of the system asks that the weights sum to one, with a large weight; the result is normalised anyway.
+    # The last row of the system asks, with a large weight, that the result sums to one. The result is normalised
+    # anyway.
     system = np.empty((len(counts) + 1, len(support)))
     system[:-1] = channel.columns(support) * root[:, None] / mixed[:, None]
-    # Readers of a store import this module but never call it, and scipy.optimize takes long to import.
+    # Readers of a store import this module but never call this function, and scipy.optimize takes long to import.
     from scipy.optimize import nnls
 
     firm = 10.0 * np.sqrt(n)
@@ -87,7 +88,7 @@ def _newton_point(channel: Channel, counts: Vector, f: Vector, mixed: Vector, gr
 def _backtracked(
     channel: Channel, counts: Vector, f: Vector, direction: Vector, slope: float, likelihood: float
 ) -> tuple[Vector, float]:
-    """Return the first of f + t·direction, t = 1, 1/2, ..., that gains enough likelihood; f itself when none does."""
+    """Return the first of f + t·direction, t = 1, 1/2, ..., that gains enough likelihood; f itself if none does."""
     t = 1.0
     while t > 1e-6:
         moved = np.maximum(f + t * direction, 0.0)

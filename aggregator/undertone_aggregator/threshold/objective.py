@@ -1,7 +1,7 @@
 """ToPL's objective for θ (CCS 2021, Eq. 8) on a histogram density over integer edges.
 
-MSE(θ) = E[J] V(θ) θ²/4 + E[J²] (E[(x - θ)⁺])², J = number of reports that one query sums, V = variance of the mechanism
-in use in units of its half-width θ/2 squared.
+MSE(θ) = E[J] V(θ) θ²/4 + E[J²] (E[(x - θ)⁺])². Here J is the number of reports that one query sums, and V is the
+variance of the mechanism in use, in units of (θ/2)².
 """
 
 from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ class Query:
 
         The filter leaves about 1/3 of the noise's variance, or 1/9 if devices take turns, because there is more noise
         then. The model of the excess leaves about 1/3 of the square of the bias. θ depends only on the ratio of the two
-        factors, so that without turns the query of `fleet` gives the same θ.
+        factors. So without turns the query of `fleet` gives the same θ.
         """
         return Query(float(n) / 3.0, float(n) * float(n)) if turns else Query.fleet(n)
 
@@ -43,7 +43,7 @@ class Query:
     def paper(r: int, n: int = 1) -> "Query":
         """Make the query of a random range of up to `r` slots, with `n` reports in each slot.
 
-        Its moments are n(r + 2)/3 and n²(r + 1)(r + 2)/6. The paper has one report in each slot. `r` = 1 is `fleet`.
+        Its moments are n(r + 2)/3 and n²(r + 1)(r + 2)/6. In the paper each slot has one report. `r` = 1 is `fleet`.
         """
         return Query(n * (r + 2) / 3.0, float(n) * n * (r + 1) * (r + 2) / 6.0)
 
@@ -78,7 +78,7 @@ def mean_excess(density: Vector, edges: Sequence[int], thetas: Integers) -> Vect
 
 
 class Excess:
-    """The function `mean_excess` of densities [..., d]: what does not depend on θ is computed once."""
+    """The function `mean_excess` of densities [..., d]. The part that does not depend on θ is computed once."""
 
     def __init__(self, density: Vector, edges: Sequence[int]) -> None:
         edge = np.asarray(edges, dtype=np.float64)

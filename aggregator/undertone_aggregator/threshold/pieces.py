@@ -1,4 +1,6 @@
-"""Mean excess of the readings over every limit, by piece of the cycle: what a choice of θ knows of the times of day."""
+"""Mean excess of the readings over every limit, by piece of the cycle. A choice of θ keeps it to describe times of
+day.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +13,7 @@ from undertone_aggregator.threshold.objective import Excess
 
 # Neighbouring limits differ by this factor.
 _RATIO = 2.0 ** (1 / 6)
-# Digits of the numbers that are kept.
+# Significant digits of the numbers that are kept.
 _DIGITS = 5
 
 
@@ -38,7 +40,8 @@ class Pieces:
         steps = np.arange(int(np.log(max(bound, 2)) / np.log(_RATIO)) + 1)
         limits = np.unique(np.rint(np.append(0.0, bound / _RATIO**steps)).astype(np.int64))
         excess = Excess(densities, edges).above(limits)
-        # A few draws have a much heavier tail than the others: the median follows it only where half of them do.
+        # A few draws have a much heavier tail than the others. The median does not follow them, unless half of the
+        # draws do.
         middle = np.median(excess, axis=1)
         of_cycle = np.tensordot(np.asarray(shares), excess - middle[:, None], 1)
         error = np.sqrt(np.square(excess - middle[:, None]).mean(axis=1))

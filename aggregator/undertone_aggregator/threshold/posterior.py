@@ -31,7 +31,7 @@ COMPONENTS = (
 )
 _DRAWS_EACH = 100
 _POOLED = 200
-# A component is excluded if its log evidence is this many nats below that of the best one.
+# A component is excluded if its log evidence is more than this many nats below that of the best component.
 _EXCLUDED = 6.0
 # Number of densities that are drawn from each component, unless the component is excluded.
 _SHAPES = 40
@@ -48,12 +48,11 @@ class Posterior:
 
     `weights` [components]: posterior probability of each component. `reports`: number of reports; `information`: Σ n ε²
     of the cohort's reports. `misfit`: see `threshold.misfit`. `fakes`: share of the cohort's reports that no honest
-    devices would send; the fit leaves them out.
-    `shapes`: some densities [draws, d] of each component that the data do not exclude, whatever its prior weight;
-    `evidence`: the likelihoods of these components over the largest, without any prior weight.
-    `seen`: value above which readings are so rare that the reports do not distinguish them from none; a larger θ is an
-    extrapolation.
-    `model`, `prior` and `mode` belong to the likeliest component.
+    devices would send; the fit leaves them out. `shapes`: some densities [draws, d] of each component that the data do
+    not exclude, whatever its prior weight; `evidence`: the likelihood of each of these components, divided by the
+    largest, without any prior weight. `seen`: value above which readings are so rare that the reports do not show
+    whether there are any; a larger θ is an extrapolation. `model`, `prior` and `mode` belong to the likeliest
+    component.
     """
 
     densities: Vector
@@ -72,7 +71,7 @@ class Posterior:
 
     @property
     def free_body(self) -> float:
-        """Posterior probability of the components that prescribe no shape for the readings below their tail."""
+        """Posterior probability of the components in which the readings below their tail may have any shape."""
         free = [component.free_above == 0.0 for component in COMPONENTS]
         return float(self.weights[free].sum())
 
@@ -100,7 +99,7 @@ class _Fits:
     """What the histograms say under each component: weighted draws of its parameters, its prior and its mode.
 
     `log_weights` of the draws leave out the component's own prior weight. `body_s`: survival at the edges of `grid`
-    under a free body. The other fields are those of `Posterior`.
+    under a component whose body may have any shape. The other fields are those of `Posterior`.
     """
 
     grid: tuple[int, ...]
@@ -209,7 +208,9 @@ def _fitted(rounds: Sequence[CohortCounts], reports: Sequence[ReportCounts], bou
 def _plausible(
     drawn: Sequence[Vector], log_weights: Sequence[Vector], flatten: float, masses: Callable[[Vector], Vector]
 ) -> tuple[tuple[Vector, ...], tuple[float, ...]]:
-    """Draw densities of each component whose evidence is at least e^-_EXCLUDED of the largest; return both."""
+    """Draw densities of each component whose evidence is at least e^-_EXCLUDED of the largest. Return densities and
+    evidences.
+    """
     densities, shares = [], []
     own = [w - flatten * np.log(c.weight) for w, c in zip(log_weights, COMPONENTS, strict=True)]
     evidence = [float(np.logaddexp.reduce(w)) for w in own]
@@ -225,10 +226,10 @@ def _plausible(
 
 
 def resolved(after: Posterior) -> int | None:
-    """Return the value above which only as many readings lie as the cohort's reports can just still show.
+    """Return the value above which the share of readings is the smallest that the cohort's reports can show.
 
-    With Σ n ε² of their information, that is `RESOLVED` standard errors of a share. Return None if it is too large for
-    a tail to be visible.
+    With the information Σ n ε² of these reports, this share is `RESOLVED` standard errors of a share. Return None if
+    the share is too large for a tail to be visible.
     """
     least = RESOLVED / math.sqrt(max(after.information, 1.0))
     return None if least > _A_TAIL else quantile(after.density, after.edges, 1.0 - least)
@@ -265,8 +266,9 @@ def report_observation(reports: ReportCounts, grid: tuple[int, ...]) -> Observat
 
 
 def report_law(reports: ReportCounts, grid: tuple[int, ...]) -> tuple[Vector, Integers]:
-    """Return (probabilities of groups of equivalent symbols, first symbol of each); [groups, cells of ``grid``],
-    [groups].
+    """Return (probabilities of groups of equivalent symbols, first symbol of each group).
+
+    The shapes are [groups, cells of ``grid``] and [groups].
     """
     matrix = reports.channel(grid).matrix
     groups = _similar(matrix)
@@ -274,7 +276,7 @@ def report_law(reports: ReportCounts, grid: tuple[int, ...]) -> tuple[Vector, In
 
 
 def _similar(matrix: Vector) -> Integers:
-    """Return the first rows of runs of symbols with nearly proportional rows: merging such a run loses no
+    """Return the first rows of runs of symbols with nearly proportional rows. Merging such a run loses no
     information.
     """
     shape = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1e-300)
@@ -309,7 +311,7 @@ def _start(model: TailModel, u: Vector, s: Vector) -> Vector:
 def _tells(cohort: Sequence[CohortCounts]) -> float:
     """Return the share S = P(reading >= x) down to which the reports determine the distribution's shape.
 
-    It is five standard errors of a share that the cohort's devices would report with one bit each.
+    It is five standard errors of a share, if the cohort's devices reported with one bit each.
     """
     information = sum(asked.total * (np.exp(asked.epsilon) - 1.0) ** 2 / np.exp(asked.epsilon) for asked in cohort)
     return float(np.clip(_TELLING / np.sqrt(information), 0.005, 0.3))

@@ -17,8 +17,8 @@ from undertone_aggregator.threshold.counts import CohortCounts, ReportCounts
 
 P = ParamSpec("P")
 T = TypeVar("T")
-# Number of results that are kept for each function; one decision about θ needs no more different ones: a posterior for
-# each purpose, and something for each histogram of the remembered epochs.
+# Number of results that are kept for each function. One decision about θ needs no more different results: a posterior
+# for each purpose, and some result for each histogram of the remembered epochs.
 _KEPT = 4
 _KEPT_OF_HISTOGRAMS = 48
 
@@ -49,12 +49,16 @@ def remembered(function: Callable[P, T], keep: int = _KEPT) -> Callable[P, T]:
 
 
 def remembered_for_each(function: Callable[P, T]) -> Callable[P, T]:
-    """Keep results as `remembered` does, of a function of a single histogram: enough for all of one decision."""
+    """Keep results as `remembered` does, of a function of a single histogram. There is room for all results of one
+    decision.
+    """
     return remembered(function, _KEPT_OF_HISTOGRAMS)
 
 
 def _content(value: object) -> object:
-    """Return a value that is equal for equal arguments: what a histogram holds, not which object it is."""
+    """Return a value that is equal for equal arguments. For a histogram, it depends on the content and not on the
+    object.
+    """
     if isinstance(value, CohortCounts):
         window = value.mechanism
         return (window.a, window.b, window.window, window.stride, window.levels, value.edges, _digest(value.counts))

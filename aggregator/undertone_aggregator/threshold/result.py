@@ -9,9 +9,10 @@ from undertone_aggregator.threshold.bin_edges import quantile
 from undertone_aggregator.threshold.channel import Vector
 from undertone_aggregator.threshold.pieces import Pieces
 
-# Name of the paper's method. What truncation removes is not added to a mean under it, and widens its interval instead.
+# Name of the paper's method. With it, what truncation removes is not added to a mean, but widens the mean's interval.
 WHITE_BOX = "sw-w"
-# Reports are taken to determine shares of the readings down to this many standard errors of a share (`Threshold.seen`).
+# The reports are taken to determine a share of the readings if it is at least this many standard errors of a share
+# (`Threshold.seen`).
 RESOLVED = 5.0
 
 
@@ -19,20 +20,22 @@ RESOLVED = 5.0
 class Threshold:
     """The chosen θ with its uncertainty and the fitted distribution; all lengths are in units of the reading.
 
-    `low`, `high`: range that holds the optimal θ with 90 %, for each tail of the readings that the
-    reports do not exclude. `bias`, `bias_se`: the
-    mean excess E[(x - θ)⁺] that truncation at θ removes from the mean, and its standard deviation. `expected_mse`: the
-    mean square error (ToPL's Eq. 8) at θ, averaged over the uncertainty. `density` [d] over `edges` [d + 1] (integers,
-    bin i = [edges[i], edges[i+1])) is the fitted distribution of readings. `warnings` are plain sentences.
+    `low`, `high`: range that holds the optimal θ with 90 %, for each tail of the readings that the reports do not
+    exclude. `bias`, `bias_se`: the mean excess E[(x - θ)⁺] that truncation at θ removes from the mean, and its standard
+    deviation. `expected_mse`: the mean square error (ToPL's Eq. 8) at θ, averaged over the uncertainty. `density` [d]
+    over `edges` [d + 1] (integers, bin i = [edges[i], edges[i+1])) is the fitted distribution of readings. `warnings`
+    are sentences.
+
     `bottom`: if not 0, readings are also truncated from below at this value; `bias` is then the sum of what truncation
-    from above and from below removes.
-    `blocks`: blocks of the cycle, each with its own θ from its first slot on; `theta` is then the θ that the cycle
-    would have as a single block.
-    `offset`: the campaign's offset in the reader's units; warnings add it to values, fields do not.
+    from above and from below removes. `blocks`: blocks of the cycle, each with its own θ from its first slot on;
+    `theta` is then the θ that the cycle would have as a single block. `offset`: the campaign's offset in the reader's
+    units; warnings add it to values, fields do not.
+
     `seen`: value up to which the reports determine the distribution; beyond it `density` continues the shape below. The
-    share of readings beyond it is `RESOLVED` standard errors. None if the reports do not determine a tail, or the
-    method does not know.
-    `pieces`: the excess of readings by piece of the cycle; None if the method does not know.
+    share of readings beyond it is `RESOLVED` standard errors. It is None if the reports do not determine a tail, or if
+    the method does not give it. `pieces`: the excess of readings by piece of the cycle; None if the method does not
+    give it.
+
     Methods without an uncertainty estimate (`ems`, `sw-w`) set low = high = θ and bias_se = nan. A campaign by `sw-w`
     takes the other fields from the robust fit of the same reports (`choose.with_tail`).
     """
@@ -55,7 +58,9 @@ class Threshold:
 
     @property
     def width(self) -> int:
-        """Width of the range that readings are truncated to, from `bottom` to θ; with blocks, the widest block's."""
+        """Width of the range to which readings are truncated, from `bottom` to θ. With blocks, it is that of the widest
+        block.
+        """
         if self.blocks:
             return max(block.choice.width for block in self.blocks)
         return self.theta - self.bottom

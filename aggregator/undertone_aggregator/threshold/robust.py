@@ -19,13 +19,13 @@ from undertone_aggregator.threshold.posterior import Posterior, decision_grid, p
 from undertone_aggregator.threshold.result import Threshold
 from undertone_aggregator.threshold.two_sided import two_sided_range
 
-# Least Σ n ε² of the cohort's reports. Below it no method that was tried was safe: in the worst cases its error was
+# Least Σ n ε² of the cohort's reports. Below it, every method that was tried failed in the worst cases: its error was
 # more than 1000 times the least possible one.
 ENOUGH_INFORMATION = 700.0
 _MISFIT_ALARM = 6.0
 _CAUTIOUS_SHARE = 0.75
 _SECOND_MODE_MASS = 0.02
-# θ counts as extrapolated when it is more than this factor above the largest value that the reports resolve.
+# θ counts as extrapolated if it is more than this factor above the largest value that the reports resolve.
 _FAR_OUT = 1.7
 # If the components of the prior whose body may have any shape (`tail.Component`) have at least this posterior
 # probability, no smooth shape explains the readings. The tail beyond the data is then less certain than the posterior
@@ -44,8 +44,8 @@ def choose_robustly(
 ) -> Threshold:
     """Choose the θ that minimises the mean, over the posterior, of RMSE(θ) / min RMSE; see `theta_from_reports`.
 
-    The criterion is the ratio and not the error itself, because the mean error is dominated by the few densities with
-    the heaviest tails and gives too large a θ.
+    The ratio is used instead of the error itself. The mean error would be dominated by the few densities with the
+    heaviest tails, and would give too large a θ.
     """
     after = posterior(rounds, reports, bound)
     candidates = np.asarray(decision_grid(bound)[1:-1], dtype=np.int64) if thetas is None else thetas
@@ -92,7 +92,7 @@ def choose_robustly(
 
 
 def _doubt(after: Posterior, theta: int, bias: float) -> float:
-    """Return the root mean square deviation of E[(x - θ)⁺] from ``bias`` with tails weighted by their evidence alone.
+    """Return the root mean square deviation of E[(x - θ)⁺] from ``bias``. Tails are weighted by their evidence alone.
 
     The reports hardly tell which shape the tail has, and the prior of the shapes is no evidence.
     """
@@ -116,8 +116,8 @@ def next_edges(
     """Return the next round's edges: linear from the 70 % to the 99 % (later 99.5 %) quantile, logarithmic above.
 
     For readings far from zero the edges are linear over nearly all of them. Otherwise the quantiles are posterior
-    medians, with more weight on rare shapes of the distribution than for θ itself: a range that is too wide costs
-    little, one that is too narrow hides a second group of readings.
+    medians, with more weight on rare shapes of the distribution than for θ itself. For a range that is too wide costs
+    little, but a range that is too narrow hides a second group of readings.
     """
     around = two_sided_range(rounds, bound)
     if around is not None:
@@ -151,8 +151,8 @@ def _warnings(after: Posterior, rounds: Sequence[CohortCounts], bound: int, offs
 def _misfitting(after: Posterior, rounds: Sequence[CohortCounts], bound: int) -> str:
     """Return the warning about rounds that one distribution of readings does not explain.
 
-    Honest readings differ between rounds: on days off, on a holiday, after the clocks change. Only a round that no
-    distribution at all explains has reports that honest devices do not send.
+    Honest readings differ between rounds: on days off, on a holiday, after the clocks change. Only if no distribution
+    at all explains a round, it has reports that honest devices do not send.
     """
     alone = max(misfit([counts], bound) for counts in rounds if counts.total)
     if alone > _MISFIT_ALARM:
@@ -167,11 +167,10 @@ def _misfitting(after: Posterior, rounds: Sequence[CohortCounts], bound: int) ->
 
 
 def _second_mode(after: Posterior) -> tuple[float, int] | None:
-    """Return share and start of a second group of readings, beyond a decade that has almost none.
+    """Return share and start of a second group of readings, above a factor of ten in which there are almost none.
 
-    Returns None if there is none.
-
-    Readings of zero are left out, because every reading is more than ten times above zero. The mean density is used.
+    Return None if there is no such group. Readings of zero are left out, because every reading is more than ten times
+    zero. The mean density is used.
     """
     edges = np.asarray(after.edges[1:-1], dtype=np.float64)
     s = 1.0 - np.cumsum(after.density)[:-1]

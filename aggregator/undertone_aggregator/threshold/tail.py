@@ -1,9 +1,9 @@
 """The tail model of readings: S(x) = P(reading >= x) is locally Weibull.
 
 A share 1 - π of the readings is zero. For the others, with u = ln x, z(u) = ln(-ln(S/π)) is piecewise linear with
-slopes e^κ_j > 0: one constant slope is exactly a Weibull distribution. The prior lets κ vary slowly, so that the tail
-beyond the data continues the shape before it. In some components κ varies fast below an anchor, so that the body may
-have any shape.
+slopes e^κ_j > 0. One constant slope is exactly a Weibull distribution. The prior lets κ vary slowly, so that the tail
+beyond the data continues the shape before it. In some components κ varies fast below a point, the anchor, so that the
+body of the distribution may have any shape.
 """
 
 from dataclasses import dataclass
@@ -14,18 +14,19 @@ import numpy as np
 from undertone_aggregator.threshold.channel import Vector
 
 SPACING = 0.35
-# Distance of the knots if the upper half of the readings, up to its last percent, lies within two usual distances: two
-# segments cannot follow the end of such a distribution.
+# Distance of the knots for readings whose upper half, up to its last percent, lies within two usual distances. Two
+# segments of the usual length could not follow the end of such a distribution.
 FINE_SPACING = 0.1
 MAX_KNOTS = 56
-# Standard deviation of a change of κ per square root of a unit of u: in the tail, and in a body of any shape.
+# Standard deviation of a change of κ per square root of a unit of u: in the tail, and in a body that may have any
+# shape.
 STIFF = 0.25
 FREE = 1.5
 _LEVEL_SPREAD = 5.0
 # Prior mean and standard deviation of the logit of the share of readings above zero: usually nearly all readings are
 # above zero, but possibly few.
 _POSITIVE, _POSITIVE_SPREAD = 5.0, 2.5
-# For z beyond this limit the survival is zero in floating point; up to it e^z is finite.
+# For z beyond this limit the survival is zero in floating point. Up to this limit e^z is finite.
 _LARGEST = 50.0
 
 
@@ -35,8 +36,8 @@ class Component:
 
     `slope`: expected slope at the anchor; `spread`: standard deviation of κ there. `bend`: expected curvature,
     d(1/slope)/du: 0 is a Weibull, 1/2 a lognormal, 1 a Pareto tail. `free_above`: κ may vary fast where S exceeds this
-    (1: nowhere; 0: wherever the data determine it). `free`: standard deviation of such a change of κ per square root
-    of a unit of u. `weight`: prior probability of the component.
+    number (1: nowhere; 0: wherever the data determine κ). `free`: standard deviation of such a change of κ per square
+    root of a unit of u. `weight`: prior probability of the component.
     """
 
     slope: float
@@ -74,7 +75,7 @@ class TailModel:
     def over(bound: int, reference: float, upper: float = np.inf) -> "TailModel":
         """Make a model with evenly spaced knots from below u = 0 to ln(bound).
 
-        ``upper``: distance in u from the median to the largest percent of the readings, roughly.
+        ``upper``: distance in u, roughly, from the median of the readings to the begin of their largest percent.
         """
         top = float(np.log(bound + 1.0))
         least = SPACING if upper > 2.0 * SPACING else FINE_SPACING
@@ -90,14 +91,14 @@ class TailModel:
     def lengths(self, u: Vector) -> Vector:
         """Return the length of the part of [reference, u] within each segment; [m] → [m, J].
 
-        It is negative if u lies below the reference. The first and the last segment have no outer end.
+        It is negative if u lies below the reference. The first and the last segment are unbounded at their outer ends.
         """
         low, high = self.knots[:-1].copy(), self.knots[1:].copy()
         low[0], high[-1] = -np.inf, np.inf
         return np.asarray(np.clip(u[:, None], low, high) - np.clip(self.reference, low, high))
 
     def prior(self, component: Component, anchor: float) -> Prior:
-        """Return the component's prior of the parameters; its `slope` is the one at u = `anchor`.
+        """Return the component's prior of the parameters. Its `slope` is the slope at u = `anchor`.
 
         Below the anchor κ varies as fast as the component's `free` allows, unless its `free_above` is 1.
         """

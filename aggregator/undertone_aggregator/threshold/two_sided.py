@@ -2,9 +2,9 @@
 
 A range of half the width has half the noise. Both ends come from the same private rounds. They use the likeliest
 density of all rounds, which describes the body of a distribution far from zero better than a model of tails does. With
-up = E[(x - θ)⁺] and down = E[(bottom - x)⁺] the ends minimise ToPL's Eq. 8 (`threshold.objective`) with the width in
-θ's place and up + down as the bias, because in a single slot only one of the two may occur. Where a bottom gains
-little, it is 0.
+up = E[(x - θ)⁺] and down = E[(bottom - x)⁺] the ends minimise ToPL's Eq. 8 (`threshold.objective`), with the width in
+place of θ and up + down as the bias. The sum is used because in a single slot only one of the two may occur. If a
+bottom gains little, it is 0.
 """
 
 import math
@@ -24,15 +24,15 @@ from undertone_aggregator.threshold.result import Threshold
 
 # A bottom is used only if the width is at most this share of θ.
 WORTH = 0.8
-# Least share of readings that the range of a later round leaves out at each end, before its margin is added: noise
+# Least share of readings that the range of a later round leaves out at each end, before its margin is added. Noise
 # alone puts about one per cent of a fitted distribution far from all readings.
 _OUTSIDE = 0.03
 # A share of readings is visible in the reports if it is at least this many of its standard errors.
 _SEEN = 4.0
 # Margin that is added at each end of the range, as a share of its width.
 _MARGIN = 0.5
-# A round zooms to a range whose low end is above zero, margin included, only if the low end is above this share of the
-# high end.
+# A round zooms to a range only if the range's low end is at least this share of its high end, and if the low end stays
+# above zero when the margin is added.
 _FAR = 1 / 3
 _ENDS = 200
 
@@ -46,7 +46,7 @@ def two_sided_range(rounds: Sequence[CohortCounts], bound: int) -> tuple[int, in
 def far_range(density: Vector, grid: Sequence[int], bound: int, outside: float = _OUTSIDE) -> tuple[int, int] | None:
     """Return the range that leaves out the share ``outside`` of readings at each end, with a margin.
 
-    Return None if it is not far from zero. ``density`` [d] over ``grid`` [d + 1].
+    Return None if the range is not far from zero. ``density`` [d] over ``grid`` [d + 1].
     """
     low, high = quantile(density, grid, outside), quantile(density, grid, 1 - outside)
     margin = max(int(_MARGIN * (high - low)), 1)
@@ -58,7 +58,9 @@ def far_range(density: Vector, grid: Sequence[int], bound: int, outside: float =
 def with_bottom(
     chosen: Threshold, rounds: Sequence[CohortCounts], bound: int, query: Query, variance: Variance
 ) -> Threshold:
-    """Return the choice with a bottom if the range above the bottom is at most `WORTH` of θ; else the choice itself."""
+    """Return the choice with a bottom if the range above the bottom is at most `WORTH` of θ; else the choice
+    unchanged.
+    """
     span = two_sided_range(rounds, bound)
     if span is None:
         return chosen
@@ -102,16 +104,18 @@ def best_range(
 
 
 def _visible(rounds: Sequence[CohortCounts]) -> float:
-    """Return the least visible share: `_SEEN` standard errors, if each device answers by randomised response."""
+    """Return the least visible share of readings: `_SEEN` standard errors of a share, by randomised response of each
+    device.
+    """
     information = sum(counts.total * 4 * math.sinh(counts.epsilon / 2) ** 2 for counts in rounds)
     return _SEEN / math.sqrt(max(information, 1.0))
 
 
 def _without_noise(density: Vector, grid: Sequence[int], span: tuple[int, int], visible: float) -> Vector:
-    """Return the density without its mass below or above ``span``, where that is too little to be visible.
+    """Return the density without its mass below or above ``span``, if this mass is too little to be visible.
 
-    A likeliest density is nowhere negative, so noise leaves some mass in the wide cells far from all readings. It would
-    move the mean excess by much.
+    A likeliest density is never negative, so noise leaves some mass in the wide cells far from all readings. This mass
+    would move the mean excess by much.
     """
     reduced = density.copy()
     edges = np.asarray(grid)

@@ -1,14 +1,14 @@
-"""Answers of the API that stay the same until a slot settles: each is computed once, however many pages ask."""
+"""Answers of the API that stay the same until a slot settles. Each is computed once, however many pages ask for it."""
 
 import threading
 from collections.abc import Callable, Hashable
 
-# The largest number of bytes of all answers together; a year of one series is about three million.
+# The largest number of bytes of all answers together. A year of one series takes about three million bytes.
 LARGEST_BYTES = 24_000_000
 
 
 class Answers:
-    """The newest answers by key, at most `LARGEST_BYTES` of them; several threads may share it."""
+    """The newest answers by key, at most `LARGEST_BYTES` of them. Several threads may share this object."""
 
     def __init__(self) -> None:
         self._kept: dict[Hashable, bytes] = {}

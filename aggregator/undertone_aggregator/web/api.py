@@ -1,4 +1,4 @@
-"""JSON answers of the HTTP API, made from results. Within version 1, fields are only added."""
+"""JSON answers of the HTTP API, made from results. Within version 1 of the API, fields are only added."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -34,7 +34,7 @@ FILTERED = ("slot", "start", "estimate", "standard_error", "low", "high", "trunc
 class RecentSlots:
     """A campaign's newest settled slots, their warnings and their guarantee; valid as long as ``key`` is the same.
 
-    ``rows``: the slots' estimates. A slot's filtered estimate is used if it has one, because the page shows that first.
+    ``rows``: the slots' estimates. If a slot has a filtered estimate, that is used, because the page shows it first.
     """
 
     key: tuple[int, ...]
@@ -44,9 +44,7 @@ class RecentSlots:
 
 
 def recent(results: PublicResults, before: RecentSlots | None = None) -> RecentSlots:
-    """Return the newest slots; compute them again only if anything but the number of deliveries changed since
-    ``before``.
-    """
+    """Return the newest slots. Reuse those of ``before`` if only the number of deliveries has changed since."""
     last = results.settled
     key = results.mark[:-1]
     if before is not None and before.key == key:
@@ -100,7 +98,7 @@ def summary(results: PublicResults, state: dict[str, Any], recent: RecentSlots) 
 
 
 def estimates(results: PublicResults, query: "Parameters") -> dict[str, Any]:
-    """Return one group's raw series by column, with the filtered one if the query asks for it. Raises Invalid."""
+    """Return one group's raw series by column, and its filtered series if the query asks for it. Raises Invalid."""
     first, last = query.span(results)
     (rows,) = results.each_group(first, last, [query.group], filtered=query.filtered, settled=True)
     raw = rows.take(~rows.filtered)
@@ -121,7 +119,7 @@ def estimates(results: PublicResults, query: "Parameters") -> dict[str, Any]:
 
 
 def ranges(results: PublicResults, query: "Parameters", every: int | None) -> dict[str, Any]:
-    """Return means over runs of slots, one cycle long by default; each over the run's published slots.
+    """Return means over runs of slots, one cycle long by default. Each mean is over the run's published slots.
 
     Raises Invalid.
     """
@@ -154,7 +152,7 @@ def selection(results: PublicResults, query: "Parameters", hours: Hours | None, 
 def difference(
     results: PublicResults, query: "Parameters", against: Against, hours: Hours | None, days: OnDays | None
 ) -> dict[str, Any]:
-    """Return the mean of all selected slots less another mean, with its error. Raises Invalid."""
+    """Return the mean of all selected slots minus another mean, with its error. Raises Invalid."""
     first, last = query.span(results)
     groups = None if query.by_group else query.group
     rows = results.difference(first, last, groups, against=against, hours=hours, days=days, zone=query.zone)
@@ -167,7 +165,7 @@ def difference(
 
 
 def losses(results: PublicResults, query: "Parameters") -> dict[str, Any]:
-    """Return a group's reports by slot: those that came, came late, are missing; the gaps; and refused deliveries.
+    """Return a group's reports by slot (those that came, came late, or are missing), the gaps, and refused deliveries.
 
     Raises Invalid.
     """
@@ -185,7 +183,8 @@ def losses(results: PublicResults, query: "Parameters") -> dict[str, Any]:
 
 
 def quantile_runs(results: PublicResults, query: "Parameters", every: int | None) -> tuple[dict[str, Any], list[Run]]:
-    """Return (fields about the campaign, runs of slots for a quantiles request); without ``from``, the newest runs.
+    """Return (fields about the campaign, runs of slots) for a request of quantiles. Without ``from``, take the newest
+    runs.
 
     The runs are only read from the store; the quantiles are computed later. Raises Invalid.
     """
@@ -202,7 +201,7 @@ def quantile_runs(results: PublicResults, query: "Parameters", every: int | None
 
 
 def quantiles(facts: dict[str, Any], rows: list[Quantile]) -> dict[str, Any]:
-    """Return quantiles over runs of slots, from a model, with 90 % bands."""
+    """Return quantiles over runs of slots, by a model, with 90 % bands."""
     return {**facts, "quantiles": [{name: _rounded(value) for name, value in row.row().items()} for row in rows]}
 
 

@@ -109,7 +109,7 @@ class Pages:
         return JSONResponse(document())
 
     async def campaigns(self, request: Request) -> Response:
-        """Return the summaries of all campaigns; for a campaign that cannot be read, the reason instead."""
+        """Return the summaries of all campaigns. For a campaign that cannot be read, return the reason instead."""
         api.Parameters(dict(request.query_params), ())
 
         def all_of_them() -> list[dict[str, Any]]:
@@ -134,8 +134,8 @@ class Pages:
         query = api.Parameters(parameters, _ESTIMATES)
 
         def answer(results: PublicResults) -> bytes:
-            # Without its last field, the number of deliveries, the mark changes when published numbers are added, and
-            # when the settings for reading them change.
+            # The last field of the mark is the number of deliveries. Without it, the mark changes if published numbers
+            # are added, or if the settings for reading them change.
             key = (name, results.mark[:-1], *sorted(parameters.items()))
             return self._answers.of(key, lambda: bytes(JSONResponse(api.estimates(results, query)).body))
 
@@ -176,7 +176,7 @@ class Pages:
         return await self._read(request, lambda results: api.selection(results, query, hours, days))
 
     async def difference(self, request: Request) -> Response:
-        """Return the mean of a selection of slots less another mean."""
+        """Return the mean of a selection of slots minus another mean."""
         parameters = dict(request.query_params)
         if "against" not in parameters:
             raise Invalid("against is missing, expected group:NAME, a time ago such as 7d, or two moments")
@@ -312,8 +312,8 @@ class Pages:
 
     @staticmethod
     def _same_origin(request: Request) -> None:
-        # Browsers state where a request comes from. A request without that header is accepted only if its Origin, if
-        # any, is ours.
+        # Browsers state where a request comes from. A request without that header is accepted only if it has no Origin,
+        # or that of this page.
         site = request.headers.get("sec-fetch-site")
         origin = request.headers.get("origin")
         if site not in (None, "same-origin") or (origin and origin.split("://")[-1] != request.headers.get("host")):
@@ -321,7 +321,7 @@ class Pages:
 
 
 def make_app(site: Site, logins: Logins | None = None, names: Iterable[str] = ()) -> Starlette:
-    """Make the application over a site; without ``logins`` nothing can be changed.
+    """Make the application over a site. Without ``logins`` nothing can be changed through it.
 
     ``names``: host names of the page in addition to this machine's own, see `KnownHosts`.
     """

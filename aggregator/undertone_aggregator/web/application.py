@@ -21,9 +21,9 @@ def application(
     middleware: Sequence[Middleware] = (),
     errors: Mapping[type[Exception], ExceptionHandler] | None = None,
 ) -> Starlette:
-    """Make an application. ``policy``: the Content-Security-Policy of all its responses; no site may frame its pages.
+    """Make an application. ``policy``: the Content-Security-Policy of all its responses. No site may frame its pages.
 
-    A response to an HTTPException is ``{"error": sentence}``; ``errors``: handlers of further exceptions.
+    The response to an HTTPException is ``{"error": sentence}``. ``errors``: handlers of further exceptions.
     """
     return Starlette(
         routes=routes,
@@ -61,7 +61,9 @@ def openapi(title: str, description: str, paths: Mapping[str, Any]) -> dict[str,
 
 
 def client_address(request: Request) -> str:
-    """Return the address that a request comes from; behind a trusted proxy, uvicorn has set it to the client's."""
+    """Return the address that a request comes from. Behind a trusted proxy, uvicorn has replaced it by the client's
+    address.
+    """
     return "" if request.client is None else request.client.host
 
 

@@ -13,8 +13,8 @@ from markdown_it.token import Token
 
 _HERE = Path(__file__).resolve().parent
 _PLACES = (_HERE / "guides", _HERE.parents[2] / "docs")
-# The guides that explain what the page shows, and those to which they link most; pyproject.toml includes the same ones
-# in the wheel.
+# The guides that explain what the page shows, and the guides to which those link most. pyproject.toml includes the same
+# guides in the wheel.
 GUIDES = (
     "comparison",
     "concepts",
@@ -53,7 +53,7 @@ _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
 
 
 def picture(name: str) -> Path | None:
-    """Return the file of a picture of the guides; None for an unknown one, or if the installation does not have it."""
+    """Return the file of a picture of the guides. Return None if it is unknown, or if the installation lacks it."""
     return _file(name) if name in PICTURES else None
 
 
@@ -61,7 +61,7 @@ def picture(name: str) -> Path | None:
 def guide(name: str) -> str | None:
     """Return a guide as an HTML page; None for an unknown name, or if the installation does not contain the guide.
 
-    Links and pictures that lead to something else than these guides are left as text, unless they lead to the web.
+    Links and pictures stay as text if they lead neither to one of these guides nor to the web.
     """
     path = _file(f"{name}.md") if name in GUIDES else None
     if path is None:
@@ -76,7 +76,7 @@ def guide(name: str) -> str | None:
         if token.type == "inline":
             token.children = _with_known_links(token.children or [])
     body = _MARKDOWN.renderer.render(tokens, _MARKDOWN.options, {})
-    # An empty cell in the corner of a table is no heading. A wide table scrolls by itself, and by keyboard, too.
+    # An empty cell in the corner of a table is no heading. A wide table scrolls by itself, also by keyboard.
     body = body.replace("<th></th>", "<td></td>")
     body = body.replace("<table>", '<div class="wide" tabindex="0"><table>').replace("</table>", "</table></div>")
     guides = ", ".join(f'<a href="{each}.md">{each.replace("-", " ")}</a>' for each in GUIDES)

@@ -35,7 +35,8 @@ class KnownHosts:
     """Middleware that refuses HTTP requests for unknown host names with status 421 and a sentence.
 
     ``names``: additional names of this page, for example those that a reverse proxy passes on. An address is always
-    accepted, because DNS rebinding needs a name; so is a request without a Host header, which no browser sends.
+    accepted, because DNS rebinding needs a name. A request without a Host header is accepted, because no browser sends
+    one.
     """
 
     def __init__(self, app: ASGIApp, names: Iterable[str] = ()) -> None:

@@ -1,4 +1,6 @@
-"""Live updates for open pages: the store is polled once for all of them; a slow page loses its oldest messages."""
+"""Live updates for open pages. The store is polled once for all pages together; a slow page loses its oldest
+messages.
+"""
 
 import asyncio
 import contextlib
@@ -13,9 +15,9 @@ from undertone_aggregator.web.site import Mark
 from undertone_shared.errors import Invalid
 
 LOOK_SECONDS = 0.5
-# Least seconds between two messages that report nothing but more deliveries, and the largest number of such messages a
-# second to all pages together: with many pages, each gets them more rarely, because they cost processor time that
-# reports need.
+# Least seconds between two messages that report only more deliveries; and the largest number of such messages a second
+# to all pages together. With many pages, each gets them more rarely, because they cost processor time that reports
+# need.
 COUNT_SECONDS = 2.0
 COUNTS_PER_SECOND = 100
 LARGEST_AUDIENCE = 2000
@@ -24,7 +26,9 @@ _log = logging.getLogger(__name__)
 
 
 class Full(Exception):
-    """The largest number of listeners is reached: this listener is refused, or another address got its place."""
+    """The largest number of listeners is reached. So this listener is refused, or its place was given to another
+    address.
+    """
 
 
 class OpenPage:
@@ -86,7 +90,7 @@ class Live:
         return max(COUNT_SECONDS, self.audience / COUNTS_PER_SECOND)
 
     def check_room(self, address: str) -> None:
-        """Raise Full if all places are taken and no other address has more of them than this one."""
+        """Raise Full if all places are taken and every other address has at most as many of them as this one."""
         own = self._shares.count(network_of(address))
         if self.audience >= LARGEST_AUDIENCE and own >= self._shares.largest:
             raise Full(f"{self.audience} pages listen already, {own} of them from your address: close one of these")
@@ -100,8 +104,8 @@ class Live:
     async def listen(self, name: str, address: str = "") -> AsyncIterator[bytes]:
         """Yield the messages about a campaign from now on.
 
-        If all places are taken, the oldest listener of the address with the most listeners is ended. Raises Full: see
-        `check_room`, and for a listener that is ended in this way.
+        If all places are taken, the oldest listener of the address with the most listeners is ended. Raises Full as
+        `check_room` does, and for a listener that is ended in this way.
         """
         self.check_room(address)
         network = network_of(address)
@@ -140,7 +144,7 @@ class Live:
                 # Requests for this campaign report the error themselves.
                 pass
             except Exception as wrong:
-                # An unexpected error must not end the updates: it is logged once and polling goes on.
+                # An unexpected error must not end the updates. It is logged once, and polling continues.
                 if failed != repr(wrong):
                     failed = repr(wrong)
                     _log.error("no news of %s: %s", name, failed, exc_info=True)

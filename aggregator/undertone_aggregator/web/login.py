@@ -20,8 +20,8 @@ _LARGEST_SESSIONS = 64
 _LEAST_TOKEN = 32
 _TRIES_PER_MINUTE = 10
 _TRY_SECONDS = 60.0
-# Largest number of networks whose wrong tokens are remembered; beyond it, the network that was quiet longest is
-# forgotten.
+# Largest number of networks whose wrong tokens are remembered. If there are more, the network that has sent none for
+# the longest time is forgotten.
 _LARGEST_NETWORKS = 4096
 
 
@@ -34,7 +34,7 @@ def read_token(path: Path) -> str:
 
 
 def _equal(left: str, right: str) -> bool:
-    """Compare two texts, also invalid Unicode, in a time that does not depend on where they differ."""
+    """Compare two texts, which may be invalid Unicode, in a time that does not depend on where they differ."""
     return hmac.compare_digest(left.encode(errors="surrogatepass"), right.encode(errors="surrogatepass"))
 
 
@@ -48,8 +48,8 @@ class Logins:
         self._tries: dict[str, list[float]] = {}
 
     def is_throttled(self, address: str) -> bool:
-        """Return True if this address (IPv6: its /64) sent so many wrong tokens in the last minute that it has
-        to wait.
+        """Return True if this address (IPv6: its /64) has to wait, because it sent too many wrong tokens in the last
+        minute.
         """
         return len(self._recent_tries(network_of(address))) >= _TRIES_PER_MINUTE
 

@@ -17,7 +17,7 @@ Key = tuple[str, tuple[float, ...]]
 
 
 class Busy(Exception):
-    """Too many requests wait already."""
+    """Too many requests are waiting already."""
 
 
 class QuantileQueue:

@@ -1,4 +1,4 @@
-"""Preparation of what a page shows first: it is computed when a slot settles, not when somebody requests it."""
+"""Preparation of what a page shows first. It is computed when a slot settles, so that nobody has to wait for it."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,9 @@ _LOOK_SECONDS = 1.0
 
 
 class Ready:
-    """Calls ``prepare`` for a campaign when its mark, apart from deliveries, changes; one campaign at a time."""
+    """Calls ``prepare`` for a campaign when its mark changes, apart from the deliveries in the mark; one campaign at a
+    time.
+    """
 
     def __init__(
         self, names: Callable[[], Iterable[str]], mark: Callable[[str], Mark], prepare: Callable[[str], object]

@@ -14,7 +14,7 @@ from undertone_aggregator.web.login import Logins
 from undertone_aggregator.web.site import Site
 from undertone_shared.errors import Invalid
 
-# Connections beyond this number are refused; one slow client uses only one of them.
+# Connections beyond this number are refused. One slow client uses only one connection.
 _LARGEST_CONCURRENCY = 4096
 _KEEP_ALIVE_SECONDS = 30
 
@@ -71,6 +71,6 @@ def _bound(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family_of((host, port)))
     except OSError as wrong:
-        # Python's own message contains the address, so the plain reason is taken.
+        # Python's own message contains the address, so only the reason is taken from it.
         why = os.strerror(wrong.errno) if wrong.errno and wrong.errno > 0 else str(wrong)
         raise Invalid(f"--listen is {host}:{port}, which cannot be used: {why}") from None

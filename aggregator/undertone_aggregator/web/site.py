@@ -1,4 +1,4 @@
-"""The campaigns that the page shows: each is a store that is read, never written, and published numbers only."""
+"""The campaigns that the page shows. Each is a store that is only read, and only its published numbers are shown."""
 
 import contextlib
 import threading
@@ -19,7 +19,7 @@ from undertone_shared.errors import Invalid
 T = TypeVar("T")
 Mark = tuple[int, ...]
 
-# Seconds after which the page reads the operator's words for households again.
+# The page reads the operator's words for households again after this number of seconds.
 _WORDS_SECONDS = 10.0
 
 
@@ -32,17 +32,20 @@ class Site(Protocol):
     def read(self, name: str, what: Callable[[PublicResults], T]) -> T:
         """Return ``what(results)`` of a campaign.
 
-        Raises Invalid if the campaign has not begun, KeyError if there is none.
+        Raises Invalid if the campaign has not begun, KeyError if there is no such campaign.
         """
 
     def state(self, name: str) -> dict[str, Any]:
         """Return the running server's state of a campaign (devices, losses, alarms); empty if no server runs.
 
-        For a server's folder the state also has ``state`` and ``reason``; ``newest_report`` (the Unix second at which
-        the newest slot with a report ended); ``reachable`` (True if the broker answers, or the direct endpoint listens;
-        None without a server); ``problems``: why the server takes in no reports of this campaign; ``full``: the disk of
-        the stores is full; and ``asks`` and ``purpose``: who asks households to take part, and what for, in the
-        operator's words ("" if there are none).
+        For a server's folder the state also has
+
+        - ``state`` and ``reason``,
+        - ``newest_report``: the Unix second at which the newest slot with a report ended,
+        - ``reachable``: True if the broker answers, or the direct endpoint listens; None without a server,
+        - ``problems``: why the server takes in no reports of this campaign,
+        - ``full``: True if the disk of the stores is full,
+        - ``asks`` and ``purpose``: who asks households to take part, and what for, in the operator's words, or "".
         """
 
     def mark(self, name: str) -> Mark:
@@ -79,7 +82,7 @@ class StoreSite:
         self._stores: dict[str, str] = {}
         self._actions = dict(actions or {})
         self._opened: dict[str, PublicResults] = {}
-        # A store connection may be used by one thread at a time.
+        # Only one thread at a time may use a store connection.
         self._locks: dict[str, threading.Lock] = {}
         for name, url in stores.items():
             self.add(name, url)
@@ -100,7 +103,7 @@ class StoreSite:
         return self.read(name, lambda results: results.status)
 
     def mark(self, name: str) -> Mark:
-        # Devices that fall silent change nothing but the server's status, which tells of them.
+        # If devices fall silent, only the server's status changes, so the mark includes its time.
         return self.read(name, lambda results: (results.status.get("time", 0), *results.mark))
 
     def actions(self) -> Mapping[str, Action]:
@@ -127,11 +130,11 @@ class StoreSite:
 
 
 class HomeSite(StoreSite):
-    """Site over all campaigns of a server's folder, also later ones.
+    """Site over all campaigns of a server's folder, including those that are added later.
 
     ``actions``: what users may do to them. ``words``: campaign -> (who asks, what for), as households read them; each
-    may be empty. The server's state is read only when its file has changed, and the words every `_WORDS_SECONDS`: both
-    are needed for each campaign of each page, and reading them costs more than the campaign's numbers.
+    may be empty. The server's state is read only if its file has changed, and the words every `_WORDS_SECONDS`. Both
+    are needed for each campaign of each page, and reading them costs more than reading the campaign's numbers.
     """
 
     def __init__(
@@ -168,14 +171,14 @@ class HomeSite(StoreSite):
         facts["full"] = state.full or (alive and served is not None and "disk" in served.common_problems(now))
         facts |= dict(zip(("asks", "purpose"), self._words_of(name), strict=True))
         if state.state == RETIRED:
-            # Nobody has to look at a campaign that is over for good.
+            # A retired campaign needs nobody's attention.
             return {**answer, **facts, "alarms": [], "problems": []}
         return {**answer, **facts, "problems": [] if served is None else served.problems_of(name, now)}
 
     def mark(self, name: str) -> Mark:
         """Return a value that changes when the campaign's store or the server's state of the campaign changes."""
         now, served = time.time(), self._server_state()
-        # If the server is dead, the time since its last state grows; the mark must not change with it.
+        # If the server is dead, the time since its last state grows, but the mark must stay the same.
         heard = None if served is None or not served.alive(now) else (served.reachable, served.problems_of(name, now))
         state = state_of(served, name, None, now)
         told = zlib.crc32(repr((heard, state.state, state.reason if heard else "")).encode())

@@ -1,6 +1,6 @@
 """Mechanisms: counters, hierarchies, ToPS and PAK, sanitizers and quantiles, each of which spends an exact ε.
 
-Owns what is released about a stream of values, and the variance of it.
+Owns what is released about a stream of values, and the variance of what is released.
 May import: noise.
 Start reading: ``continual.py``, their protocol; ``counting.py`` for the simplest ones; ``tops.py`` for the publisher.
 """

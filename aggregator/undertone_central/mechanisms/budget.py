@@ -7,7 +7,7 @@ from undertone_shared.errors import Invalid
 from undertone_shared.off_board.rationals import rational
 
 LEAST, MOST = "0.0001", "20"
-# Largest ε of a release, the same as for reports; inside a mechanism an ε up to MOST may be used.
+# Largest ε of a release, the same as for reports. Inside a mechanism, an ε up to MOST may be used.
 OFFERED = "8"
 
 Epsilon = Fraction | float | str

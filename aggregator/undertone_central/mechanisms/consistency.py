@@ -1,12 +1,11 @@
-"""Consistent trees: every node equals the sum of its children and is as near as possible to its independent noisy
-value.
+"""Consistent trees: every node equals the sum of its children, and is as near as possible to its own noisy value.
 
-A node of height 1 is a leaf; one of height j has b children of height j - 1. Each rule has an ``up`` pass that computes
-a few integers per node (its statistic) and a ``down`` pass that gives integers whose sums are exact. Both rules commute
-with adding a consistent integer tree: making the noise consistent and then adding the true values is the same as making
-the noisy tree consistent. Therefore a stream can be published leaf by leaf.
+A node of height 1 is a leaf; one of height j has b children of height j - 1. Each rule has two passes. The ``up`` pass
+computes a few integers per node, called its statistic. The ``down`` pass gives integers whose sums are exact. Both
+rules commute with adding a consistent integer tree: making the noise consistent and then adding the true values is the
+same as making the noisy tree consistent. Therefore a stream can be published leaf by leaf.
 
-Values are rounded to integers along the children's cumulative sums: rounding moves a node by less than 1 per level
+Values are rounded to integers along the children's cumulative sums. So rounding moves a node by less than 1 per level
 above it, and does not accumulate along a range.
 """
 
@@ -17,7 +16,7 @@ import numpy as np
 from undertone_central.noise.laplace import Integers
 from undertone_shared.errors import Invalid
 
-# A draw exceeds this multiple of its scale with probability e^-64; the integer type must have room for it.
+# A draw exceeds this multiple of its scale with probability e^-64. The integer type must have room for such a draw.
 _REACH = 64
 
 
@@ -37,7 +36,9 @@ class Rule(Protocol):
         ...
 
     def down(self, values: Integers, children: Integers, height: int) -> Integers:
-        """Return the values [n, b] of the children of n nodes with these values; children's statistic [n, b, k]."""
+        """Return the values [n, b] of the children of n nodes with these values, from the children's statistic [n, b,
+        k].
+        """
         ...
 
 
@@ -76,9 +77,9 @@ class LeastSquares:
 
 
 class LeastAbsolute:
-    """Rule of least absolute deviation, min Σ |h_u - y_u|, for users who care about absolute errors.
+    """Rule of least absolute deviation, min Σ |h_u - y_u|, for users for whom absolute errors count.
 
-    The least sum below a node is a convex function of the node's value, with slopes -j, -j + 2, …, j; its j break
+    The least sum below a node is a convex function of the node's value, with slopes -j, -j + 2, …, j. Its j break
     points are the statistic. The children's functions are added break point by break point (infimal convolution), and
     the node's own |h - y| inserts y. Raises Invalid if noise of ``scale`` on that many levels does not fit in 53 bits.
     """
@@ -103,8 +104,8 @@ class LeastAbsolute:
     def down(self, values: Integers, children: Integers, height: int) -> Integers:
         """Give each child a value between two of its break points; see `Rule.down`.
 
-        The parent's value lies between two sums of the children's break points; each child gets the same relative place
-        between the two break points that are in these sums.
+        The parent's value lies between two sums of the children's break points. It divides the interval between them in
+        some ratio. The value of each child divides the interval between its two break points in the same ratio.
         """
         sums = children.sum(axis=1)
         count = sums.shape[1]
@@ -117,8 +118,8 @@ class LeastAbsolute:
         # difference from the nearest sum is divided equally among the children.
         equal = np.broadcast_to(np.arange(1, self._fanout + 1), length.shape)
         length = np.where(length[:, -1:] == 0, equal, length)
-        # Floating point is safe here: both factors of the product depend on differences of values alone, which do not
-        # change if true values are added to the tree. So the product's rounding does not depend on the true values.
+        # Floating point is safe here. Both factors of the product depend only on differences of values, which stay the
+        # same if true values are added to the tree. So the product's rounding does not depend on the true values.
         over = np.rint((values - start[:, -1])[:, None] * (length / length[:, -1:])).astype(np.int64)
         return np.diff(start + over, axis=1, prepend=0)
 
@@ -129,5 +130,5 @@ def repunit(fanout: int, height: int) -> int:
 
 
 def rounded(numerator: Integers, denominator: int) -> Integers:
-    """Return floor(x + 1/2), which commutes with adding integers; round-half-even does not."""
+    """Return floor(x + 1/2). This commutes with adding integers; rounding halves to even does not."""
     return (2 * numerator + denominator) // (2 * denominator)

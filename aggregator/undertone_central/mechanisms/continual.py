@@ -45,9 +45,9 @@ class Continual(Saved, ABC):
     """A mechanism that reads a stream value by value.
 
     Neighbouring streams differ in one value (event level). Values are integers in natural units and are first clipped
-    to [0, ``bound``]. None is an empty item, which means that nothing arrived; a reader of the release cannot tell it
-    from 0. ``released`` names the kind of numbers: ``values`` (one per value), ``counts`` (a running sum per value),
-    ``nodes`` (sums of tree nodes as they close), ``items`` (synthetic values, block by block).
+    to [0, ``bound``]. None is an empty item: nothing arrived. A reader of the release cannot tell it from 0.
+    ``released`` names the kind of numbers: ``values`` (one per value), ``counts`` (a running sum per value), ``nodes``
+    (sums of tree nodes as they close), ``items`` (synthetic values, block by block).
     """
 
     released: ClassVar[str]
@@ -65,7 +65,7 @@ class Continual(Saved, ABC):
 
     @property
     def phase_left(self) -> int | None:
-        """Number of values until θ changes or is chosen; None if that does not happen (again)."""
+        """Number of values until θ changes or is chosen; None if that never happens (again)."""
         return None
 
     @property
@@ -79,7 +79,7 @@ class Continual(Saved, ABC):
         return False
 
     def close(self, ending: str) -> Integers:
-        """Return the numbers that are released at the end of the stream; none, except for the sanitizer."""
+        """Return the numbers that are released at the end of the stream. Only the sanitizer releases any."""
         return np.zeros(0, dtype=np.int64)
 
     @abstractmethod

@@ -54,7 +54,7 @@ class Counter(Continual):
         return "streams of any length"
 
     def _draws(self, share: Fraction) -> Draws:
-        """Make the Laplace noise of a kind of sum that uses the part ``share`` of ε."""
+        """Make the Laplace noise for a kind of sum, which uses the part ``share`` of ε."""
         return Draws(self.bound / (self.epsilon * share), self._source)
 
     @abstractmethod
@@ -62,7 +62,7 @@ class Counter(Continual):
         """Return the draws whose sum is the noise of the count after ``time`` values, each with its variance."""
 
     def variance(self, first: int, end: int) -> float:
-        """Return the variance of count ``end`` less count ``first``; draws in both cancel. Count 0 is the exact 0."""
+        """Return the variance of count ``end`` minus count ``first``; draws in both cancel. Count 0 is the exact 0."""
         before, after = self.terms(first), self.terms(end)
         return sum(v for term, v in (before | after).items() if (term in before) != (term in after))
 
@@ -113,7 +113,7 @@ class Simple1(Bounded):
 
 
 class Simple2(Counter):
-    """Counter that sums values with noise Lap(B/ε) each: the error grows with the square root of time."""
+    """Counter that adds noise Lap(B/ε) to each value and sums. The error grows with the square root of time."""
 
     name = "simple-2"
     kept = ("_time", "_sum")
@@ -141,9 +141,10 @@ class Simple2(Counter):
 
 
 class TwoLevel(Bounded, OneByOne):
-    """Counter over blocks of ``block`` values and single values, ε/2 each: after qB + r values, q blocks and r values.
+    """Counter over blocks of ``block`` values and single values, with ε/2 each: after qB + r values, q blocks and r
+    values.
 
-    ``block`` None means floor(sqrt(T)). A last block may be incomplete: its values are then counted one by one.
+    ``block`` None means floor(sqrt(T)). The last block may be incomplete: then its values are counted one by one.
     """
 
     name = "two-level"
@@ -154,7 +155,7 @@ class TwoLevel(Bounded, OneByOne):
     ) -> None:
         super().__init__(bound, epsilon, horizon, source)
         self.block = check_count("block", isqrt(horizon) if block is None else block, 1, LONGEST)
-        # Noisy sums of complete blocks and of the open block's values; the open block's exact sum.
+        # Noisy sums of all complete blocks, and of the open block's values; and the open block's exact sum.
         self._blocks = self._items = self._exact = 0
         self._noise = self._draws(Fraction(1, 2))
 
@@ -183,10 +184,9 @@ class TwoLevel(Bounded, OneByOne):
 
 
 class Binary(Bounded, OneByOne):
-    """Binary counter: sums the dyadic intervals of t's binary digits, each with Lap(B levels/ε), floor(log2 T) + 1
-    levels.
+    """Binary counter: sums the dyadic intervals of t's binary digits, each with noise Lap(B levels/ε).
 
-    Memory: one exact and one noisy sum per level.
+    There are floor(log2 T) + 1 levels. Memory: one exact and one noisy sum per level.
     """
 
     name = "binary"
@@ -214,5 +214,5 @@ class Binary(Bounded, OneByOne):
 
 
 def digits(time: int) -> list[int]:
-    """Return the places of the ones among the binary digits."""
+    """Return the places of the binary digits that are 1."""
     return [i for i in range(time.bit_length()) if time >> i & 1]

@@ -1,11 +1,11 @@
 """The square-root factorisation, a modern method of continual counting, as a baseline.
 
 Fichtenberger, Henzinger, Upadhyay (ICML 2023): the running sum is A = CC with Toeplitz C of coefficients f_k =
-binom(2k, k)/4^k. The mechanism releases C(Cx + z), with Gaussian z for the L2 sensitivity B sqrt(Σ_{k<T} f_k²). This
-grows like the square root of a logarithm, where the binary counter's error grows like the logarithm's power 3/2. The
-guarantee is (ε, δ), not pure. Here c_k = round(2^32 f_k), and the noise is discrete Gaussian on the integers that
-contain Σ c_k x. It is calibrated by the analytic formula (Balle, Wang, ICML 2018) at σ² - 4: up to e^{-8π²} it is
-post-processing of a continuous Gaussian.
+binom(2k, k)/4^k. The mechanism releases C(Cx + z), with Gaussian z for the L2 sensitivity B sqrt(Σ_{k<T} f_k²). Its
+error grows like the square root of a logarithm, while the binary counter's error grows like the logarithm's power 3/2.
+The guarantee is (ε, δ) instead of pure ε. Here c_k = round(2^32 f_k), and the noise is discrete Gaussian on the
+integers that contain Σ c_k x. It is calibrated by the analytic formula (Balle, Wang, ICML 2018) at σ² - 4: up to
+e^{-8π²} it is post-processing of a continuous Gaussian.
 """
 
 from fractions import Fraction
@@ -27,7 +27,8 @@ _BITS = 32
 
 
 class SquareRoot(Bounded, OneByOne):
-    """The square-root counter with Gaussian noise, (ε, δ): the least error of all counters here for long streams.
+    """The square-root counter with Gaussian noise, (ε, δ). It has the least error of all counters here for long
+    streams.
 
     Memory and time per value grow with the horizon, so at most 2^17 values are allowed. The count is rounded to an
     integer; rounding of c moves it by less than B t^1.5 2^-32.
@@ -85,7 +86,7 @@ class SquareRoot(Bounded, OneByOne):
         return {("value", i): variance * self._f[time - 1 - i] ** 2 for i in range(time)}
 
     def variance(self, first: int, end: int) -> float:
-        """Return the variance of the noise of count ``end`` less that of count ``first``.
+        """Return the variance of the noise of count ``end`` minus that of count ``first``.
 
         It is σ² ‖row ``end`` of C - row ``first`` of C‖².
         """
@@ -97,7 +98,7 @@ class SquareRoot(Bounded, OneByOne):
 
 def analytic_multiplier(epsilon: float, delta: float) -> float:
     """Return the least σ per unit of sensitivity, rounded up: Φ(1/(2σ) - εσ) - e^ε Φ(-1/(2σ) - εσ) <= δ."""
-    # Code that only loads readings imports this module too, and importing scipy.special takes long.
+    # Code that only loads readings imports this module, too, and importing scipy.special takes long.
     from scipy.special import ndtr
 
     def spent(sigma: float) -> float:

@@ -1,7 +1,7 @@
 """Hierarchies over an endless stream: complete b-ary trees on disjoint chunks, with Laplace noise at every node.
 
-There are L levels below an unpublished root, with ε/L each: a value is in one node per level and changes it by at most
-θ, hence Laplace noise of scale θL/ε per node. Chunks of b^L values are disjoint, so the whole stream is ε-DP.
+There are L levels below an unpublished root, with ε/L each. A value is in one node per level and changes it by at most
+θ. So each node gets Laplace noise of scale θL/ε. Chunks of b^L values are disjoint, so the whole stream is ε-DP.
 """
 
 from collections.abc import Callable
@@ -75,10 +75,10 @@ class Nodes(Saved):
 
 
 class Consistent(Saved):
-    """A hierarchy that releases leaves only, each with noise that was made consistent with all levels above it.
+    """A hierarchy that releases only leaves, each with noise that was made consistent with all levels above it.
 
     Every node's noise is a function of the node's place and of a key, which is fresh for each top-level node. So it can
-    be computed twice: once to aggregate it upwards, once to publish. Memory: one block of at most 2^16 leaves and b
+    be computed twice: once to aggregate it upwards, and once to publish. Memory: one block of at most 2^16 leaves and b
     nodes for each level above it. The key is deleted when its top-level node is complete.
     """
 
@@ -96,7 +96,8 @@ class Consistent(Saved):
         while self._block_height < levels and fanout**self._block_height <= LARGEST_BLOCK:
             self._block_height += 1
         self._key = ""
-        # Place of the next leaf below its top-level node; noise of the current block; values of open nodes by height.
+        # Index of the next leaf below its top-level node; noise of the current block; and values of open nodes by
+        # height.
         self._next = 0
         self._block = np.zeros(0, dtype=np.int64)
         self._block_number = -1
@@ -137,7 +138,9 @@ class Consistent(Saved):
         self._block, self._block_number = values, block
 
     def _value(self, height: int, number: int) -> Integers:
-        """Return the consistent noise [1] of a node at or above the blocks; store that of its siblings for later."""
+        """Return the consistent noise [1] of a node at or above the blocks. Store the noise of its siblings for
+        later.
+        """
         if height == self._levels:
             return self._rule.root(self._statistic(height, number), height)
         parent, place = divmod(number, self._fanout)

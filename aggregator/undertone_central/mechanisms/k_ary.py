@@ -2,14 +2,14 @@
 
 Andersson, Pagh, Steiner, Torkamani, *Count on Your Elders: Laplace vs Gaussian Noise*, FORC 2025, arXiv:2408.07021.
 Write the time t with the digits -m..m to the base k = 2m + 1: t = Σ d_i k^i. Level i divides time into nodes of k^i
-values. The running sum after t values is the sum of d_i nodes of each level i with d_i > 0, less |d_i| nodes of each
+values. The running sum after t values is the sum of d_i nodes of each level i with d_i > 0, minus |d_i| nodes of each
 level with d_i < 0. A value is in one node of each of h levels, so noise Lap(Bh/ε) for each node's sum gives ε in total.
-The noise of the count after t values is the sum of the signed noise of its nodes, so it needs Σ |d_i| draws, about half
+The noise of the count after t values is the sum of the signed noise of its nodes. So it needs Σ |d_i| draws, about half
 as many as with digits 0..k-1.
 
-A node that is subtracted may end after t, so its sum is not known yet, but its noise can be drawn in advance: with A
-the matrix of running sums, A = BC, row t of B the signs of the nodes of t and C the nodes' indicators, the release A x
-+ B z is B(C x + z), and so post-processing of the noisy nodes.
+A node that is subtracted may end after t. Its sum is not known yet, but its noise can be drawn in advance. With A the
+matrix of running sums, A = BC: row t of B has the signs of the nodes of t, and C the nodes' indicators. The release A x
++ B z is B(C x + z), which is post-processing of the noisy nodes.
 """
 
 from fractions import Fraction
@@ -23,7 +23,7 @@ from undertone_shared.errors import Invalid
 
 
 class KAry(Bounded, OneByOne):
-    """Counter over a tree of odd fan-out k whose nodes are added and subtracted; the least error of pure ε.
+    """Counter over a tree of odd fan-out k whose nodes are added and subtracted. It has the least error under pure ε.
 
     ``fanout`` None means the k with the least mean variance over the horizon. Memory: (k - 1)/2 numbers for each level.
     """
@@ -41,9 +41,10 @@ class KAry(Bounded, OneByOne):
         self._half = self.fanout // 2
         levels = levels_of(self.horizon, self.fanout)
         self._sum = 0
-        # The digits of the time, and for each level the signed sum of the noise of its nodes in the count.
+        # The digits of the time; and for each level the signed sum of the noise of those of its nodes that are in the
+        # count.
         self._digits, self._noisy = [0] * levels, [0] * levels
-        # Noise drawn in advance, of the nodes that are subtracted, from level 0 on; the first one is used next.
+        # Noise drawn in advance for the nodes that are subtracted, from level 0 on. The first draw is used next.
         self._ahead: list[int] = []
         self._noise = self._draws(Fraction(1, levels))
 
@@ -58,8 +59,8 @@ class KAry(Bounded, OneByOne):
         self._sum += clip(value, self.bound)
         level = 0
         while self._digits[level] == self._half:
-            # The node after the m-th of a group is in no count: the count goes on with the group's whole sum, which is
-            # one node of the next level, less the group's last m nodes.
+            # The node after the m-th of a group is in no count. From there on the count uses the group's whole sum,
+            # which is one node of the next level, minus the group's last m nodes.
             drawn = self._noise.take(self._half).tolist()
             self._digits[level], self._noisy[level] = -self._half, -sum(drawn)
             at = self._before(level)
@@ -85,7 +86,7 @@ class KAry(Bounded, OneByOne):
         return dict.fromkeys(named, self._noise.law.variance)
 
     def _before(self, level: int) -> int:
-        """Return the number of draws in advance that belong to lower levels."""
+        """Return the number of draws made in advance that belong to lower levels."""
         return -sum(min(digit, 0) for digit in self._digits[:level])
 
 
@@ -109,13 +110,15 @@ def mean_draws(horizon: int, fanout: int) -> Fraction:
 
 
 def best_fanout(horizon: int) -> int:
-    """Return the odd k whose counts have the least mean variance: h² times `mean_draws`, the smallest k of each h."""
+    """Return the odd k whose counts have the least mean variance, h² times `mean_draws`. For each h, only the smallest
+    k counts.
+    """
     candidates = {_least_fanout(horizon, levels) for levels in range(1, horizon.bit_length() + 1)}
     return min(candidates, key=lambda k: (levels_of(horizon, k) ** 2 * mean_draws(horizon, k), k))
 
 
 def _least_fanout(horizon: int, levels: int) -> int:
-    """Return the smallest odd k >= 3 of which so many levels are enough."""
+    """Return the smallest odd k >= 3 for which this number of levels is enough."""
     low, high = 1, horizon
     while low < high:
         middle = (low + high) // 2

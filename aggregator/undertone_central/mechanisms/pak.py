@@ -1,7 +1,7 @@
 """PAK (Perrier, Asghar, Kaafar, NDSS 2019): a noisy quantile as threshold, then a hierarchy.
 
 The first ``hold_out`` values choose θ and are not published. The paper's PAK is S-PAK at the 99.5 % quantile with δ =
-1/m², then a binary hierarchy without consistency; S-P, other noise, fan-out 16 and consistency are options.
+1/m², then a binary hierarchy without consistency. S-P, other noise, fan-out 16 and consistency are options.
 """
 
 from fractions import Fraction
@@ -44,8 +44,8 @@ CONSISTENCIES = ("none", *RULES)
 class Pak(Continual):
     """The PAK mechanism: it releases tree nodes as they close, or with consistency one integer per value.
 
-    ``theta``: a public threshold; then none is chosen, and this is the plain hierarchy, pure ε-DP. ``noise``: noise of
-    the quantile; ``delta``: None for 1/hold_out². Raises Invalid.
+    ``theta``: a public threshold. With it no θ is chosen, and this is the plain hierarchy, which is pure ε-DP.
+    ``noise``: noise of the quantile; ``delta``: None for 1/hold_out². Raises Invalid.
     """
 
     kept: ClassVar[tuple[str, ...]] = ("theta", "_left", "_histogram", "_hierarchy")
@@ -124,7 +124,7 @@ class Pak(Continual):
 
     @property
     def phase_left(self) -> int | None:
-        """Number of values until θ is chosen; None after that."""
+        """Number of values until θ is chosen; None after the choice."""
         return self._left or None
 
     @property

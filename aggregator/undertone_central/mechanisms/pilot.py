@@ -1,7 +1,7 @@
 """Statistics of the held-out values besides θ: their mean, for the first prediction, and their drift, for block sizes.
 
 Values are truncated at θ, which is public by then. One changed value moves both statistics by a known amount, so
-discrete Laplace noise makes them ε-DP:
+discrete Laplace noise makes them ε-DP. The statistics are
 
 - the sum, which moves by at most θ;
 - the drift D = Σ_i Σ_j |p P_ij - j S_{i-1}| of blocks of g values in p parts each, where S_i is the sum of block i and
@@ -32,11 +32,11 @@ LONGEST = 1 << 16
 _BLOCKS = 8
 _LAYOUTS = 4
 _LARGEST_FANOUT = 64
-# The error E|e| of larger blocks grows with their size g as g^h; this is the grid of h. h is 0 for a short cycle, .5
-# for independent values, 1.5 for a trend.
+# The error E|e| of larger blocks grows with their size g as g^h. This is the grid of h. For a short cycle h is 0, for
+# independent values .5, for a trend 1.5.
 _GROWTH = np.linspace(0.0, 1.5, 31)
-# Number of grid points of the smallest blocks' error. The grid is logarithmic, with equal prior weights; it ranges from
-# values of deviation θ/100 to values that all move together.
+# Number of grid points for the error of the smallest blocks. The grid is logarithmic, with equal prior weights. It
+# ranges from values of deviation θ/100 to values that all move together.
 _ERRORS = 64
 # Assumed ratio E e² / (E|e|)²: π/2 for a normal error, 4/3 for an error that grows along its block, and more for a
 # stream that moves irregularly.
@@ -79,10 +79,10 @@ def drift_sensitivity(parts: int, theta: int) -> int:
 
 @cache
 def layouts(span: int, fanout: int, values: int) -> tuple[HierarchyShape, ...]:
-    """Return the layouts whose drift can be measured on ``values`` values, largest blocks first: at most four, with at
-    least eight blocks each.
+    """Return the layouts whose drift can be measured on ``values`` values, largest blocks first.
 
-    Blocks are multiples of the fan-out. A layout with larger blocks is included only if it has less noise.
+    There are at most four of them, with at least eight blocks each. Blocks are multiples of the fan-out. A layout with
+    larger blocks is included only if it has less noise.
     """
     useful: list[HierarchyShape] = []
     for group in range(fanout, values // _BLOCKS + 1, fanout):
@@ -110,8 +110,9 @@ def best_layout(
 
     The error has two parts: the noise of the hierarchy at ε = ``publishing``, and 2 E e², where e is the error of a
     prediction within a block at one of the range's two ends. E|e| is the noisy drift D divided by p = ``fanout`` and by
-    the number of D's terms (letters: the module's docstring). Half of ε is for the drift of the largest blocks, which
-    are fewest, half of the rest for the next, and so on. Returns None if there are too few values to measure a drift.
+    the number of D's terms (letters: see the module's docstring). The largest blocks are fewest, so half of ε is for
+    their drift. Half of the rest is for the next size, and so on. Returns None if there are too few values to measure a
+    drift.
     """
     able = layouts(span, fanout, len(values))
     if not able:

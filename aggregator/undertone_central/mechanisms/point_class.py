@@ -1,7 +1,7 @@
 """A pure-ε sanitizer for points: a noisy histogram of the whole domain.
 
-Changing one item changes two counts by one, so noise Lap(2/ε) per count gives ε. Everything after the noisy counts (no
-negative count, the counts sum to the number of items, whole items) is post-processing.
+Changing one item changes two counts by one, so noise Lap(2/ε) per count gives ε. Everything after the noisy counts is
+post-processing: no count is negative, the counts sum to the number of items, and items are whole.
 """
 
 from fractions import Fraction
@@ -20,7 +20,9 @@ LARGEST = (1 << 20) - 1
 
 
 class PointSanitizer:
-    """Makes synthetic integers in [0, ``bound``] whose share of any single value is near that of the original items."""
+    """Makes synthetic integers in [0, ``bound``]. The share of each single value is near its share of the original
+    items.
+    """
 
     def __init__(self, bound: int, epsilon: Fraction) -> None:
         self._bound = check_bound(bound)
@@ -37,9 +39,9 @@ class PointSanitizer:
     def deviation(self, blocks: float) -> float:
         """Upper bound of the root mean square error, in items, of a value's mean count over ``blocks`` blocks.
 
-        Making the counts sum to the number of items shifts all of them by at most the largest of the m = B + 1 draws.
-        With scale s, the root mean square of that is at most s sqrt((ln 2m + 1)² + π²/6), and more blocks do not reduce
-        it.
+        To make the counts sum to the number of items, all of them are shifted by at most the largest of the m = B + 1
+        draws. With scale s, the root mean square of this shift is at most s sqrt((ln 2m + 1)² + π²/6). More blocks do
+        not reduce it.
         """
         most = hypot(log(2 * (self._bound + 1)) + 1, pi / sqrt(6))
         return sqrt(self._law.variance / blocks) + float(self._law.scale) * most
@@ -53,7 +55,7 @@ class PointSanitizer:
 
 
 def _rounded(masses: np.ndarray, total: int) -> Integers:
-    """Return integers that sum to ``total``: the masses rounded down, and one more for the largest remainders."""
+    """Return integers that sum to ``total``: the masses are rounded down, and the largest remainders get one more."""
     whole: Integers = np.floor(masses).astype(np.int64)
     missing = total - int(whole.sum())
     whole[np.argsort(whole - masses, kind="stable")[:missing]] += 1

@@ -1,4 +1,4 @@
-"""Second half of ToPS, at a given θ: truncate, add consistent hierarchical noise to block sums, smooth within
+"""Second half of ToPS, at a given θ: truncates, adds consistent hierarchical noise to block sums, smooths within
 blocks.
 """
 
@@ -15,10 +15,10 @@ from undertone_central.noise.laplace import Integers
 
 
 class Publisher(Saved):
-    """Releases one integer per value, ε-DP for values in [0, θ]; larger values are truncated.
+    """Releases one integer per value, ε-DP for values in [0, θ]. Larger values are truncated.
 
-    Blocks of g = ``group`` values are the leaves of a hierarchy of ``levels`` levels. Memory: the hierarchy's,
-    the smoother's and three numbers.
+    Blocks of g = ``group`` values are the leaves of a hierarchy of ``levels`` levels. Memory: that of the hierarchy and
+    of the smoother, and three numbers.
     """
 
     kept: ClassVar[tuple[str, ...]] = ("_hierarchy", "_smoother", "_place", "_exact", "_debt")
@@ -41,8 +41,8 @@ class Publisher(Saved):
         self._smoother = smoother
         self._group = group
         self._monotone = monotone
-        # Number of values in the open block, and their exact sum; for ``monotone``, the difference still to be added to
-        # the running sum.
+        # Number of values in the open block, and their exact sum; for ``monotone``, also the difference that is still
+        # to be added to the running sum.
         self._place = 0
         self._exact = 0
         self._debt = 0
@@ -78,9 +78,7 @@ class Publisher(Saved):
         return np.asarray(released)
 
     def _without_falls(self, released: Integers) -> Integers:
-        """Clip each release to [0, θ] and carry the difference over, so that the running sum stays as near as
-        possible.
-        """
+        """Clip each release to [0, θ]. Carry the difference over, so that the running sum stays as near as possible."""
         out = []
         for value in released.tolist():
             wanted = value + self._debt

@@ -38,7 +38,9 @@ class Quantiles:
 
     @property
     def rank_error(self) -> float:
-        """The sketch's error of a share: with probability .99 a quantile's share is at most so far from the asked."""
+        """The sketch's error of a share: with probability .99 a quantile's share is at most this far from the share
+        asked for.
+        """
         return float(self._sketch.normalized_rank_error(False))
 
     def share_at_most(self, x: int) -> float:

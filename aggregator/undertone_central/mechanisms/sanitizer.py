@@ -5,7 +5,7 @@ from the synthetic items (such as quantiles by a sketch) is post-processing. If 
 with probability 1 - β, the stream of k blocks errs by at most α with probability 1 - kβ, and by α + 2β as k grows.
 
 Subsampling: of every block a fixed share, drawn without replacement, is sanitized with a larger ε' (Remark 2.3). Blocks
-have a fixed size and neighbouring streams differ in one value, so the amplification is that of sampling without
+have a fixed size, and neighbouring streams differ in one value. So the amplification is that of sampling without
 replacement: ε = ln(1 + share (e^ε' - 1)), Balle, Barthe, Gaboardi, NeurIPS 2018.
 """
 
@@ -36,9 +36,7 @@ ENDINGS = ("hold", "pad")
 
 
 class Offline(Protocol):
-    """A sanitizer of a data set: it returns as many synthetic items as it gets, privately for data sets that differ in
-    one.
-    """
+    """A sanitizer of a data set. It returns as many synthetic items as it gets, and is private for one changed item."""
 
     @property
     def guarantee(self) -> str:
@@ -102,9 +100,9 @@ class StreamingSanitizer(Continual):
         return np.concatenate([np.zeros(0, dtype=np.int64), *out])
 
     def close(self, ending: str = "hold") -> Integers:
-        """End the stream: a last incomplete block is held back, or padded with public items.
+        """End the stream. A last incomplete block is withheld, or padded with public items.
 
-        The padding values are evenly spaced from 0 to B. Their number depends on the length of the stream alone.
+        The padding values are evenly spaced from 0 to B. Their number depends only on the length of the stream.
         """
         if check_word("ending", ending, ENDINGS) == "hold" or not len(self._held):
             return np.zeros(0, dtype=np.int64)
@@ -118,11 +116,10 @@ class StreamingSanitizer(Continual):
 
 
 class Sanitizer(StreamingSanitizer):
-    """Releases synthetic items, block by block, for shares below thresholds and hence quantiles, or for single values.
+    """Releases synthetic items, block by block: for shares below thresholds and so for quantiles, or for single values.
 
-    ``concepts``: the class of questions, of `CLASSES`. Raises Invalid.
-
-    ``share``: the share of every block's values that is sanitized, with the larger ε' that sampling allows.
+    ``concepts``: the class of questions, of `CLASSES`. ``share``: the share of every block's values that is sanitized,
+    with the larger ε' that sampling allows. Raises Invalid.
     """
 
     def __init__(
@@ -176,7 +173,7 @@ def amplified(epsilon: Fraction, share: Fraction) -> Fraction:
 
 
 def subset(n: int, size: int, source: Bytes) -> Integers:
-    """Return a uniform subset of ``size`` of 0..n-1, ascending: the places of the smallest of n distinct random
+    """Return a uniform subset of ``size`` of 0..n-1, ascending: the indices of the smallest of n distinct random
     words.
     """
     while True:

@@ -22,7 +22,7 @@ from undertone_shared.errors import Invalid
 
 NOISES = ("laplace", "gaussian", "cauchy")
 CDFS: dict[str, Cdf] = {"laplace": laplace_cdf, "gaussian": gaussian_cdf, "cauchy": cauchy_cdf}
-# The sensitivity is rounded up by a factor below 1 + 2^-30; to make up for this, β is reduced by 2^-30. The sensitivity
+# The sensitivity is rounded up by a factor below 1 + 2^-30. To make up for this, β is reduced by 2^-30. The sensitivity
 # is never below 2^-20.
 _ROUNDING = Fraction(1, 1 << 30)
 _LEAST = 2.0**-20
@@ -45,7 +45,7 @@ def smoothing_parameters(noise: str, epsilon: Fraction, delta: Fraction) -> tupl
 def smooth_sensitivity(ordered: Integers, rank: int, bound: int, beta: Fraction) -> Fraction:
     """Return a β-smooth upper bound of the sensitivity of x_rank (1 <= rank <= n); ``ordered`` ascending in [0, B].
 
-    Every k whose term may still be the largest is examined: e^{-βk} B bounds the remaining terms.
+    Every k whose term may still be the largest is examined. The remaining terms are at most e^{-βk} B.
     """
     rate = float(beta - _ROUNDING)
     n = len(ordered)
@@ -59,16 +59,17 @@ def smooth_sensitivity(ordered: Integers, rank: int, bound: int, beta: Fraction)
 
 
 def pak_location(alpha: Fraction, beta: Fraction, gamma: float) -> tuple[Fraction, Fraction]:
-    """Return κ and κ G^{-1}(1-γ): S-PAK releases x_P + κ(S/α)(Z + G^{-1}(1-γ)), Laplace Z, rarely below the quantile.
+    """Return (κ, κ G^{-1}(1-γ)). S-PAK releases x_P + κ(S/α)(Z + G^{-1}(1-γ)), Z Laplace, which is rarely below the
+    quantile.
 
-    G^{-1}(1-γ) = ln(1/(2γ)); κ = 1/(1 - (e^β - 1) G^{-1}(1-γ)/α) accounts for the shift's own dependence on S. Raises
+    G^{-1}(1-γ) = ln(1/(2γ)). κ = 1/(1 - (e^β - 1) G^{-1}(1-γ)/α) accounts for the shift's own dependence on S. Raises
     Invalid if no κ is large enough.
     """
     quantile = log(1 / (2 * gamma))
     rest = 1 - (exp(beta) - 1) * quantile / float(alpha)
     if rest <= 0:
         raise Invalid(f"gamma is {gamma:g}, too small for PAK's shift at this epsilon and delta")
-    # κ is rounded up, which adds slightly more noise than necessary.
+    # κ is rounded up. This adds slightly more noise than necessary.
     kappa = _rounded_up(1 / rest)
     return kappa, kappa * Fraction(quantile)
 

@@ -1,8 +1,8 @@
 """Smoothers of ToPS (Appendix D): prediction of the next block sum from the sums that were already released.
 
 This is post-processing of released numbers alone. A block has g = b^s values; its sum is released when it is complete.
-Until then each of its values is published as u/g, where u is the prediction; the last value corrects the block, so that
-block sums are exactly the released ones. b is the fan-out of the hierarchy and L its number of levels; s minimises the
+Until then each of its values is published as u/g, where u is the prediction. The last value corrects the block, so that
+block sums are exactly the released sums. b is the fan-out of the hierarchy and L its number of levels. s minimises the
 expected error (Eq. 7 of ToPS), see `best_smoothing`.
 """
 
@@ -18,7 +18,7 @@ from undertone_central.mechanisms.continual import Saved
 from undertone_central.noise.laplace import Integers
 from undertone_shared.errors import Invalid
 
-# Number of released sums that the median uses: one span of 2^20 values in blocks of 256.
+# Number of released sums that the median uses. In blocks of 256 they cover one span of 2^20 values.
 MEDIAN_OF = 4096
 MOVING_OVER = 5
 EXPONENTIAL_SHARE = 0.6
@@ -27,7 +27,9 @@ AUTO_MEMORY = 0.98
 
 
 class Smoother(Saved, ABC):
-    """Base of the smoothers: ``prediction`` is the expected next block sum, ``initial`` until a sum is released."""
+    """Base of the smoothers. ``prediction`` is the expected next block sum; it is ``initial`` until a sum is
+    released.
+    """
 
     kept: ClassVar[tuple[str, ...]] = ("prediction",)
 
@@ -43,8 +45,8 @@ class Smoother(Saved, ABC):
         """Update the prediction with a released block sum."""
 
     def follow(self, released: Integers) -> Integers:
-        """Update with these sums; return the integer predictions before each of their blocks and after the last: [n] →
-        [n + 1].
+        """Update with these sums. Return integer predictions: one before each block, and one after the last; [n] → [n +
+        1].
         """
         predictions = [self.prediction]
         for x in released.tolist():
@@ -136,10 +138,10 @@ class Exponential(Smoother):
 
 
 class Auto(Smoother):
-    """Predicts by the one of several exponential averages that has predicted the released sums best so far.
+    """Predicts by that of several exponential averages which has predicted the released sums best so far.
 
-    The averages' shares of the newest sum are 1 (recent) to 1/n (mean). Each is judged by its squared errors, where
-    older errors lose 2 % of their weight per block.
+    The averages' shares of the newest sum are 1 (recent) to 1/n (mean). Each average is judged by its squared errors.
+    Older errors lose 2 % of their weight per block.
     """
 
     kept = ("prediction", "_count", "_levels", "_errors")

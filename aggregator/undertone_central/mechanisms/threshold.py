@@ -1,22 +1,23 @@
 """Threshold of ToPS: a noisy maximum over θ = 1..B of a score, the cost of truncation at θ; ε-DP for the values read.
 
 There are two objectives, both functions of the histogram of m values. One value moves the score by at most 1 at any θ,
-and in the same direction everywhere: the monotone case, where noise of scale 1/ε suffices.
+and in the same direction everywhere. In this monotone case, noise of scale 1/ε is enough.
 
-- ``excess`` (default): the logarithm of the mean squared error of random range queries, Kθ²/ε² + (r²/6)(E[(v-θ)⁺])², K
-  that of the consistent hierarchy in use. With E_θ = Σ min((v-θ)⁺, κθ)/θ for the excess, A = m sqrt(6K)/(rε) and
-  x = E_θ/A: score(θ) = -(A/κ) (2 ln θ + g(x)), g(x) = ln(1 + x²) up to x = 1. For larger x, where the bias exceeds the
-  noise and its true size is unknown because of the cap κθ in E_θ, g(x) = ln 2 + x - 1. One value moves E_θ by at most
-  κ, and 0 <= g' <= 1. There is no constant to choose: values in other units give the same θ in those units.
+- ``excess`` (default): the logarithm of the mean squared error of random range queries, Kθ²/ε² + (r²/6)(E[(v-θ)⁺])²,
+  where K is that of the consistent hierarchy in use. With E_θ = Σ min((v-θ)⁺, κθ)/θ for the excess,
+  A = m sqrt(6K)/(rε) and x = E_θ/A, score(θ) = -(A/κ) (2 ln θ + g(x)), where g(x) = ln(1 + x²) up to x = 1. For larger
+  x the bias exceeds the noise, and its true size is unknown because of the cap κθ in E_θ; there g(x) = ln 2 + x - 1.
+  One value moves E_θ by at most κ, and 0 <= g' <= 1. There is no constant to choose: values in other units give the
+  same θ in those units.
   Above the largest value only the term 2 ln θ is left. There the probability that the noise makes a candidate the
-  largest falls as θ^-(2Aε/κ), ε that of the choice, whereas the error grows as θ². So κ = min(1, Aε/2): the
-  probability falls at least as θ^-4. With κ = 1 and a small Aε (1.4 where 3 of 5 levels are smoothed), choices that are
-  far too large would dominate the mean of the error. With a smaller κ, θ is too small where the tail is heavy.
-- ``count`` (the paper's Eq. 6): score(θ) = -(3mθ/(crε)) sqrt(2(b-1)L³) - m_θ, m_θ = #{v > θ}, which supposes a mean
+  largest falls as θ^-(2Aε/κ), with the ε of the choice, whereas the error grows as θ². So κ = min(1, Aε/2): then the
+  probability falls at least as fast as θ^-4. With κ = 1 and a small Aε (1.4 where 3 of 5 levels are smoothed), choices
+  that are far too large would dominate the mean of the error. With a smaller κ, θ is too small where the tail is heavy.
+- ``count`` (the paper's Eq. 6): score(θ) = -(3mθ/(crε)) sqrt(2(b-1)L³) - m_θ, where m_θ = #{v > θ}. It assumes a mean
   excess of c per truncated value. c is in the readings' own unit.
 
 Scores are rounded down to a public grid. Noise on that grid is discrete Laplace, or geometric (one-sided, which is
-permute-and-flip: McKenna and Sheldon, NeurIPS 2020; Ding et al., 2021). Ties go to the smaller θ.
+permute-and-flip: McKenna and Sheldon, NeurIPS 2020; Ding et al., 2021). Of equal noisy scores, the smaller θ is taken.
 """
 
 from dataclasses import dataclass
@@ -39,7 +40,7 @@ NOISES = ("laplace", "exponential")
 PAPER_C = Fraction(60)
 GRID = 1 << 10
 CANDIDATES = 1 << 16
-# The least Aε/κ: half of the power of θ with which the probability of a θ above all values falls.
+# The least Aε/κ. The probability of a θ above all values falls as θ to the power of minus twice this.
 LEAST_POWER = 2.0
 
 
@@ -57,17 +58,17 @@ class Workload:
 
     @property
     def root_k(self) -> float:
-        """sqrt(K), K = 2 levels² × the mean variance of a random range sum after consistency, in variances of
-        one node."""
+        """sqrt(K). K is 2 levels² times the mean variance of a random range sum after consistency, in variances of one
+        node.
+        """
         return self.levels * sqrt(2 * average_variance(self.fanout, self.levels, consistent=True))
 
 
 def candidates(bound: int, objective: str) -> Integers:
     """Return the candidates for θ: the paper's 1..B, or 2^16 of them, equally spaced.
 
-    For the objective ``excess`` each candidate exceeds the one before by 1 or by 10 %, whichever is larger.
-
-    The error is flat within a step, and the maximum of fewer noisy scores is more accurate.
+    For the objective ``excess`` each candidate exceeds the one before by 1 or by 10 %, whichever is larger. The error
+    is nearly constant within such a step, and the maximum of fewer noisy scores is more accurate.
     """
     if objective == "count":
         step = -(-bound // CANDIDATES)
@@ -84,8 +85,9 @@ def counts_above(histogram: Integers, thetas: Integers) -> Integers:
 
 
 def capped_excess(histogram: Integers, thetas: Integers, cap: float) -> Real:
-    """Return E_θ = Σ min((v - θ)⁺, κθ)/θ, κ = ``cap`` in (0, 1], as an integral of m_t from θ to (1 + κ)θ over θ, m_t
-    the number of values v above t.
+    """Return E_θ = Σ min((v - θ)⁺, κθ)/θ, where κ = ``cap`` in (0, 1].
+
+    It is computed as the integral of m_t from θ to (1 + κ)θ, divided by θ, where m_t is the number of values above t.
     """
     above = histogram.sum() - np.cumsum(histogram)
     sums = np.concatenate([[0], np.cumsum(above)])
@@ -129,10 +131,10 @@ def on_grid(real: Real) -> Integers:
 
 
 def noisy_max(score: Integers, sensitivity: int, epsilon: Fraction, noise: str, source: Bytes) -> int:
-    """Return the index of the largest noisy score: ε-DP if one value moves all scores in one direction, by <=
-    sensitivity.
+    """Return the index of the largest noisy score.
 
-    ``noise`` is one of `NOISES`.
+    This is ε-DP if one value moves all scores in one direction, by at most ``sensitivity``. ``noise`` is one of
+    `NOISES`.
     """
     law = discrete_laplace(sensitivity / epsilon)
     sample = law.sample if noise == "laplace" else law.sample_geometric

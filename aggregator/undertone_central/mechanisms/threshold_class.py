@@ -1,4 +1,4 @@
-"""A practical pure-ε sanitizer for thresholds: noisy counts down a tree over the domain, only where there is mass.
+"""A practical pure-ε sanitizer for thresholds: noisy counts down a tree over the domain, only where items are.
 
 The domain [0, B] is divided into 16 parts, recursively, on L levels. Changing one item changes two counts of each level
 by one, so noise Lap(2L/ε) per count gives ε in total. Only noisy counts decide which nodes are divided. Everything
@@ -24,7 +24,7 @@ Real = NDArray[np.float64]
 
 
 class ThresholdSanitizer:
-    """Makes synthetic integers in [0, ``bound``] whose share below any threshold is near that of the original items."""
+    """Makes synthetic integers in [0, ``bound``]. The share below any threshold is near that of the original items."""
 
     def __init__(self, bound: int, epsilon: Fraction) -> None:
         self._bound = check_bound(bound)
@@ -42,9 +42,9 @@ class ThresholdSanitizer:
     def deviation(self, blocks: float = 1) -> float:
         """Upper bound of the standard deviation, in items, of the mean count below any threshold: sqrt(L v b/4/k).
 
-        k is the number of ``blocks``, L is the number of levels, v the variance of a count's noise and b = 16 the
-        number of a node's children. On each level, the sum of c children that are made to sum to their parent has
-        variance v c (1 - c/b) <= v b/4.
+        k is the number of ``blocks``, L the number of levels, v the variance of a count's noise, and b = 16 the number
+        of a node's children. On each level, the sum of c children that are made to sum to their parent has the variance
+        v c (1 - c/b) <= v b/4.
         """
         return sqrt(self._levels * self._law.variance * FANOUT / 4 / blocks)
 
@@ -62,7 +62,7 @@ class ThresholdSanitizer:
         width = FANOUT ** (level - 1)
         edges = start + width * np.arange(FANOUT + 1)
         counts = np.diff(np.searchsorted(ordered, edges))
-        # The part of the last node beyond the bound is empty for all data, so it is left out.
+        # The part of the last node that lies beyond the bound is empty for all data, so it is left out.
         inside = edges[:-1] <= self._bound
         noisy = (counts + self._law.sample(source, FANOUT))[inside].astype(np.float64)
         masses = onto_simplex(noisy, mass)
@@ -78,7 +78,9 @@ class ThresholdSanitizer:
 
 
 def onto_simplex(x: Real, total: float) -> Real:
-    """Return the nearest point (Euclidean) with no negative coordinate and this sum."""
+    """Return the nearest point (in Euclidean distance) that has no negative coordinate and whose coordinates add up to
+    this sum.
+    """
     descending = np.sort(x)[::-1]
     excess = (np.cumsum(descending) - total) / np.arange(1, len(x) + 1)
     shift = excess[np.flatnonzero(descending > excess)[-1]] if total > 0 else np.inf

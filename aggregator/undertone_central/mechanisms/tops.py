@@ -2,8 +2,8 @@
 
 The first ``hold_out`` values choose θ and are not published; the rest are truncated at θ and published. Held-out and
 published values are disjoint, so each value is used by one ε-DP mechanism (parallel composition). Of the held-out
-values' ε, 2 % pays for their mean, which predicts the first block, and 5 % for their drift, which decides the
-smoother's blocks (`undertone_central.mechanisms.pilot`). θ may be updated:
+values' ε, 2 % is used for their mean, which predicts the first block, and 5 % for their drift, which decides the
+smoother's blocks (`undertone_central.mechanisms.pilot`). θ may be updated in one of two ways:
 
 - ``parallel``: after each span of published values, ``hold_out`` more are withheld to choose a new θ, with all of ε;
 - ``sequential``: the values of each span choose the θ of the next span with a share of ε, and are published with the
@@ -45,11 +45,11 @@ _FOR_EVER = -1
 class Tops(Continual):
     """The ToPS mechanism: a private threshold, a consistent hierarchy and a smoother; one integer per published value.
 
-    ``bound``: public B; ``theta``: a public threshold (then none is chosen and nothing is held out); ``span`` =
-    fanout^L: the longest range of interest; ``smoothing``: s, for blocks of fanout^s, or ``auto``: blocks chosen by the
-    held-out drift, or by Eq. 7 where nothing is held out, or ``paper``: the authors' rounding of s, with their first
-    prediction, θ/2 per value; ``share``: share of ε for sequential updates; ``monotone``: released values lie in [0,
-    θ], so that their running sum never falls. Raises Invalid.
+    ``bound``: public B. ``theta``: a public threshold; with it no θ is chosen and nothing is held out. ``span``:
+    fanout^L, the longest range of interest. ``smoothing``: s, for blocks of fanout^s; or ``auto``: blocks chosen by the
+    drift of the held-out values, or by Eq. 7 if nothing is held out; or ``paper``: the authors' rounding of s, with
+    their first prediction, θ/2 per value. ``share``: share of ε for sequential updates. ``monotone``: released values
+    lie in [0, θ], so that their running sum never falls. Raises Invalid.
     """
 
     released = "values"
@@ -93,16 +93,18 @@ class Tops(Continual):
         publishing = self.epsilon * (1 - self._share)
         self._fanout, self._publishing = fanout, publishing
         self._smoothing = _parse_smoothing(smoothing, self._levels)
-        # The layout in use: group, fan-out, levels. Then the prediction per value before any release; None means θ/2.
+        # The layout in use: group, fan-out, levels. The next attribute is the prediction per value before any release;
+        # None means θ/2.
         self._layout = self._first_layout()
         self._mean: float | None = None
         self._smoother = smoother
         self._consistency = consistency
         self._monotone = monotone
         self._histogram = np.zeros(self.bound + 1 if not self._given else 0, dtype=np.int64)
-        # The newest held-back values, from which θ is chosen, in order of arrival, which shows how values drift.
+        # The newest withheld values, from which θ is chosen. They are in order of arrival, which shows how values
+        # drift.
         self._held = np.zeros(0, dtype=np.int64)
-        # θ in use, 0 while values are withheld; then the number of values left in the phase.
+        # θ in use, 0 while values are withheld. The last attribute is the number of values left in the phase.
         self.theta = self._phase = 0
         self._left = self._hold_out
         self._publisher = self._publisher_at(self.bound)
@@ -142,7 +144,7 @@ class Tops(Continual):
 
     @property
     def phase_left(self) -> int | None:
-        """Number of values until θ changes or is chosen; None for never."""
+        """Number of values until θ changes or is chosen; None if that never happens."""
         return None if self._left == _FOR_EVER else self._left
 
     @property
@@ -156,7 +158,7 @@ class Tops(Continual):
         return not self.theta
 
     def extend(self, values: Integers) -> Integers:
-        """Return the released values for these; none for those that are withheld."""
+        """Return the released values for these values; none for those that are withheld."""
         values = integers(values)
         out = []
         while len(values):
@@ -193,7 +195,9 @@ class Tops(Continual):
         self._held = np.concatenate([self._held, values])[-pilot.LONGEST :]
 
     def _chosen(self, epsilon: Fraction) -> int:
-        """Choose θ, the blocks and the mean from the held-out values; together, this is ε-DP for each of them."""
+        """Choose θ, the blocks and the mean from the held-out values. Together, this is ε-DP for each of these
+        values.
+        """
         for_mean = Fraction(0) if self._smoothing == "paper" else pilot.MEAN_SHARE * epsilon
         for_drift = pilot.DRIFT_SHARE * epsilon if self._smoothing == "auto" else Fraction(0)
         _, fanout, levels = self._first_layout()

@@ -43,15 +43,16 @@ class Unbounded(Counter, OneByOne):
 
 
 def _share(level: int) -> Fraction:
-    # With any constant in place of 8 the shares of all levels sum to 1; the constant 8 gives large shares to the first
+    # With any constant in place of 8 the shares of all levels sum to 1. The constant 8 gives large shares to the first
     # dozens of levels.
     return Fraction(8, (level + 8) * (level + 9))
 
 
 class HybridCounter(Counter, OneByOne):
-    """Hybrid counter: logarithmic mechanism at powers of two, a binary counter in between, ε/2 each.
+    """Hybrid counter: the logarithmic mechanism at powers of two, and a binary counter in between, with ε/2 each.
 
-    The sum of (2^k, 2^{k+1}] gets Lap(2B/ε) once; before its end a new binary counter of horizon 2^k - 1 counts.
+    The sum of (2^k, 2^{k+1}] gets Lap(2B/ε) once, at its end. Before that, a new binary counter of horizon 2^k - 1
+    counts.
     """
 
     name = "hybrid"
@@ -60,7 +61,7 @@ class HybridCounter(Counter, OneByOne):
     def __init__(self, bound: int, epsilon: Epsilon, source: FreshBytes | None = None) -> None:
         super().__init__(bound, epsilon, source)
         self._noise = self._draws(Fraction(1, 2))
-        # The exact sum of the open segment, the noisy sum of all complete ones, and the start of the open segment.
+        # The exact sum of the open segment, the noisy sum of all complete segments, and the start of the open segment.
         self._segment = self._logarithmic = self._base = 0
         self._within = self._counter(0)
 
@@ -125,5 +126,7 @@ class Monotone(Counter, OneByOne):
         return [self._shown]
 
     def terms(self, time: int) -> dict[Term, float]:
-        """Return the wrapped counter's draws: only an approximation, as monotone counts have no closed form."""
+        """Return the wrapped counter's draws. They are only an approximation, because monotone counts have no closed
+        form.
+        """
         return self._counter.terms(time)

@@ -11,8 +11,9 @@ _SAMPLE = 256
 
 
 def cover(first: int, end: int, fanout: int, levels: int) -> list[Node]:
-    """Return the fewest nodes (height, number) with the leaves [first, end); the highest have fanout^(levels-1)
-    leaves.
+    """Return the fewest nodes (height, number) that together have the leaves [first, end).
+
+    The highest nodes have fanout^(levels-1) leaves.
     """
     nodes: list[Node] = []
     for height in range(1, levels):
@@ -43,10 +44,10 @@ def cover_size(first: int, end: int, fanout: int, levels: int) -> int:
 def consistent_variance(first: int, end: int, fanout: int, levels: int) -> float:
     """Return the variance of the sum of leaves [first, end) after least-squares consistency.
 
-    The part of the sum that lies below a node is α h + W, where h is the node's consistent value and W is uncorrelated
-    with all values above it. If the same is α_c h_c + W_c for each of the node's b children c, then α = Σ α_c/b and
-    Var W = v_(j-1) (Σ α_c² - (Σ α_c)²/b) + Σ Var W_c. Here j is the node's height, and v_j = (b^j - b^(j-1))/(b^j - 1)
-    the variance of a node's value that uses its own noisy value and all below it (z of Eq. 10 of ToPS).
+    The part of the sum that lies below a node is α h + W, where h is the node's consistent value, and W is uncorrelated
+    with all values above the node. If this part is α_c h_c + W_c for each of the node's b children c, then α = Σ α_c/b
+    and Var W = v_(j-1) (Σ α_c² - (Σ α_c)²/b) + Σ Var W_c. Here j is the node's height, and v_j = (b^j - b^(j-1))/(b^j -
+    1) the variance of a node's value that uses its own noisy value and all below it (z of Eq. 10 of ToPS).
     """
     share2, _, rest = _partials(first, end, fanout, levels + 1)
     return share2 * _bottom_up(fanout, levels) + rest
@@ -86,8 +87,9 @@ def _partial(first: int, end: int, fanout: int, height: int) -> tuple[float, flo
 
 @cache
 def average_variance(fanout: int, levels: int, *, consistent: bool) -> float:
-    """Return the mean variance of a random range within fanout^levels leaves: 256 fixed pairs of ends,
-    equidistributed.
+    """Return the mean variance of a random range within fanout^levels leaves.
+
+    It is the mean over 256 fixed pairs of ends, which are equidistributed.
     """
     ends = np.sort(_equidistributed(_SAMPLE) * fanout**levels, axis=1).astype(np.int64)
     each = consistent_variance if consistent else cover_size

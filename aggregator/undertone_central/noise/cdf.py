@@ -18,14 +18,14 @@ _GUARD = 32
 
 
 def laplace_cdf(z: Fraction, bits: int) -> Bounds:
-    """Return bounds of 1 - e^-z/2 for z >= 0, e^z/2 below: density e^-|z|/2."""
+    """Return bounds of 1 - e^-z/2 for z >= 0, and of e^z/2 for z < 0. The density is e^-|z|/2."""
     low, high = exponential_bounds(abs(z), bits)
     least, most = (1 << 2 * bits - 1) // high, (1 << 2 * bits - 1) // low + 1
     return ((1 << bits) - most, (1 << bits) - least) if z >= 0 else (least, most)
 
 
 def gaussian_cdf(z: Fraction, bits: int) -> Bounds:
-    """Return bounds of 1/2 + e^{-z²/2} (z + z³/3 + z⁵/15 + …)/√(2π): density e^{-z²/2}/√(2π)."""
+    """Return bounds of 1/2 + e^{-z²/2} (z + z³/3 + z⁵/15 + …)/√(2π). The density is e^{-z²/2}/√(2π)."""
     working = bits + _GUARD
     if abs(z) > 64:
         # The probability beyond 64 standard deviations is less than 2^-2900.
@@ -41,7 +41,7 @@ def gaussian_cdf(z: Fraction, bits: int) -> Bounds:
 
 
 def cauchy_cdf(z: Fraction, bits: int) -> Bounds:
-    """Return bounds of 1/2 + arctan(z)/π: density 1/(π(1 + z²))."""
+    """Return bounds of 1/2 + arctan(z)/π. The density is 1/(π(1 + z²))."""
     working = bits + _GUARD
     pi = _pi(working)
     if abs(z) <= 1:
@@ -53,7 +53,7 @@ def cauchy_cdf(z: Fraction, bits: int) -> Bounds:
 
 
 def draw_floor(cdf: Cdf, location: Fraction, scale: Fraction, source: Bytes) -> int:
-    """Draw floor(location + scale Z), Z of distribution ``cdf``, exactly: a uniform real is read as far as is
+    """Draw floor(location + scale Z), Z of distribution ``cdf``, exactly. A uniform real is read as far as is
     needed.
     """
     word, bits = int.from_bytes(source.take(8), "little"), 64
@@ -85,16 +85,19 @@ def draw_floor(cdf: Cdf, location: Fraction, scale: Fraction, source: Bytes) -> 
 
 
 def _around(z: Fraction, low: int, high: int, bits: int) -> Bounds:
-    """Return bounds of a symmetric distribution's function at ``z``, given bounds of x = its distance from 1/2 there.
+    """Return bounds of the distribution function at ``z``, for a symmetric distribution.
 
-    The value is 1/2 + x for z >= 0, and 1/2 - x for z < 0; all bounds are in units of 2^-bits.
+    Given are bounds of x, the function's distance from 1/2 there. The value is 1/2 + x for z >= 0, and 1/2 - x for z <
+    0. All bounds are in units of 2^-bits.
     """
     half = 1 << bits - 1
     return (half + low, half + high) if z >= 0 else (half - high, half - low)
 
 
 def _series(first: Fraction, ratio: Callable[[int], Fraction], rising: int, bits: int) -> Bounds:
-    """Bound Σ terms, where term k + 1 = term k × ratio(k); from term ``rising`` on the ratio is at most 1/2."""
+    """Return bounds of Σ terms, where term k + 1 = term k × ratio(k). From term ``rising`` on, the ratio is at most
+    1/2.
+    """
     low = term_low = (first.numerator << bits) // first.denominator
     high = term_high = term_low + 1
     k = 0
@@ -109,9 +112,9 @@ def _series(first: Fraction, ratio: Callable[[int], Fraction], rising: int, bits
 
 
 def _arctan(x: Fraction, bits: int) -> Bounds:
-    """Bound arctan x, 0 <= x <= 1, by Euler's series Σ 2^{2k} k!²/(2k+1)! x^{2k+1}/(1+x²)^{k+1}.
+    """Return bounds of arctan x, 0 <= x <= 1, by Euler's series Σ 2^{2k} k!²/(2k+1)! x^{2k+1}/(1+x²)^{k+1}.
 
-    Ratios are below 1/2.
+    The ratios of its terms are below 1/2.
     """
     share = x * x / (1 + x * x)
     return _series(x / (1 + x * x), lambda k: share * (2 * k + 2) / (2 * k + 3), 0, bits)

@@ -1,6 +1,6 @@
 """Exact coins: Bernoulli variables with irrational probability, compared digit by digit and never rounded.
 
-A uniform real U in [0, 1) is read from random bytes until its digits differ from those of p; the coin shows heads iff U
+A uniform real U in [0, 1) is read from random bytes until its digits differ from those of p. The coin shows heads iff U
 < p. The digits of p come from integer bounds that are refined until they agree.
 """
 
@@ -19,8 +19,9 @@ _MORE = 32
 
 
 def exponential_bounds(r: Fraction, bits: int) -> tuple[int, int]:
-    """Return integers low <= e^r 2^bits <= high, r >= 0: Taylor series of r/2^h <= 1/2, squared h times, in fixed
-    point.
+    """Return integers low <= e^r 2^bits <= high, for r >= 0.
+
+    They are computed in fixed point: the Taylor series of r/2^h <= 1/2, squared h times.
     """
     halvings = (r.numerator // r.denominator).bit_length() + 1
     x = (r.numerator << bits) // (r.denominator << halvings)
@@ -33,7 +34,8 @@ def exponential_bounds(r: Fraction, bits: int) -> tuple[int, int]:
         low += term_low
         high += term_high
     # The last term that was added is at most 2 units of the last place. Every later term is less than half of the term
-    # before it, so that the terms left out add up to less than the last one; with the rounding, to less than 4 units.
+    # before it, so all later terms add up to less than the last one. With the rounding, they add up to less than 4
+    # units.
     high += 4
     for _ in range(halvings):
         low = low * low >> bits
@@ -90,7 +92,7 @@ def exponential_coin(r: Fraction) -> Coin:
 
 
 class Coins:
-    """Several coins, flipped together: the first byte decides all but one flip in 256."""
+    """Several coins, flipped together. For all but one flip in 256, the first byte decides."""
 
     def __init__(self, coins: list[Coin]) -> None:
         self._coins = coins

@@ -11,7 +11,7 @@ import numpy as np
 from undertone_shared.entropy import EntropyError
 
 # Repetition count test (NIST SP 800-90B, 4.4.1) at 8 bits per byte: an ideal source gives nine equal bytes in a row
-# with probability 2^-64 at each byte. The device's cutoff of six would stop a release of a billion values.
+# with probability 2^-64 at each byte. With the device's cutoff of six, a release of a billion values would stop.
 REPETITION_CUTOFF = 9
 KEY_BYTES = 32
 
@@ -29,7 +29,7 @@ class Bytes(Protocol):
 class FreshBytes:
     """Bytes of ``source``, by default ``os.urandom``.
 
-    Raises EntropyError if it returns too few or fails the health test.
+    Raises EntropyError if the source returns too few bytes or fails the health test.
     """
 
     def __init__(self, source: ByteSource | None = None) -> None:
@@ -57,8 +57,8 @@ class FreshBytes:
 class KeyedBytes:
     """Bytes determined by a secret key and a public address: SHAKE128(key ‖ address ‖ number of the call).
 
-    They serve noise that is needed twice and is too large to store. They are as good as the operating system's
-    generator, which expands a key too.
+    They are used for noise that is needed twice and is too large to store. They are as good as the operating system's
+    generator, which also expands a key.
     """
 
     def __init__(self, key: bytes, *address: int) -> None:

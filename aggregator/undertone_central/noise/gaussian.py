@@ -1,7 +1,7 @@
 """Exact discrete Gaussian noise on the integers, in numpy: rejection from the discrete Laplace.
 
-Canonne, Kamath, Steinke (NeurIPS 2020): with Y of scale t = floor(σ) + 1, accept with probability e^-γ, γ = (|Y| -
-σ²/t)²/(2σ²). Floating point decides only where its error cannot matter; the other cases are decided in integers.
+Canonne, Kamath, Steinke (NeurIPS 2020): with Y of scale t = floor(σ) + 1, accept with probability e^-γ, where γ = (|Y|
+- σ²/t)²/(2σ²). Floating point decides only if its error cannot matter; the other cases are decided in integers.
 """
 
 from fractions import Fraction
@@ -15,8 +15,8 @@ from undertone_central.noise.entropy import Bytes
 from undertone_central.noise.laplace import Integers, discrete_laplace
 from undertone_shared.errors import Invalid
 
-# Distance of a uniform number from e^-γ up to which integers decide whether a draw is accepted; it is far above the
-# rounding of γ and e^-γ in doubles (below 1e-12 for |Y| < 1000 σ).
+# If a uniform number is at most this far from e^-γ, integers decide whether a draw is accepted. The distance is far
+# above the rounding of γ and e^-γ in doubles (below 1e-12 for |Y| < 1000 σ).
 _MARGIN = 1e-9
 _BUFFER = 512
 
@@ -68,7 +68,7 @@ class DiscreteGaussian:
 
 
 class GaussianDraws:
-    """A sequence of draws, made in blocks: ``take`` gives the same sequence for any sizes of the calls."""
+    """A sequence of draws, made in blocks. ``take`` gives the same sequence whatever the sizes of the calls are."""
 
     def __init__(self, variance: Fraction, source: Bytes) -> None:
         self.law = DiscreteGaussian(variance)

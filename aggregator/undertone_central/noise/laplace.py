@@ -19,24 +19,25 @@ from undertone_shared.errors import Invalid
 
 Integers = NDArray[np.int64]
 
-# Binary digits of a draw that stand for more than 8 scales are 1 with probability below e^-8; a loop that rarely runs
-# draws these digits.
+# Binary digits of a draw that stand for more than 8 scales are 1 with probability below e^-8. So a loop that rarely
+# runs draws these digits.
 _TAIL = 8
 _BUFFER = 512
-# Largest scale of the noise: a draw reaches 64 scales with probability e^-64, and sums of draws must stay far below
+# Largest scale of the noise. A draw reaches 64 scales with probability e^-64, and sums of draws must stay far below
 # 2^63.
 LARGEST_SCALE = 1 << 46
 
 
 def joined(parts: list[Integers]) -> Integers:
-    """Concatenate the non-empty parts; a single one is returned without a copy."""
+    """Concatenate the parts that are not empty. A single part is returned without a copy."""
     filled = [part for part in parts if len(part)]
     return filled[0] if len(filled) == 1 else np.concatenate([np.zeros(0, dtype=np.int64), *filled])
 
 
 class DiscreteLaplace:
-    """Sampler of P(X = x) = (1 - q)/(1 + q) q^|x|, q = e^{-1/scale}: ε-DP for integers of sensitivity at most
-    scale ε.
+    """Sampler of P(X = x) = (1 - q)/(1 + q) q^|x|, where q = e^{-1/scale}.
+
+    The noise is ε-DP for integers of sensitivity at most scale ε.
     """
 
     def __init__(self, scale: Fraction) -> None:

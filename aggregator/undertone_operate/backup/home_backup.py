@@ -1,8 +1,8 @@
 """Backup of a server's whole folder into one file, and restoring the folder from it on a new machine.
 
 The file is a tar archive. Its first member, `manifest.json`, lists every other member with its size, mode and SHA-256.
-SQLite copies its stores, each consistent in itself, while the server runs. Neither the archive nor the folder ever
-exists half-written under its final name: both are made under another name, synced and renamed.
+SQLite copies its stores while the server runs; each copy is consistent in itself. Neither the archive nor the folder
+ever exists half-written under its final name: both are made under another name, synced and renamed.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ from undertone_shared.errors import Invalid
 MANIFEST = "manifest.json"
 _FORMAT = "undertone-home-1"
 _LARGEST_MANIFEST = 1 << 26
-# Patterns of the files that a backup leaves out: a starting server makes them again, or they belong to this machine
+# Patterns of the files that a backup leaves out. A starting server makes them again, or they belong to this machine
 # only.
 _LEFT_OUT = (
     "*.lock",
@@ -48,9 +48,9 @@ _LEFT_OUT = (
     "mosquitto.db*",
     "*-journal",
     "*.before-*",
-    # With its key, a copy of a store would show what devices reported last.
+    # With its key, a copy of a store would show the newest reports of each device.
     "*.sqlite.key",
-    # This file must keep what it says after a database is restored, because it shows that the database is an older one.
+    # This file must stay as it is after a database is restored, because it shows that the database is an older one.
     "*.settled",
     ".*",
 )
@@ -83,8 +83,8 @@ class Backed:
 def back_up_home(folder: Path, file: Path, passphrase: str | None = None) -> Backed:
     """Write everything that a new machine needs of a server's folder to a new file of mode 0600, while the server runs.
 
-    ``passphrase``: the file is encrypted with it, see `undertone_operate.backup.sealed`. Raises Invalid if the folder
-    is not a server's and if the file exists; StoreError, OSError.
+    ``passphrase``: encrypts the file, see `undertone_operate.backup.sealed`; None: no encryption. Raises Invalid if the
+    folder is not a server's, and if the file exists. Raises StoreError, OSError.
     """
     home = Home(folder)
     if file.exists():
@@ -137,7 +137,7 @@ def restore_sealed_home(file: Path, folder: Path, passphrase: str) -> list[str]:
 def restore_home(file: Path, folder: Path) -> list[str]:
     """Make a server's folder from a backup, completely or not at all; return notes for the operator.
 
-    Raises Invalid for a folder that is not empty and for a file that is not a complete backup; OSError.
+    Raises Invalid for a folder that is not empty and for a file that is not a complete backup. Raises OSError.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise Invalid(f"{folder} is not empty, expected an empty folder or none, because a restore replaces no file")
@@ -209,7 +209,7 @@ def _landing_folders(home: Home) -> set[Path]:
 
 
 def _write(out: BinaryIO, members: list[tuple[str, Path, int]], folder: str) -> None:
-    """Write the archive. Small files are read once, so that list and content agree.
+    """Write the archive. Small files are read once, so that the manifest and the content agree.
 
     The copied stores no longer change.
     """
@@ -236,7 +236,7 @@ def _add(archive: tarfile.TarFile, name: str, size: Any, data: Any) -> None:
 
 
 def _extract(archive: tarfile.TarFile, folder: Path) -> str:
-    """Extract the files of the manifest only; return the folder's old path. Raises Invalid for an incomplete backup."""
+    """Extract only the files of the manifest; return the folder's old path. Raises Invalid for an incomplete backup."""
     first = archive.next()
     data = archive.extractfile(first) if first is not None and first.name == MANIFEST else None
     if data is None or first is None or first.size > _LARGEST_MANIFEST:
@@ -281,7 +281,9 @@ def _is_plain(name: str) -> bool:
 
 
 def _mode(name: str, mode: int) -> int:
-    """Return the mode that a restored file gets: nobody else may write to it, nor read it if it is secret."""
+    """Return the mode that a restored file gets. Only its owner may write to it; if it is secret, only its owner may
+    read it.
+    """
     secret = any(fnmatch(name, pattern) for pattern in _SECRETS)
     return mode & (0o700 if secret else 0o755)
 
@@ -294,7 +296,7 @@ def _relocate(path: Path, before: str, now: str) -> None:
 
 
 def _check_stores(home: Home) -> list[str]:
-    """Return a sentence about the content of each store. Raises Invalid for a damaged one."""
+    """Return a sentence about the content of each store. Raises Invalid for a damaged store."""
     sentences = []
     for name, url in sorted(home.stores().items()):
         if _is_shared(url):

@@ -1,8 +1,9 @@
 """Files encrypted with a passphrase: AES-256-GCM in parts, with a key that scrypt derives.
 
-The file is ``UTSF1``, 16 bytes of salt, 7 bytes of nonce, and the parts of 1 MiB, each with its tag of 16 bytes. A
-part's nonce is the file's, the part's number (4 bytes) and 1 in the last part, else 0: parts that are missing, swapped
-or cut off at the end are noticed (the STREAM construction: Hoang, Reyhanitabar, Rogaway and Vizár, CRYPTO 2015).
+The file consists of ``UTSF1``, 16 bytes of salt, 7 bytes of nonce, and the parts of 1 MiB, each with its tag of 16
+bytes. A part's nonce is the file's nonce, the part's number (4 bytes), and a byte that is 1 in the last part, else 0.
+So parts that are missing, swapped or cut off at the end are noticed (the STREAM construction: Hoang, Reyhanitabar,
+Rogaway and Vizár, CRYPTO 2015).
 """
 
 import os
@@ -46,8 +47,8 @@ def seal(source: BinaryIO, out: BinaryIO, passphrase: str) -> None:
 def unseal(source: BinaryIO, out: BinaryIO, passphrase: str) -> None:
     """Write the content of a sealed ``source`` to ``out``.
 
-    Raises Invalid for another passphrase and for a file that was changed or cut off; ``out`` is then incomplete. Raises
-    OSError.
+    Raises Invalid for another passphrase, and for a file that was changed or cut off; then ``out`` is incomplete.
+    Raises OSError.
     """
     head = source.read(len(_MAGIC) + _SALT_BYTES + _NONCE_BYTES)
     salt, nonce = head[len(_MAGIC) : -_NONCE_BYTES], head[-_NONCE_BYTES:]

@@ -13,7 +13,7 @@ from undertone_shared.errors import Invalid
 def what_would_change(home: Home | None, stores: Mapping[str, str]) -> list[str]:
     """Return a sentence for each store that this version would change or refuse, and for each plan that it refuses.
 
-    ``stores``: name -> address; ``home``: the server's folder that they belong to, if any. Raises Invalid, OSError.
+    ``stores``: name -> address; ``home``: the server's folder to which they belong, if any. Raises Invalid, OSError.
     """
     sentences = []
     for name, url in sorted(stores.items()):

@@ -1,4 +1,4 @@
-"""Changes of a campaign that runs: what a changed plan does, which devices refuse it, and how it is put in force."""
+"""Changes of a campaign that runs: what a changed plan does, which devices refuse it, and how it takes effect."""
 
 import contextlib
 import time
@@ -33,7 +33,7 @@ LENGTH = "report_slots"
 class Proposal:
     """What a changed plan does: its changes, the devices whose policies refuse it, and sentences about it.
 
-    ``expected``: about an end that policies refuse, the ends that all of them allow; else "".
+    ``expected``: if policies refuse an end, words about the ends that all of them allow; else "".
     """
 
     changes: list[Change]
@@ -43,14 +43,16 @@ class Proposal:
 
     @property
     def sentences(self) -> list[str]:
-        """Return a sentence for each change, one about refusals if policies are known, and the others."""
+        """Return a sentence for each change, a sentence about refusals if policies are known, and the other
+        sentences.
+        """
         return [*map(str, self.changes), *([str(self.refusals)] if self.refusals.known else []), *self.notes]
 
 
 def examine(home: Home, name: str, text: str) -> Proposal:
-    """Return what the plan in ``text`` would change. Reads the files that it names.
+    """Return what the plan in ``text`` would change. Reads the files that the plan names.
 
-    Raises Invalid, also for a campaign that has not begun, and for an end that cannot be; OSError, StoreError.
+    Raises Invalid, also for a campaign that has not begun, and for an impossible end. Raises OSError, StoreError.
     """
     config, now = home.config(home.only(name), text), int(time.time())
     check_files(config)
@@ -79,10 +81,10 @@ def begun(config: Config) -> tuple[Mapping[str, str], Timeline]:
 
 
 def apply(home: Home, name: str, text: str, *, although_refused: bool = False) -> list[str]:
-    """Put the plan in ``text`` in force; return sentences about the change, none if nothing changes.
+    """Make the plan in ``text`` take effect. Return sentences about the change, none if nothing changes.
 
-    Raises Invalid for an outdated version of the plan and, without ``although_refused``, for a change that policies of
-    devices refuse; OSError, StoreError.
+    Raises Invalid for an outdated version of the plan. Without ``although_refused``, also raises Invalid for a change
+    that policies of devices refuse. Raises OSError, StoreError.
     """
     with home.changing():
         return _apply(home, name, text, although_refused=although_refused)
@@ -99,7 +101,7 @@ def _apply(home: Home, name: str, text: str, *, although_refused: bool) -> list[
                     " change anyway"
                 )
             version = apply_plan(store, config.campaign, config.stream)
-    # The plan is written even if nothing would change, because an interrupted command may have changed the store alone.
+    # The plan is written even if nothing would change, because an interrupted command may have changed only the store.
     home.write_plan(name, with_option(text, "campaign", "version", version))
     if not proposal.changes:
         return []
@@ -109,7 +111,7 @@ def _apply(home: Home, name: str, text: str, *, although_refused: bool) -> list[
 
 @dataclass(frozen=True)
 class _End:
-    """A campaign's new end, in Unix seconds and as reports that a device may have drawn until then.
+    """A campaign's new end: its Unix second, and how many reports a device may have drawn until then.
 
     ``begins``: when the epoch with this end begins. ``before``: reports that a device may have drawn in predecessors.
     ``first``: the campaign's first slot.
@@ -132,7 +134,7 @@ class _End:
             raise Refused("lifetime", f"the campaigns may take {turns} reports, allowed are {allowed}")
 
     def expected(self) -> str:
-        """Return which ends all policies allow, as the beginning of a sentence; "" if they allow this one."""
+        """Return which ends all policies allow, as the beginning of a sentence; "" if all policies allow this end."""
         latest = self._latest()
         if latest >= self.new:
             return ""
@@ -140,12 +142,14 @@ class _End:
         return f"the new end is {utc(self.new)}, but the devices' policies allow no end after {utc(allowed)}: "
 
     def sentence(self) -> str:
-        """Return a sentence about the end, and about the latest that all policies allow if that is earlier."""
+        """Return a sentence about the end. If all policies allow only an earlier end, it also names the latest of
+        those.
+        """
         end, latest = f"it ends at {utc(self.new)} instead of {utc(self.old)}", self._latest()
         return f"{end}; the policies of all devices allow an end up to {utc(latest)}" if latest < self.new else end
 
     def _latest(self) -> int:
-        """Return the latest end that all policies allow, or this one if they allow it."""
+        """Return the latest end that all policies allow, or this end if they allow it."""
         allowed = self.new
         for policy, _ in policies_in(self.home.fleet(self.plan.name)):
             allowed = min(allowed, self.begins + policy.duration_seconds)
@@ -179,7 +183,7 @@ def _new_end(home: Home, config: Config, timeline: Timeline, more: int, now: int
             )
         begins, end = extended.campaign.epoch, extended.campaign.end
     before = turns_in(home, home.chain(plan.name)[1:])
-    # The newest epoch may be from before an earlier change of the length.
+    # The newest epoch may have been issued before an earlier change of the length.
     old = end - more * plan.slot_seconds
     if old <= now:
         raise Invalid(

@@ -18,10 +18,12 @@ def extend(
     although_refused: bool = False,
     write: bool = True,
 ) -> list[str]:
-    """Extend a campaign ``by`` seconds or ``until`` a Unix second, to whole slots; return sentences about it.
+    """Extend a campaign ``by`` seconds or ``until`` a Unix second, to whole slots; return sentences about the
+    extension.
 
-    ``write``: False only shows. Raises Invalid for a campaign that is retired, has not begun or has a successor, for an
-    end that is too early, and, without ``although_refused``, for one that policies of devices refuse; OSError.
+    ``write``: False changes nothing and only returns the sentences. Raises Invalid for a campaign that is retired, has
+    not begun or has a successor, and for an end that is too early. Without ``although_refused``, also raises Invalid
+    for an end that policies of devices refuse. Raises OSError.
     """
     config = home.config(home.only(name))
     slot = config.campaign.slot_seconds

@@ -1,8 +1,8 @@
 """Moves of devices while they report: fleets to another address, a device to another campaign or group.
 
 A move is a signed hand-over, which the running server sends with the campaign (`undertone_shared.handover`). A device
-obeys it at its next contact, if its policy allows hand-overs. Its files in the server's folder are changed as well, for
-devices that get them by hand.
+obeys it at its next contact, if its policy allows hand-overs. The device's files in the server's folder are changed as
+well, because some devices get them by hand.
 """
 
 import json
@@ -38,8 +38,8 @@ CERTIFICATE, KEY = f"{BROKER}/server.crt", f"{BROKER}/server.key"
 def move_fleets(home: Home, host: str, port: int, *, endpoint: bool = False) -> list[str]:
     """Send all devices of a server's folder to ``host``:``port``; return sentences about what was done.
 
-    ``endpoint``: from an external broker to this server's own endpoint. Raises Invalid, also if no campaign has been
-    made yet, and if several brokers share the devices; OSError.
+    ``endpoint``: the devices move from an external broker to this server's own endpoint. Raises Invalid, also if no
+    campaign has been made yet, and if several brokers share the devices. Raises OSError.
     """
     host_name("the address", host)
     check_integer("the port", port, 1, 65535)
@@ -100,8 +100,8 @@ def _move_fleets(home: Home, host: str, port: int, *, endpoint: bool) -> list[st
 def move_device(home: Home, campaign: str, device: str, to: str, group: str) -> list[str]:
     """Send one device from a campaign to another of the same folder; return sentences about what was done.
 
-    Its reports that are under way in the old campaign still count. Raises Invalid if its policy allows no hand-over or
-    refuses the new campaign; OSError.
+    Its reports that are under way in the old campaign are still counted. Raises Invalid if its policy allows no
+    hand-over or refuses the new campaign. Raises OSError.
     """
     if to == campaign:
         raise Invalid(f"the campaign is {to!r}, expected another campaign than the device's own")
@@ -132,7 +132,7 @@ def _move_device(home: Home, campaign: str, device: str, to: str, group: str) ->
             )
         new.check_group(group)
         about_group = new.about_group(group)
-        # The new inventory comes first, so that no crash leaves a device that no campaign knows.
+        # The inventory of the new campaign is changed first, so that no crash leaves a device that no campaign knows.
         new_store.set_devices([Device(device, group, ACTIVE, now)])
         (new.folder / "devices" / device).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.rename(new.folder / "devices" / device)
@@ -196,9 +196,8 @@ def _by_hand(devices: int, folder: Path) -> list[str]:
 def _endpoint_options(config: Config, host: str) -> dict[str, Any]:
     """Return the changes of [broker] by which the server's own endpoint replaces an external broker.
 
-    They are options with their new values; None removes an option.
-
-    Raises Invalid without a certificate for it, unless it is on this machine only.
+    They are options with their new values; None removes an option. Raises Invalid if the endpoint has no certificate,
+    unless it is reached only on this machine.
     """
     options: dict[str, Any] = {
         "mode": DIRECT,
@@ -222,9 +221,9 @@ def _endpoint_options(config: Config, host: str) -> dict[str, Any]:
 
 
 def _certificate(config: Config, host: str) -> list[str]:
-    """Renew the endpoint's certificate, for the new name and the old one; return sentences about it.
+    """Renew the endpoint's certificate, for the new name and the old one; return sentences about this.
 
-    The certificate is renewed only if the authority's key is in the folder. Without an authority nothing is said.
+    The certificate is renewed only if the authority's key is in the folder. Without an authority the result is empty.
     """
     broker = config.broker
     authority = config.path(AUTHORITY)

@@ -1,8 +1,8 @@
 """The next campaign for the same devices: it begins when the old one ends, and no device has to be touched.
 
 Both campaigns have one folder of devices, that of the old one. The old campaign's messages carry a signed hand-over
-(`undertone_shared.handover`), after which a device listens to both, and goes over when the new one begins. What a
-device may spend in its life is counted over both, because its ledger is one.
+(`undertone_shared.handover`). A device that gets it listens to both campaigns, and changes to the new one when that
+begins. A device has one ledger, so what it may spend in its life is counted over both campaigns.
 """
 
 import json
@@ -47,10 +47,11 @@ def succeed(
 ) -> list[str]:
     """Make the campaign ``new`` for the devices of ``old``; return sentences about it.
 
-    It has the old plan with these ``options``, and starts where the old campaign ends, or now if it has ended.
-    ``about``: what it is for, if that is not what the old one was for; then each household is asked again. ``write``:
-    False only shows. Raises Invalid if ``new`` exists, if ``old`` has not begun or is retired, and, without
-    ``although_refused``, if policies refuse the new campaign; OSError.
+    It has the old plan with these ``options``, and starts where the old campaign ends, or now if that has ended.
+    ``about``: what the new campaign is for, if that is something else than before; then each household is asked again.
+    ``write``: False changes nothing and only returns the sentences. Raises Invalid if ``new`` exists, and if ``old``
+    has not begun or is retired. Without ``although_refused``, also raises Invalid if policies refuse the new campaign.
+    Raises OSError.
     """
     with home.changing():
         return _succeed(home, old, new, options, about, although_refused=although_refused, write=write)
@@ -78,7 +79,7 @@ def _succeed(
         raise Invalid(
             f"campaign {old} {why}: its devices would not receive {new}; create a campaign, and add devices to it"
         )
-    # A campaign that was extended ends later than its newest epoch until the server has issued the next one.
+    # A campaign that was extended ends later than its newest epoch, until the server has issued the next epoch.
     end = (epochs_of(before).last_slot(timeline) + 1) * before.campaign.slot_seconds
     text = _plan(home, old, new, options, end, now)
     config = home.config(new, text)
@@ -103,7 +104,7 @@ def _succeed(
         device = json.loads(path.read_bytes())
         device["campaigns"] = list(dict.fromkeys([*device["campaigns"], new]))
         write_private(path, json.dumps(device, indent=2) + "\n", durable=False)
-    # The hand-over comes last: a device that hears of the new campaign may report to it already.
+    # The hand-over comes last, because a device that hears of the new campaign may report to it at once.
     fields = read_handover(home.folder, old)
     fields["all"].pop("agreed", None)
     fields["all"] |= {"campaigns": [new], **({"agreed": agreed} if agreed else {})}
@@ -150,7 +151,7 @@ def _allows(policy: Policy, campaign: Campaign) -> bool:
 def _policies(fleet: Path, drawn: int, new: Config, signer: Signer, agreed: Sequence[str]) -> list[str]:
     """Return sentences about policies that allow no hand-over, or less than the new campaign may come to need.
 
-    ``drawn``: the reports that a device may have drawn in the campaigns before. ``agreed``: see `_agreed`.
+    ``drawn``: number of reports that a device may have drawn in the campaigns before. ``agreed``: see `_agreed`.
     """
     policies = policies_in(fleet)
     devices = sum(number for _, number in policies)

@@ -1,8 +1,8 @@
-"""What servers of several sizes need: reports and logins are timed on this machine, the rest is computed.
+"""What servers of several sizes need: reports and logins are timed on this machine, and the rest is computed.
 
-The trial runs the server's own endpoint, ingest and SQLite store in a temporary folder, with TLS and passwords. The
-devices are a thread that sends what it has prepared. Counted is the processor time of the thread that reads, commits
-and acknowledges, so that the devices' share does not count.
+The trial runs the server's own endpoint, ingest and SQLite store in a temporary folder, with TLS and passwords. A
+thread that sends prepared reports stands for the devices. Only the processor time of the thread that reads, commits and
+acknowledges is counted, so that the devices' share is left out.
 """
 
 import os
@@ -43,7 +43,7 @@ TRIAL = "trial"
 TRIAL_NOW = 1_800_000_000
 TRIAL_SLOT_SECONDS = 60
 _DEVICES, _SLOTS = 200, 60
-# Devices that log in or report at the same time.
+# Number of devices that log in or report at the same time.
 _ABREAST = 20
 _PASSWORD = "trial"
 _PATIENCE_SECONDS = 120.0
@@ -51,11 +51,11 @@ _PATIENCE_SECONDS = 120.0
 _BASE_BYTES = 512 << 20
 # Bytes that the store and the inventory keep for each device.
 _DEVICE_BYTES = 256
-# Bytes on the wire of a report and its acknowledgement with TLS and TCP/IP, and of what a connected device gets in a
-# day: a copy of the campaign each hour (`undertone plan` prints both).
+# Bytes on the wire for a report and its acknowledgement, with TLS and TCP/IP; and bytes that a connected device gets in
+# a day, which are a copy of the campaign each hour (`undertone plan` prints both).
 _REPORT_WIRE_BYTES, _DAY_WIRE_BYTES = 200, 60_000
 _YEARS = 3
-# Share of a core up to which one process has room for storms and for choosing θ.
+# Up to this share of a core, one process has room for storms (all devices logging in at once) and for choosing θ.
 _COMFORTABLE = 0.5
 _DAY = 86400
 # Names of the ways to run a server of a size.
@@ -67,7 +67,9 @@ _MANY = "brokers, with workers and PostgreSQL, or with landed reports and Spark"
 
 @dataclass(frozen=True)
 class Speed:
-    """Measured: seconds of processor time for a report and for a login; bytes of the store for a slot."""
+    """What the trial measured: seconds of processor time for a report and for a login, and bytes of the store for a
+    slot.
+    """
 
     report: float
     login: float
@@ -78,10 +80,10 @@ class Speed:
 class Need:
     """What a server of ``homes`` needs. ``disk_bytes``: after three years, without audit and landing.
 
-    ``core``: the share of one core that the reports take. ``back_seconds``: until all devices have logged in again
-    after a restart: the period in which they come back (`undertone_device.mqtt.knocks`), or the processor time that
-    their logins take, if that is more. ``way``: the way to go, or what this machine has too little of. ``advice``: a
-    sentence about it.
+    ``core``: the share of one core that the reports take. ``back_seconds``: time until all devices have logged in again
+    after a restart. It is the period in which they come back (`undertone_device.mqtt.knocks`), or the processor time of
+    their logins if that is longer. ``way``: how to run the server, or what this machine has too little of. ``advice``:
+    a sentence about it.
     """
 
     homes: int
@@ -97,7 +99,10 @@ class Need:
 
 
 def here() -> dict[str, Room]:
-    """Return the room of this machine by its files and by its memory, under the name of what is short where it ends."""
+    """Return how many connections this machine has room for, by its files and by its memory.
+
+    The result is a map: name of what runs short -> room.
+    """
     return {FILES: by_files(raise_limit()), MEMORY: by_memory(usable_memory())}
 
 
@@ -172,7 +177,7 @@ def measure() -> Speed:
             devices = [_Device(each, campaign) for each in names]
 
             def count(work: Callable[[_Device], None]) -> float:
-                """Return the processor time of this thread while all devices do something in others."""
+                """Return the processor time of this thread while all devices do something in other threads."""
                 began = time.thread_time()
                 with ThreadPoolExecutor(_ABREAST) as pool:
                     working = [pool.submit(work, each) for each in devices]
@@ -196,7 +201,7 @@ def _secured(folder: Path) -> tuple[Listener, ssl.SSLContext]:
     (folder / "server.crt").write_text(certificate, encoding="utf-8")
     (folder / "server.key").write_text(key, encoding="utf-8")
     context = ssl.create_default_context()
-    # The devices are this process: whose certificate it is costs only them.
+    # The certificate is not verified, because client and server are both in this process.
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return Listener("127.0.0.1", 0, folder / "server.crt", folder / "server.key"), context
 

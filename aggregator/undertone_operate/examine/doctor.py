@@ -50,12 +50,12 @@ _SECRETS = (
     "tls/ca.key",
 )
 _WAIT_SECONDS = 5.0
-# Unix second in November 2023: a clock that shows an earlier time was never set.
+# Unix second in November 2023. A clock that shows an earlier time was never set.
 _EARLIEST = 1_700_000_000
 
 
 def examine(folder: Path, *, alert_test: bool = False) -> Iterator[Finding]:
-    """Yield all findings, in order; problems are findings and never exceptions.
+    """Yield all findings, in order. A problem is yielded as a finding and never raises an exception.
 
     ``alert_test``: send a test message to each address of alerts.
     """
@@ -222,7 +222,7 @@ def _ports(server: ServerOptions) -> Iterator[Finding]:
 
 
 def _devices_port(home: Home) -> Iterator[Finding]:
-    """Yield a finding about the port to which devices connect: free, used by this server, or taken."""
+    """Yield a finding about the port to which devices connect: it is free, used by this server, or taken."""
     settings = home.broker_options
     if settings.source.broker:
         return
@@ -241,7 +241,9 @@ def _devices_port(home: Home) -> Iterator[Finding]:
 
 
 def _alerts(home: Home, server: ServerOptions, test: bool) -> Iterator[Finding]:
-    """Yield a finding about the addresses of alerts; with ``test``, one for each after a message to it."""
+    """Yield a finding about the addresses of alerts. With ``test``, send a message to each and yield a finding about
+    each.
+    """
     if server.alerts is None:
         if test:
             yield Finding("alerts", FAILURE, "the server has no address for alerts", "set alerts in [server]")
@@ -296,7 +298,8 @@ def _listener(name: str, table: str, address: str, url: str, status: int) -> Fin
             return Finding("ports", OK, f"{name}: {address} is free; no program listens there")
     except OSError as wrong:
         context = ssl.create_default_context()
-        # The question is who listens there; devices and browsers verify the certificate.
+        # The certificate is not verified here, because the question is only who listens there. Devices and browsers
+        # verify it.
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         found = 0
         try:

@@ -46,9 +46,7 @@ class Finding:
 
 
 def _settings(config: Config) -> Iterator[Finding]:
-    """Check the broker's persistence, queues and client-id rule in its local file, because MQTT does not report
-    them.
-    """
+    """Check the broker's persistence, queues and client-id rule in its local file. MQTT does not report them."""
     path = config.path(config.broker.directory) / CONFIG_FILE
     if not path.is_file():
         summary = f"there is no {path}, so doctor cannot see the persistence and the queues of this broker"
@@ -86,8 +84,10 @@ def _days_left(secure: ssl.SSLSocket) -> float | None:
 
 
 def _absence(configs: list[Config]) -> Iterator[Finding]:
-    """Check for how long devices store reports while the server's own endpoint is away. There is a finding for each
-    campaign whose time is too short; of the others, only for the campaign with the shortest time.
+    """Check for how long devices store reports while the server's own endpoint is away.
+
+    There is a finding for each campaign whose time is too short. If no time is too short, there is one for the campaign
+    with the shortest time.
     """
     hours = {
         config.campaign.name: OUTBOX * config.campaign.slot_seconds * config.campaign.stride / 3600
@@ -148,7 +148,9 @@ def examine_broker(configs: list[Config]) -> Iterator[Finding]:
 
 
 class _Client:
-    """A connection that remembers whether it was refused, has received anything, or was closed by the broker."""
+    """A connection that remembers whether it was refused, whether it has received anything, and whether the broker
+    closed it.
+    """
 
     def __init__(self, address: Address, client_id: str) -> None:
         self.refused: str | None = None
@@ -184,10 +186,9 @@ class _Client:
 
 
 def _sessions(config: Config, address: Address) -> Generator[Finding, None, bool]:
-    """Log in as the last worker's user, which a server uses only if it runs 64 workers, so a running server is not
-    disturbed.
+    """Log in as the last worker's user. Return True if the broker accepted this user.
 
-    Return True if the broker accepted this user.
+    A server uses this user only if it runs 64 workers, so a running server is not disturbed.
     """
     from undertone_aggregator.mqtt.sessions import WORKER_USERS
 

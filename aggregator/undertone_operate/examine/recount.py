@@ -1,9 +1,9 @@
 """Recount of landed reports with DuckDB on one machine: an audit, and the reference for the engine that counts them.
 
-This is deliberately not `Tally`, which remembers 32 bytes per device and sees each report once, in any order. SQL sees
-all reports together and states the rule directly: *of a device's reports for a slot the first one counts, unless one
-for a slot 96 later came before*. If the rules without memory refused a report when it was landed, the file holds the
-reason, and the recount counts it under the same reason.
+The recount deliberately shares no code with `Tally`. `Tally` remembers 32 bytes per device and sees each report once,
+in any order. SQL sees all reports together and states the rule directly: *of a device's reports for a slot the first
+one counts, unless one for a slot 96 later came before*. If the rules without memory refused a report when it was
+landed, the file holds the reason, and the recount counts the report under the same reason.
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ _TRIES = 50
 # Outcomes that a memory of 32 bytes per device cannot always distinguish.
 _AGAIN = (DUPLICATE, CONFLICT, UNVERIFIED)
 
-# If a worker dies between gathering files and removing them, two copies of one landed row remain; they count as one.
+# If a worker dies between gathering files and removing them, two copies of one landed row remain. They count as one.
 _ROWS = """
 CREATE TEMP TABLE rows AS
 SELECT DISTINCT {columns}
@@ -67,15 +67,15 @@ _HISTOGRAMS = """
 SELECT fingerprint, kind, grp, slot, value, count(*)
 FROM counted WHERE slot BETWEEN $first AND $last GROUP BY ALL ORDER BY ALL
 """
-# Sum of u, and sums of the upper and the lower 32 bits of u², for one coordinate x of the reports, where u = x + 2^31.
+# Sum of u, and sums of the upper and the lower 32 bits of u², for one coordinate x of the reports. Here u = x + 2^31.
 _MOMENTS = """
 SELECT grp, slot, chain, count(*), sum(u), sum(u * u // 4294967296), sum(u * u % 4294967296) FROM (
     SELECT grp, slot, chain, {coordinate}::HUGEINT + 2147483648 AS u FROM counted
     WHERE fingerprint = $fingerprint AND slot BETWEEN $first AND $last
 ) GROUP BY ALL
 """
-# Pairs of counted reports of one chain. The later one finds the earlier one if both are within the 64 slots before the
-# chain's newest slot at that time.
+# Pairs of counted reports of one chain. A pair is found if both reports are within the 64 slots before the chain's
+# newest slot at the time of the later one.
 _PAIRS = f"""
 WITH ordered AS (
     SELECT *, max(slot) OVER (
@@ -150,7 +150,7 @@ def landed_audit(folder: Path) -> dict[tuple[str, bytes], str]:
 
 
 def _read(database: Any, folder: Path, columns: str = _COLUMNS) -> None:
-    """Read the landed files; retry if one was moved meanwhile, because its rows are then in another file."""
+    """Read the landed files. If one was moved meanwhile, its rows are in another file, so the read is repeated."""
     from duckdb import Error
 
     for _ in range(_TRIES):
@@ -218,8 +218,9 @@ def compare(again: Recount, store: CountedReports, first: int = 0, last: int = _
 
 
 def merged(outcomes: Mapping[str, int]) -> dict[str, int]:
-    """Return deliveries by outcome, with repetitions as one number: 32 bytes of memory cannot always tell the kinds
-    apart.
+    """Return deliveries by outcome, with all kinds of repetitions as one number.
+
+    A memory of 32 bytes per device cannot always tell these kinds apart.
     """
     again = sum(outcomes.get(outcome, 0) for outcome in _AGAIN)
     others = {outcome: n for outcome, n in outcomes.items() if n and outcome not in (*_AGAIN, RECEIVED)}

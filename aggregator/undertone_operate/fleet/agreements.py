@@ -1,7 +1,7 @@
-"""What households have agreed to: who asks, what for, and the limits of a policy, whose fingerprint is in the policy.
+"""What households have agreed to: who asks, what for, and the limits of a policy. Its fingerprint is in the policy.
 
 The server knows who asks (`[join] operator`) and what for (the codes of a campaign). Owners who get their policy as a
-file have agreed to that file alone: both words are empty for them.
+file have agreed only to that file, so both words are empty for them.
 """
 
 import contextlib
@@ -19,17 +19,18 @@ NO_WORDS: Words = ("", "")
 
 
 def agreements(home: Home, *campaigns: str) -> list[Words]:
-    """Return who asks and what for in these campaigns of a server's folder, in each wording. Raises OSError."""
+    """Return who asks and what for in these campaigns of a server's folder, once for each wording. Raises OSError."""
     purposes = {code.about for code in JoinCodes(home.folder).codes() if code.campaign in campaigns}
     asks = home.join.asks if purposes else ""
     return [NO_WORDS, *((asks, purpose) for purpose in sorted(purposes))]
 
 
 def newest_words(home: Home, campaign: str) -> Words:
-    """Return who asks and what for in a campaign, as whoever gets a code now reads it; "" for what is not known.
+    """Return who asks and what for in a campaign, as the next person who gets a code reads it; "" for what is not
+    known.
 
-    A campaign that succeeds another one, whose devices it takes over, has the words of the codes of that one, too. With
-    a damaged file of codes or options, nothing is known.
+    If a campaign succeeds another one and takes over its devices, it also has the words of that one's codes. If the
+    file of codes or options is damaged, nothing is known.
     """
     with contextlib.suppress(Invalid, OSError):
         join, codes = home.join, JoinCodes(home.folder)
@@ -39,5 +40,5 @@ def newest_words(home: Home, campaign: str) -> Words:
 
 
 def is_inside(policy: Policy, words: Sequence[Words]) -> bool:
-    """Return True if a household with this policy has agreed to one of these."""
+    """Return True if a household with this policy has agreed to one of these agreements."""
     return bool(policy.agreed) and any(policy.agreed == fingerprint(policy, asks, purpose) for asks, purpose in words)

@@ -1,4 +1,4 @@
-"""A private certificate authority: certificates of its broker and of its devices, and the revocation list."""
+"""A private certificate authority: certificates for its broker and for its devices, and the revocation list."""
 
 import hashlib
 import ipaddress
@@ -24,7 +24,7 @@ _CA_DAYS = 3650
 _SERVER_DAYS = 825
 # Validity of a device's certificate in days; long, because boards in the field are rarely visited.
 _DEVICE_DAYS = 3650
-# Time by which the validity of a certificate starts earlier than now: a board whose clock is slow would refuse a
+# The validity of a certificate starts this much earlier than now, because a board whose clock is slow would refuse a
 # certificate that starts now.
 _EARLIER = timedelta(days=1)
 
@@ -60,15 +60,15 @@ def server_certificate(authority: Path, hosts: Sequence[str]) -> tuple[str, str]
 def renew_server(folder: Path, hosts: Sequence[str]) -> tuple[list[str], int]:
     """Replace the certificate and key of the server whose folder this is; return its names and the second of its end.
 
-    ``hosts``: its names; none keeps those of the old certificate. The authority stays, so every device that trusts it
-    trusts the new certificate. Raises Invalid without the authority's key, or without an old certificate to take the
-    names from.
+    ``hosts``: its names; if empty, it keeps the names of the old certificate. The authority stays, so every device that
+    trusts the authority trusts the new certificate. Raises Invalid without the authority's key, or without an old
+    certificate from which the names could be taken.
     """
     authority, place = folder / "tls/ca.crt", folder / "broker/server.crt"
     names = list(dict.fromkeys(hosts)) or _names(place)
     certificate, key = server_certificate(authority, names)
-    # The key is written first. A server that reads both files before the certificate is written refuses them, because
-    # they do not belong together, and keeps the old ones.
+    # The key is written first. If a server reads both files before the certificate is written, they do not belong
+    # together, so it refuses them and keeps the old ones.
     write_private(place.with_suffix(".key"), key)
     write_private(place, certificate)
     end = x509.load_pem_x509_certificate(certificate.encode()).not_valid_after_utc
@@ -76,7 +76,7 @@ def renew_server(folder: Path, hosts: Sequence[str]) -> tuple[list[str], int]:
 
 
 def _names(path: Path) -> list[str]:
-    """Return the names and addresses in a server's certificate. Raises Invalid for a file that holds none."""
+    """Return the names and addresses in a server's certificate. Raises Invalid for a file that holds no certificate."""
     try:
         shown = x509.load_pem_x509_certificate(path.read_bytes())
         names = shown.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -121,11 +121,10 @@ def is_for_key(certificate: str, key: ec.EllipticCurvePrivateKey) -> bool:
 
 
 def revoke_certificates(authority: Path, certificates: Iterable[Path] = ()) -> Path:
-    """Add certificates to the authority's revocation list, ca.crl beside ca.crt; make the list if needed.
+    """Add certificates to the authority's revocation list, ca.crl beside ca.crt, and return its path.
 
-    Return its path.
-
-    The list is valid as long as the authority. Raises Invalid without the authority's key, OSError.
+    A missing list is made. The list is valid as long as the authority. Raises Invalid without the authority's key,
+    OSError.
     """
     path, now = authority.with_suffix(".crl"), datetime.now(UTC)
     builder = x509.CertificateRevocationListBuilder().issuer_name(_named(NAME))
@@ -180,7 +179,7 @@ def _root(key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
 def _server(
     key: ec.EllipticCurvePrivateKey, authority: ec.EllipticCurvePrivateKey, hosts: Sequence[str]
 ) -> x509.CertificateBuilder:
-    # A common name has at most 64 characters; clients compare the alternative names instead.
+    # A common name has at most 64 characters. Clients compare the alternative names instead, which may be longer.
     builder = _builder(hosts[0][:64], key, _SERVER_DAYS)
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
     builder = builder.add_extension(

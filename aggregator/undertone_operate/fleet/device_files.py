@@ -46,10 +46,10 @@ IDENTITY = "device"
 class Target:
     """The broker as devices reach it.
 
-    ``authority``: their CA certificate; None means MQTT without TLS, on loopback only.
+    ``authority``: the CA certificate that devices trust; None means MQTT without TLS, on loopback only.
 
     ``places``: (host, port) of each of several brokers, instead of host and port. ``certificates``: each device gets a
-    certificate of its own by that authority, whose key is beside it, and no password.
+    certificate of its own instead of a password. It is signed by that authority, whose key is beside its certificate.
     """
 
     host: str
@@ -66,13 +66,13 @@ class Target:
 def target_of(config: Config) -> Target:
     """Return the configured broker, or the server's own endpoint, as devices reach it.
 
-    Without TLS only on loopback, or if [broker] says insecure. Raises Invalid if TLS is needed and no authority is
-    known, or if the authority's certificate is not a file.
+    Without TLS, it is allowed only on loopback, or if [broker] says insecure. Raises Invalid if TLS is needed and no
+    authority is known, or if the authority's certificate is not a file.
     """
     broker = config.broker
     direct = not broker.source.broker
     host = broker.reached_as or broker.places[0][0]
-    # As the server itself connects or listens: without TLS on this machine alone, or where the settings say so.
+    # The rule for the server itself applies: without TLS only on this machine, or if the settings allow it.
     open_endpoint = direct and broker.certificate is None and is_loopback(host)
     open_broker = not direct and broker.ca_file is None and (broker.insecure or is_loopback(host))
     plain = open_endpoint or open_broker
@@ -90,18 +90,17 @@ def target_of(config: Config) -> Target:
         raise Invalid(f"{ca} is not a file, expected the authority's certificate")
     port = broker.port or (PLAIN_PORT if plain else TLS_PORT)
     places = [(name, each or port) for name, each in broker.places] if broker.hosts else []
-    # If the endpoint authenticates devices by the authority that devices trust, devices log in with certificates from
-    # it.
+    # If the endpoint authenticates devices by the authority that devices trust, devices log in with its certificates.
     shown = direct and broker.ca_file is not None and config.path(broker.ca_file) == ca
     return Target(host, port, ca, tuple(places), shown and ca == own)
 
 
 def outbox_for(plan: CampaignPlan, absence: int) -> int:
-    """Return the number of reports that a device must store so that a server's absence of ``absence`` seconds loses
-    none.
+    """Return the number of reports that a device must store so that the server can be away without a loss.
 
-    This is one more than the number of whole turns, because the absence may begin just before a report. Raises Invalid
-    for an absence after which reports are no longer counted, or for more reports than a device can store.
+    ``absence``: the seconds for which the server may be away. The number is one more than that of whole turns, because
+    the absence may begin just before a report. Raises Invalid for an absence after which reports are no longer counted,
+    or for more reports than a device can store.
     """
     late = late_seconds(plan.slot_seconds)
     if not 1 <= absence <= late:
@@ -118,7 +117,8 @@ def outbox_for(plan: CampaignPlan, absence: int) -> int:
 
 
 def reports_in_a_life(plan: CampaignPlan) -> int:
-    """Return the lifetime number of reports in a policy: those of the plan and of the waits between epochs, and more.
+    """Return the number of reports for life that a policy gets: those of the plan and of the waits between epochs, and
+    a tenth.
 
     See `with_spare`.
     """
@@ -126,10 +126,10 @@ def reports_in_a_life(plan: CampaignPlan) -> int:
 
 
 def with_spare(number: int) -> int:
-    """Return a number of reports or slots and a tenth more.
+    """Return a number of reports or slots, increased by a tenth.
 
-    The tenth is for rounds that take longer than planned, for slots that a device reserves ahead and a restart
-    forfeits, and for an extension of the plan.
+    The tenth is for rounds that take longer than planned, for slots that a device reserves ahead and loses at a
+    restart, and for an extension of the plan.
     """
     return number + -(-number // 10)
 
@@ -203,9 +203,10 @@ def policy_of(config: Config, target: Target) -> dict[str, Any]:
 
 
 def agreeing(policy: dict[str, Any], asks: str, purpose: str) -> dict[str, Any]:
-    """Return a policy with the fingerprint of what its household agrees to, if it allows hand-overs.
+    """Return the policy with the fingerprint of what its household agrees to, if the policy allows hand-overs.
 
-    ``asks``, ``purpose``: in the words that the household reads; both are empty for devices whose owners get a file.
+    ``asks``, ``purpose``: who asks and what for, in the words that the household reads. Both are empty for devices
+    whose owners get a file.
     """
     agreed = ""
     if policy.get("handover"):
@@ -216,7 +217,7 @@ def agreeing(policy: dict[str, Any], asks: str, purpose: str) -> dict[str, Any]:
 def signers(config: Config) -> list[str]:
     """Return the policy's field ``signers``: the server's public key.
 
-    Raises Invalid if the key is missing: devices would obey a second key, and not the server's.
+    Raises Invalid if the key is missing, because devices would then obey a second key, which is not the server's.
     """
     key = config.path(config.server.signing_key)
     if not key.exists():
@@ -225,12 +226,12 @@ def signers(config: Config) -> list[str]:
 
 
 def stream_policy(config: Config) -> dict[str, Any]:
-    """Return the policy's fields for the configured stream, and no more; empty without one. Raises Invalid.
+    """Return the policy's fields for the configured stream, and no more; empty without a stream. Raises Invalid.
 
-    The cap 1/1 allows no reports of single readings beside the stream; with a threshold round, the lifetime allows one.
-    The cap is the cost of one window of the stream: the period is the window, or the longest campaign. The lifetime
-    budget is twice the campaign's cost: a device charges all of it when it accepts the campaign, and again if the
-    campaign is reissued.
+    The cap for single readings, 1/1, allows no such reports beside the stream; with a threshold round, the lifetime
+    allows one. The cap for the stream is the cost of one window of it: the period is the window, or the longest
+    campaign. The lifetime budget is twice the campaign's cost, because a device charges all of it when it accepts the
+    campaign, and again if the campaign is reissued.
     """
     if config.stream is None:
         return {}
@@ -267,8 +268,8 @@ def write_device(
 class DeviceFiles:
     """The files of one device: file name -> text.
 
-    ``public``: without secrets; ``private``: the device's password, or its certificate's key. ``secret``: its
-    credentials, as the broker's files need them.
+    ``public``: files without secrets; ``private``: the file with the device's password, or with its certificate's key.
+    ``secret``: its credentials, in the form in which the broker's files need them.
     """
 
     public: dict[str, str]
@@ -289,7 +290,8 @@ def device_files(
     """Return the files of a new device in this group.
 
     ``seed``: 32 secret bytes that determine the password or the certificate's key; None for random ones. Raises Invalid
-    for the name of one of the server's own users, and without the authority's key if devices have certificates.
+    for the name of one of the server's own users. Also raises Invalid if devices have certificates and the authority's
+    key is missing.
     """
     credentials.check_device_name(name)
     public = {"policy.json": policy}
@@ -316,7 +318,7 @@ def write_folder(folder: Path, texts: Mapping[str, str]) -> None:
     for name, text in texts.items():
         if name != DEVICE:
             _write(folder / name, text)
-    # This file comes last and in one step: with it, the folder is complete.
+    # This file is written last and in one step. If it exists, the folder is complete.
     write_private(folder / DEVICE, texts[DEVICE], durable=False)
 
 
@@ -356,11 +358,11 @@ def _device(config: Config, name: str, target: Target, outbox: int | None, group
 
 
 def groups_entry(campaign: str, group: str) -> dict[str, str]:
-    """Return what a device's ``groups`` has of a campaign, nothing for a device in no group."""
+    """Return the entry of a campaign in a device's ``groups``; empty for a device in no group."""
     return {} if group == EVERYBODY else {campaign: group}
 
 
 def _write(path: Path, text: str) -> None:
-    """Create a private file. It is not synced, because a fleet has many files, which can be made again."""
+    """Create a private file. The file is not synced to the disk: a fleet has many files, and they can be made again."""
     path.touch(mode=0o600, exist_ok=False)
     path.write_text(text, encoding="utf-8")

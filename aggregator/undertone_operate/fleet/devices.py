@@ -84,7 +84,7 @@ class FleetFiles:
         return JoinCodes(self.config.folder)
 
     def devices(self) -> dict[str, Device]:
-        """Return every device that is not forgotten, including those whose files alone exist."""
+        """Return every device that is not forgotten, including devices of which only the files exist."""
         stored = self.store.devices()
         names = {path.name for path in (self.folder / "devices").iterdir() if path.is_dir()}
         devices = {name: device for name, device in stored.items() if device.state != FORGOTTEN}
@@ -115,10 +115,10 @@ class FleetFiles:
         return credentials.alone(self.broker)
 
     def free_names(self, count: int) -> list[str]:
-        """Return the next ``count`` names that nobody has, had or was promised. The caller holds the lock."""
+        """Return the next ``count`` names that nobody has, had or was promised. The caller must hold the lock."""
         inventory = self.devices()
         forgotten = {name for name, device in self.store.devices().items() if device.state == FORGOTTEN}
-        # A device that took a reader's name would replace its password.
+        # If a device took a reader's name, it would replace the reader's password.
         taken = {*inventory, *credentials.readers_of(self.broker / "access"), *self._codes.promised()}
         names: list[str] = []
         number = len(inventory) + len(forgotten)
@@ -136,7 +136,7 @@ class FleetFiles:
         return replace(target, authority=self.authority, certificates=True)
 
     def register(self, admitted: Mapping[str, Secret], group: str, now: int) -> None:
-        """Admit new devices whose folders exist: inventory, broker's files, group. The caller holds the lock."""
+        """Admit new devices whose folders exist: inventory, broker's files, group. The caller must hold the lock."""
         # The inventory is written before the broker's files, because a name in the inventory is never given again, even
         # after a crash between the two.
         self.store.set_devices([Device(name, group, ACTIVE, now) for name in admitted])
@@ -150,8 +150,9 @@ class FleetFiles:
         return self.folder / "devices"
 
     def check_group(self, group: str) -> None:
-        """Check the name of a group, and the groups file: the server stops a campaign for an invalid one. Raises
-        Invalid.
+        """Check the name of a group, and the file of groups. Raises Invalid.
+
+        An invalid file would make the server stop the campaign.
         """
         check_name("group", group)
         groups = self.config.campaign.groups
@@ -163,7 +164,9 @@ class FleetFiles:
             append_groups(self.config.path(groups), group, [])
 
     def about_group(self, group: str) -> str:
-        """Return a line that says that a group is new and which others there are; "" for a group with devices."""
+        """Return a line that says that a group is new, and which other groups there are; "" for a group that has
+        devices.
+        """
         known = sorted({device.group for device in self.devices().values()} - {EVERYBODY})
         if group == EVERYBODY or group in known:
             return ""
@@ -171,7 +174,7 @@ class FleetFiles:
         return f"{group} is a new group; {others}"
 
     def regroup(self, name: str, group: str) -> None:
-        """Put a device into another group; its earlier reports stay in the sums of the old one. Raises Invalid."""
+        """Put a device into another group. Its earlier reports stay in the sums of the old group. Raises Invalid."""
         self.check_group(group)
         device = self.check_active(name)
         if self.config.campaign.groups is not None:
@@ -194,16 +197,14 @@ class FleetFiles:
     def rotate(self, name: str) -> Path:
         """Give a device a new password or certificate and invalidate the old one.
 
-        Return the file to copy to the device.
-
-        A new certificate's key is in the file beside it. Raises Invalid.
+        Return the file to copy to the device. For a new certificate, its key is in the file beside it. Raises Invalid.
         """
         self.check_active(name)
         folder = self.folder / "devices" / name
         certificate = folder / f"{IDENTITY}.crt"
         if certificate.exists():
-            # The old certificate is revoked first, because its serial number is only in the file that is overwritten
-            # next.
+            # The old certificate is revoked first, because only the file that is overwritten next holds its serial
+            # number.
             revoke_certificates(self.authority, [certificate])
             self.write_users({name: write_certificate(self.config, name, folder, self.authority)})
             return certificate
@@ -216,7 +217,7 @@ class FleetFiles:
     def revoke(self, name: str, now: int) -> str:
         """Revoke a device, so that broker and admission refuse it from now on; return a sentence about what was done.
 
-        Calling it again completes an interrupted revocation; admission refuses the device first. Raises Invalid.
+        Admission is changed first. If a revocation was interrupted, calling this again completes it. Raises Invalid.
         """
         device = self.devices().get(name)
         if device is None or device.state != REVOKED:
@@ -237,11 +238,11 @@ class FleetFiles:
         shutil.rmtree(self.folder / "devices" / name, ignore_errors=True)
 
     def codes(self) -> dict[str, int]:
-        """Return the number of the join code of each device that joined by one."""
+        """Return a map for the devices that joined by a code: device -> number of its join code."""
         return {code.device: code.id for code in self._codes.codes() if code.device is not None}
 
     def last_slots(self) -> dict[str, int | None]:
-        """Return the newest counted slot of each device, None for a device without one."""
+        """Return a map: device -> its newest counted slot, None for a device without a counted report."""
         seen = Seen()
         seen.load(self.store.segments(SEEN))
         words = np.frombuffer(seen.snapshot(), dtype="<u8").reshape(4, -1)
@@ -261,7 +262,7 @@ class FleetFiles:
         return device
 
     def write_users(self, changed: Mapping[str, Secret | None]) -> None:
-        """Replace the passwords and the access rules, each atomically; None deletes a user."""
+        """Replace the passwords and the access rules, each file in one step. None deletes a user."""
         with self.changing():
             self._write_users(changed)
 
@@ -296,7 +297,7 @@ def revoke_at_home(home: Home, name: str, device: str) -> str:
 def model_of(fleet: FleetFiles) -> tuple[Target, str, int | None]:
     """Return (broker, policy, outbox) of the fleet's first device, as a model for new ones.
 
-    In an empty fleet the policy allows what the campaign needs and no more. Raises Invalid.
+    In an empty fleet the policy allows only what the campaign needs. Raises Invalid.
     """
     first = min((fleet.folder / "devices").glob("*/device.json"), default=None)
     if first is None:
@@ -317,10 +318,11 @@ def model_of(fleet: FleetFiles) -> tuple[Target, str, int | None]:
 
 
 def for_successors(config: Config, target: Target, successors: int) -> str:
-    """Return the policy that the campaign's plan needs, with bounds for life for ``successors`` more campaigns like it.
+    """Return the policy that the campaign's plan needs, with bounds for life that allow ``successors`` more such
+    campaigns.
 
-    It starts from the plan and not from a device's policy, which may allow several campaigns already. Raises Invalid
-    for a number out of range.
+    It starts from the plan instead of a device's policy, because that may already allow several campaigns. Raises
+    Invalid for a number out of range.
     """
     check_integer("--successors", successors, 0, 100)
     fields = policy_of(config, target)

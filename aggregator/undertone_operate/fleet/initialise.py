@@ -80,16 +80,15 @@ services:
 
 @dataclass(frozen=True)
 class Wishes:
-    """The options of `undertone init`. ``port``: 0 for the default one.
+    """The options of `undertone init`.
 
-    ``websocket_port``: port of MQTT over WebSocket, 0 without it.
-    ``mode``: that of [broker]. ``host``: name of the broker, or of this server with mode "direct", as devices reach it.
-    ``authority``: certificate of the CA for private TLS; the broker's or endpoint's own certificate is in the folder's
-    broker/. ``certificates``: with mode "direct", each device has a certificate by that authority, and no password.
-    ``audit``: store a row for each report; ``page``: ADDRESS:PORT of the page; ``join_port``: port at
-    which people join, 0 for none; ``program``: the command line of this
-    program, word by word; ``user``: the user that the server runs as. ``more``: further options of `server.toml` by
-    name, such as ``workers``.
+    ``port``: 0 for the default port. ``websocket_port``: port of MQTT over WebSocket, 0 without it. ``mode``: that of
+    [broker]. ``host``: name of the broker, or of this server with mode "direct", as devices reach it. ``authority``: a
+    CA's certificate, for private TLS; the broker's or endpoint's own certificate is in the folder's broker/.
+    ``certificates``: with mode "direct", each device has a certificate by that authority instead of a password.
+    ``audit``: store a row for each report. ``page``: ADDRESS:PORT of the page. ``join_port``: port at which people
+    join, 0 for none. ``program``: the command line of this program, word by word. ``user``: the user as whom the server
+    runs. ``more``: further options of `server.toml` by name, such as ``workers``.
     """
 
     mode: str
@@ -116,7 +115,7 @@ def initialise(folder: Path, wishes: Wishes) -> list[str]:
     folder = folder.resolve()
     for path in (folder, *(folder / name for name in (CAMPAIGNS, BROKER, FLEETS))):
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # A signing key that an earlier, interrupted run made is used again.
+    # If an earlier run was interrupted after it had made a signing key, that key is used.
     ensure_key(folder / "signing.key")
     password = credentials.new_password()
     write_private(folder / f"{credentials.AGGREGATOR}.password", password + "\n")
@@ -170,7 +169,9 @@ def _join_options(wishes: Wishes) -> dict[str, Any]:
 
 
 def _chosen(text: str, options: Mapping[str, Any]) -> str:
-    """Return the sample configuration ``text`` with these options set, also those that the sample comments out."""
+    """Return the sample configuration ``text`` with these options set, including options that the sample has in
+    comments.
+    """
     lines = []
     for line in text.splitlines():
         name = line.removeprefix("# ").partition(" = ")[0]
@@ -195,19 +196,21 @@ def _write_broker(folder: Path, port: int, wishes: Wishes) -> None:
 
 
 def _unit(folder: Path, wishes: Wishes) -> str:
-    """Return the systemd unit: with a dynamic user if systemd can give it the folder, else with the folder's owner."""
+    """Return the systemd unit. It uses a dynamic user if systemd can give that user the folder, else the folder's
+    owner.
+    """
     who = f"User={wishes.user}\nReadWritePaths={_word(str(folder))}"
     if folder.parent == _STATE:
         who = f"DynamicUser=yes\nStateDirectory={_word(folder.name)}\nStateDirectoryMode=0700"
     # In the command of a systemd unit, $ begins a variable. The path of a credential extends to the end of its line.
     command = " ".join(_word(word).replace("$", "$$") for word in (*wishes.program, "serve", str(folder)))
-    # Without this capability, only root may listen on these ports.
+    # Without this capability, only root may listen on ports below 1024.
     low = any(0 < port < 1024 for port in (wishes.port, wishes.websocket_port))
     capability = "CAP_NET_BIND_SERVICE" if low else ""
     return _UNIT.format(who=who, command=command, capability=capability, secrets=str(folder).replace("%", "%%"))
 
 
 def _word(text: str) -> str:
-    """Quote one word for a systemd unit, in which % begins a specifier."""
+    """Quote one word for a systemd unit. In a unit, % begins a specifier."""
     plain = text.replace("%", "%%")
     return plain if _PLAIN.fullmatch(plain) else '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'

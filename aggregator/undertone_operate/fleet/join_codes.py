@@ -1,7 +1,7 @@
 """Join codes of a server's folder, in the SQLite file `join.sqlite`: each lets one person's device join a campaign.
 
-A code is 128 random bits. Only its SHA-256 is stored, so the file lets nobody join. A code goes through these states,
-each of which is one transaction, so that a crash leaves it in one of them:
+A code is 128 random bits. Only its SHA-256 is stored, so nobody can join with what the file holds. A code goes through
+these states. Each change is one transaction, so that a crash leaves the code in one of them:
 
     open -> bound to the hash of the key that the redeemer chose -> a device's name is promised -> redeemed
     open or bound -> revoked
@@ -54,8 +54,8 @@ _MISREAD = str.maketrans("018", "OIB", "- \t\r\n")
 class JoinCode:
     """One code as it is stored. Times are Unix seconds.
 
-    ``hash``: SHA-256 of the code; ``group``: of its device; ``about``: the operator's own words about the campaign;
-    ``key``: SHA-256 of the key that redeemed it; ``device``: name of its device.
+    ``hash``: SHA-256 of the code. ``group``: the group of its device. ``about``: the operator's own words about the
+    campaign. ``key``: SHA-256 of the key that redeemed the code. ``device``: the name of its device.
     """
 
     id: int
@@ -76,7 +76,7 @@ class JoinCode:
             return REDEEMED
         if self.revoked is not None:
             return REVOKED
-        # A code that somebody began to redeem in time can be redeemed to the end.
+        # If somebody began in time to redeem a code, the redemption may be completed later.
         if self.key is not None:
             return BOUND
         return EXPIRED if now >= self.expires else OPEN
@@ -116,7 +116,7 @@ class JoinCodes:
         self.path = folder / FILE
 
     def create(self, campaign: str, count: int, group: str, about: str, now: int, expires: int) -> list[str]:
-        """Make ``count`` codes and return them as texts, the only time that they exist in clear. Raises Invalid."""
+        """Make ``count`` codes and return them as texts. Their texts exist nowhere else. Raises Invalid."""
         if not 1 <= count <= LARGEST_CODES:
             raise Invalid(f"devices is {count}, expected 1 to {LARGEST_CODES}")
         if expires <= now:
@@ -164,7 +164,7 @@ class JoinCodes:
     def promise(self, names: Sequence[tuple[int, str]]) -> None:
         """Promise each code (by its id) the name of its device, unless the code was revoked.
 
-        The caller holds the fleet's lock.
+        The caller must hold the fleet's lock.
         """
         with self._changing() as database:
             changed = [(name, each) for each, name in names]
@@ -177,7 +177,7 @@ class JoinCodes:
             database.executemany("UPDATE codes SET redeemed = ? WHERE id = ? AND redeemed IS NULL", changed)
 
     def revoke(self, ids: Sequence[int], now: int) -> list[int]:
-        """Revoke these codes unless their devices have names already; return those that are revoked now."""
+        """Revoke these codes, except those whose devices have names already. Return the codes that are revoked now."""
         revoked = []
         with self._changing() as database:
             for each in ids:
@@ -200,7 +200,7 @@ class JoinCodes:
                 database.execute("UPDATE codes SET device = NULL WHERE device = ?", (device,))
 
     def copy(self, to: Path) -> None:
-        """Copy the file as it is between two changes to a new file of mode 0600."""
+        """Copy the file to a new file of mode 0600, in a state between two changes."""
         to.touch(mode=0o600, exist_ok=False)
         with self._opened() as database, contextlib.closing(sqlite3.connect(to)) as copied:
             database.backup(copied)
@@ -223,7 +223,7 @@ class JoinCodes:
             self.path.touch(mode=0o600)
             give_to_owner(self.path, self.path.parent)
         try:
-            # Without this, SQLite would make an empty file where there is none.
+            # Without this, SQLite would make an empty file if there is none.
             address = f"{self.path.resolve().as_uri()}?mode=rw"
             with contextlib.closing(
                 sqlite3.connect(address, uri=True, timeout=_WAIT_SECONDS, isolation_level=None)
@@ -237,7 +237,7 @@ class JoinCodes:
 
 
 def hash_of_key(key: bytes) -> bytes:
-    """Return what is stored of a redeemer's key."""
+    """Return what is stored for a redeemer's key."""
     return hashlib.sha256(key).digest()
 
 

@@ -1,6 +1,7 @@
 """Lifetimes: how many reports a device's policy allows in its whole life, and how many of them a campaign may take.
 
-A campaign's predecessors had the same devices and count, because a device has one ledger for all its campaigns.
+The reports of a campaign's predecessors count as well, because they had the same devices, and a device has one ledger
+for all its campaigns.
 """
 
 from collections import Counter
@@ -21,12 +22,12 @@ def policies_in(fleet: Path) -> list[tuple[Policy, int]]:
 
 
 def allowed_reports(policy: Policy) -> int:
-    """Return the number of reports in a device's life under a policy with a lifetime."""
+    """Return the number of reports that a policy with a lifetime allows in a device's life."""
     return policy.lifetime // epsilon_units(*policy.cap)
 
 
 def turns_of(epochs: Sequence[Epoch]) -> int:
-    """Return the largest number of reports that one device draws in a campaign with these epochs, 0 without epochs."""
+    """Return the largest number of reports that one device draws in a campaign with these epochs; 0 without epochs."""
     if not epochs:
         return 0
     slots = epochs[-1].campaign.last_slot + 1 - epochs[0].campaign.first_slot

@@ -16,8 +16,10 @@ from undertone_shared.policy import Policy
 
 @dataclass(frozen=True)
 class ProvisionedDevice:
-    """One device of the fleet: its name, the address (host, port) that it connects to, where its password there is read
-    from, and its owner's policy.
+    """One device of the fleet.
+
+    It has a name, the address (host, port) to which it connects, the file of its password there, and its owner's
+    policy.
     """
 
     name: str
@@ -29,8 +31,8 @@ class ProvisionedDevice:
 def read_provisioned(folder: Path) -> list[ProvisionedDevice]:
     """Return the devices of a folder such as `fleets/NAME`, by name, without those that are revoked.
 
-    Which ones are revoked is in the stores of the server's folder around it, if there is one. Raises Invalid for files
-    that no device takes.
+    The stores of the server's folder around it, if there is one, tell which devices are revoked. Raises Invalid for
+    files that a device would refuse.
     """
     members, revoked = [], _revoked(folder)
     for path in sorted((folder / "devices").iterdir()):

@@ -18,8 +18,8 @@ from undertone_shared.topics import check_name
 class ReaderFiles:
     """The files of a server's readers.
 
-    ``folder``: has readers/NAME.password; ``broker``: the folder with the files ``passwords`` and ``access``;
-    ``home_assistant``: prefix of its discovery topics, None for the usual one.
+    ``folder``: the folder with readers/NAME.password; ``broker``: the folder with the files ``passwords`` and
+    ``access``; ``home_assistant``: prefix of Home Assistant's discovery topics, None for the usual one.
     """
 
     folder: Path

@@ -36,16 +36,16 @@ from undertone_operate.join.words import language_of
 from undertone_shared.errors import Invalid
 
 STATUS = {UNKNOWN: 404, EXPIRED: 410, USED: 409, REVOKED: 410, SLOW_DOWN: 429, INVALID: 422, UNAVAILABLE: 503}
-# One network may join with two thousand devices at once, which is a large house behind one address, and try ten codes
-# that do not exist.
+# The limits of one network. Two thousand devices behind one address, as in a large house, may join at once. Ten codes
+# that do not exist may be tried.
 EACH_NETWORK = Rate(burst=2000, per_second=10)
 TOGETHER = Rate(burst=20_000, per_second=100)
 _UNKNOWN_COST = 200
 _LARGEST_BODY = 1024
 _BODY_SECONDS = 10.0
-# Seconds after which a client that found the server busy or unable to answer should try again.
+# After this number of seconds, a client should try again that found the server busy or unable to answer.
 _BUSY_SECONDS = 10.0
-# Largest number of redemptions that wait for their batch; the server asks further clients to try again later.
+# Largest number of redemptions that wait for their batch. The server asks further clients to try again later.
 _LONGEST_QUEUE = 4096
 _LARGEST_BATCH = 500
 
@@ -53,7 +53,7 @@ Reply = dict[str, Any] | JoinRefused
 
 
 class RedeemQueue:
-    """A thread that redeems codes in batches: all that wait, at little more cost than one."""
+    """A thread that redeems codes in batches. A batch has all codes that wait, and costs little more than one code."""
 
     def __init__(self, joining: Joining) -> None:
         self._joining = joining
@@ -62,7 +62,7 @@ class RedeemQueue:
         self._thread.start()
 
     def put(self, asked: Redemption) -> "Future[Reply]":
-        """Have a code redeemed. Raises JoinRefused if too many wait already."""
+        """Have a code redeemed. Raises JoinRefused if too many codes are waiting already."""
         answer: Future[Reply] = Future()
         try:
             self._waiting.put_nowait((asked, answer))
@@ -82,7 +82,8 @@ class RedeemQueue:
             while len(batch) < _LARGEST_BATCH and not self._waiting.empty():
                 batch.append(self._waiting.get())
             ends = None in batch
-            # A request whose client has gone may be cancelled while it waits, but not once its answer is running.
+            # If its client has gone, a request may be cancelled while it waits, but no longer once its answer is being
+            # made.
             waiting = [each for each in batch if each is not None and each[1].set_running_or_notify_cancel()]
             if waiting:
                 self._redeem(waiting)
@@ -99,7 +100,7 @@ class RedeemQueue:
 
 
 class JoinRoutes:
-    """The routes over one server's codes. ``say``: logs a sentence; no code and no secret is in it."""
+    """The routes over one server's codes. ``say``: logs a sentence, which never contains a code or a secret."""
 
     def __init__(self, joining: Joining, redeem: RedeemQueue, limit: RateLimit, say: Callable[[str], None]) -> None:
         self._joining = joining
@@ -161,7 +162,7 @@ class JoinRoutes:
 
 
 def refusal_response(refused: JoinRefused, wait: float, language: str) -> Response:
-    """Return the HTTP response of a refusal. ``wait``: seconds until another try, where there may be one."""
+    """Return the HTTP response of a refusal. ``wait``: seconds until another try, if another try makes sense."""
     headers = {"cache-control": "no-store"}
     if refused.reason in (SLOW_DOWN, UNAVAILABLE):
         headers["retry-after"] = str(max(1, math.ceil(wait)))
@@ -197,7 +198,7 @@ def make_app(
         return Response(found.compressed, media_type=found.media_type, headers=headers)
 
     async def redirect(request: Request) -> Response:
-        # The browser keeps the fragment of the address, which holds the code.
+        # The browser keeps the fragment of the address, which contains the code.
         return RedirectResponse("/join/", status_code=308)
 
     async def trusted(request: Request) -> Response:
@@ -231,7 +232,7 @@ def _language(request: Request) -> str:
 
 
 async def _body(request: Request) -> dict[str, Any]:
-    """Return the request's JSON object. Raises JoinRefused for anything else, also for one that comes too slowly."""
+    """Return the request's JSON object. Raises JoinRefused for anything else, and for a body that comes too slowly."""
     try:
         async with asyncio.timeout(_BODY_SECONDS):
             return await json_object(request, _LARGEST_BODY)
@@ -242,7 +243,9 @@ async def _body(request: Request) -> dict[str, Any]:
 
 
 def _code(body: dict[str, Any], names: tuple[str, ...]) -> bytes:
-    """Return the code in a body that has exactly these fields. Raises JoinRefused, without the body's values."""
+    """Return the code in a body that has exactly these fields. Raises JoinRefused, whose text leaves out the body's
+    values.
+    """
     if sorted(body) != sorted(names):
         raise JoinRefused(INVALID, detail=f"the body has other fields than expected: {', '.join(names)}")
     try:

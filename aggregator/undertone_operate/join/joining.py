@@ -2,7 +2,7 @@
 
 No secret of a device is stored. Its password, or its certificate's key, is derived from the code and from a key that
 only the redeemer has, see `secret_seed`. So the same code and key get the same reply again, for example after a broken
-connection, and neither the server's disk nor a backup of it holds a secret of a device that joined by a code.
+connection. Neither the server's disk nor a backup of it holds a secret of a device that joined by a code.
 """
 
 import hashlib
@@ -45,7 +45,7 @@ from undertone_shared.errors import Invalid
 from undertone_shared.policy import parse_policy
 
 KEY_BYTES = 32
-# For so long after its redemption, a code and its key get the same reply again.
+# For this many seconds after its redemption, a code and its key get the same reply again.
 REPEAT_SECONDS = 30 * 86400
 # Files of a device's folder that hold no secret.
 _PUBLIC = (DEVICE, "policy.json", "ca.crt", f"{IDENTITY}.crt")
@@ -54,14 +54,14 @@ _OFFER_SECONDS = 10.0
 _MOST_OFFERS = 100
 
 UNKNOWN, USED, INVALID, SLOW_DOWN, UNAVAILABLE = "unknown", "used", "invalid", "slow_down", "unavailable"
-# A second sentence for the reason `EXPIRED`.
+# Name of another sentence for the reason `EXPIRED`.
 ENDED = "ended"
 
 
 class JoinRefused(Exception):
-    """A refusal: ``reason`` in one word.
+    """A refusal. ``reason``: one word.
 
-    ``words``: name of its sentence in `words`, if that is not the reason; ``detail``: a sentence in place of it.
+    ``words``: name of its sentence in `words`, if that is not the reason. ``detail``: a sentence that replaces it.
     """
 
     def __init__(self, reason: str, words: str = "", detail: str = "") -> None:
@@ -97,7 +97,7 @@ class Redemption:
 def secret_seed(asked: Redemption) -> bytes:
     """Return the 32 bytes from which a device's password or key is made: HMAC-SHA256 under the redeemer's key.
 
-    Whoever has only the code, or only the key, learns nothing about them.
+    Whoever has only the code, or only the key, learns nothing about these bytes.
     """
     return hmac.digest(asked.key, b"undertone join device secret" + asked.code, hashlib.sha256)
 
@@ -113,7 +113,9 @@ class Joining:
         self._offers: dict[tuple[str, str, int], tuple[float, dict[str, Any]]] = {}
 
     def offer(self, code: bytes) -> dict[str, Any]:
-        """Return what a person reads before joining. Raises JoinRefused; Invalid, OSError for a broken campaign."""
+        """Return what a person reads before joining. Raises JoinRefused. Raises Invalid or OSError for a broken
+        campaign.
+        """
         now = self._clock()
         found = self._codes.find([code]).get(code)
         if found is None:
@@ -124,10 +126,10 @@ class Joining:
         return {**self._offer(found, now), "code_expires": iso(found.expires)}
 
     def redeem(self, asked: Sequence[Redemption]) -> list[dict[str, Any] | JoinRefused]:
-        """Redeem codes, each with its key; return the reply or the refusal of each.
+        """Redeem codes, each with its key. Return the reply or the refusal of each.
 
-        Many are redeemed at little more cost than one. Raises Invalid or OSError if the folder cannot be changed; then
-        each of them can be redeemed again with the same key.
+        Redeeming many costs little more than redeeming one. Raises Invalid or OSError if the folder cannot be changed.
+        Then each code can be redeemed again with the same key.
         """
         now = self._clock()
         self._codes.bind([(each.code, each.key) for each in asked], int(now))
@@ -146,7 +148,7 @@ class Joining:
     def leave(self, asked: Redemption) -> dict[str, Any]:
         """Revoke the device that joined with this code and key, because its owner leaves; return its name.
 
-        Leaving again changes nothing. Raises JoinRefused; Invalid, OSError if the folder cannot be changed.
+        Leaving again changes nothing. Raises JoinRefused. Raises Invalid or OSError if the folder cannot be changed.
         """
         found = self._codes.find([asked.code]).get(asked.code)
         if found is None:
@@ -181,7 +183,7 @@ class Joining:
     def _make(self, fleet: FleetFiles, new: Sequence[tuple[JoinCode, Redemption]], now: int) -> None:
         """Make the devices of codes, or complete those that an interrupted redemption began.
 
-        The caller holds the fleet's lock.
+        The caller must hold the fleet's lock.
         """
         if not new:
             return
@@ -197,7 +199,7 @@ class Joining:
         for _, asked in new:
             code, seed = found[asked.code], secret_seed(asked)
             name = code.device
-            # A code that was revoked a moment ago has no name.
+            # A code that has just been revoked has no name.
             if name is None or (name in registered and registered[name].state != ACTIVE):
                 continue
             folder = fleet.devices_folder / name
@@ -217,9 +219,9 @@ class Joining:
         self._codes.redeemed([code.id for code in found.values() if code.device is not None], now)
 
     def _current(self, campaign: str, now: int) -> str:
-        """Return the campaign that a code is for: its own until that ends, then the one that succeeds it.
+        """Return the campaign that a code is for: its own campaign, or the successor once that has ended.
 
-        Raises JoinRefused if the campaign is gone or has ended, and none succeeds it.
+        Raises JoinRefused if the campaign is gone, or if it has ended and has no successor.
         """
         names = self._home.names()
         plans = {name: self._home.config(name).campaign for name in names}
@@ -245,11 +247,11 @@ class Joining:
             certificates = fleet.with_certificates(target).certificates
         asks = self._home.join.asks
         fields = offer(config, offered_policy(config, model, asks, code.about, code.created), asks, code.about)
-        # A phone's browser needs a password and the WebSocket, so it refuses an offer without them.
+        # A phone's browser needs a password and the WebSocket. So it refuses an offer that lacks one of them.
         fields["credentials"] = "certificate" if certificates else "password"
         fields["websocket"] = websocket_address(config.broker, target.host)
-        # Codes that were made together share one entry. A server's folder has few entries, but nothing bounds their
-        # number.
+        # Codes that were made together share one entry. A server's folder usually has few entries, but their number has
+        # no limit of its own.
         if len(self._offers) >= _MOST_OFFERS:
             self._offers.clear()
         self._offers[key] = now, fields
@@ -257,7 +259,7 @@ class Joining:
 
 
 def agreement(home: Home, code: bytes) -> list[tuple[str, str]]:
-    """Return (title, text) of each thing that a person agrees to by a code, as the person's own program says it.
+    """Return (title, text) of each thing to which a person agrees by a code, as the person's own program says it.
 
     Raises JoinRefused, Invalid, OSError.
     """
@@ -267,7 +269,7 @@ def agreement(home: Home, code: bytes) -> list[tuple[str, str]]:
 
 
 def _refusal(found: JoinCode | None, asked: Redemption, now: float) -> JoinRefused | None:
-    """Return why a code, as it is stored after `JoinCodes.bind`, cannot be redeemed with this key; None if it can."""
+    """Return why a code, as `JoinCodes.bind` left it in the file, cannot be redeemed with this key; None if it can."""
     if found is None:
         return JoinRefused(UNKNOWN)
     if found.key is None:
@@ -306,7 +308,9 @@ def _secret(config: Config, folder: Path, seed: bytes) -> Secret:
 def _reply(
     fleet: FleetFiles, name: str, asked: Redemption, users: dict[str, str], active: set[str]
 ) -> dict[str, Any] | JoinRefused:
-    """Return the reply to a redemption; a refusal if the device was revoked or got other credentials since."""
+    """Return the reply to a redemption. It is a refusal if the device has been revoked, or has got other credentials
+    since.
+    """
     if name not in active or name not in users:
         return JoinRefused(REVOKED)
     folder, seed = fleet.devices_folder / name, secret_seed(asked)
@@ -334,9 +338,9 @@ def _addresses(config: Config, device: dict[str, Any]) -> dict[str, str | None]:
 
 
 def websocket_address(broker: BrokerOptions, host: str | None = None) -> str | None:
-    """Return the address of MQTT over WebSocket, None without one.
+    """Return the address of MQTT over WebSocket, or None if there is none.
 
-    An external broker has an address of its own; the endpoint's is at ``host``, by default as devices reach it.
+    An external broker has an address of its own. The endpoint's address is at ``host``, by default as devices reach it.
     """
     if broker.websocket_url is not None:
         return broker.websocket_url

@@ -1,7 +1,7 @@
 """The offer that a person reads before joining: who asks and why, and the policy that the person's device would get.
 
 The server says nothing about privacy. The person's own program computes every number and sentence from that policy, and
-stores no other one (`undertone_device.host.consent`).
+stores exactly that policy (`undertone_device.host.consent`).
 """
 
 import json
@@ -28,10 +28,11 @@ def offer(config: Config, policy: str, operator: str, about: str) -> dict[str, A
 
 
 def offered_policy(config: Config, model: str, operator: str, about: str, made: int) -> str:
-    """Return the policy of a device that joins: the model, the second by which all ends, and what is agreed to.
+    """Return the policy of a device that joins: the model, the second at which all ends, and what the person agrees to.
 
-    It is the same for as long as a code lives, which was ``made`` at this Unix second: a person gets what the person
-    has read, at whatever time. Raises Invalid for a campaign that cannot begin, OSError.
+    ``made``: the Unix second at which the code was made. The policy stays the same as long as the code is valid, so a
+    person who redeems the code later gets the policy that the person has read. Raises Invalid for a campaign that
+    cannot begin, OSError.
     """
     fields = json.loads(model)
     fields["until"] = _until(config, model, made)
@@ -39,10 +40,11 @@ def offered_policy(config: Config, model: str, operator: str, about: str, made: 
 
 
 def _until(config: Config, model: str, made: int) -> int:
-    """Return the second by which a device that reports in each of its turns has used up its lifetime, 0 without one.
+    """Return the second by which a device that reports in each of its turns has used up its lifetime; 0 without a
+    lifetime.
 
-    It counts from the campaign's first slot, and is rounded up to the end of a day (UTC). For a campaign that had not
-    begun when the code was ``made``, it counts from the first slot that the campaign would have had then.
+    It is counted from the campaign's first slot, and rounded up to the end of a day (UTC). For a campaign that had not
+    begun when the code was ``made``, it is counted from the first slot that the campaign would have had then.
     """
     seconds = _life_seconds(config.campaign, parse_policy(model.encode()))
     if not seconds:
@@ -60,7 +62,7 @@ def _life_seconds(plan: CampaignPlan, policy: Policy) -> int:
 
 
 def iso(seconds: int) -> str:
-    """Return a Unix second as people and programs read it: 2027-01-01T00:00:00Z."""
+    """Return a Unix second as people and programs read it, such as 2027-01-01T00:00:00Z."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -70,7 +72,9 @@ def campaign_end(config: Config, now: int) -> int:
 
 
 def _epochs(config: Config, now: int) -> tuple[Campaign, Campaign]:
-    """Return the oldest and the newest epoch of the campaign, or twice the first one that would be issued now."""
+    """Return the campaign's oldest and newest epoch. If it has none, both are the first epoch that would be issued
+    now.
+    """
     try:
         with open_store(config.store_url, campaign=config.campaign.name, read_only=True) as store:
             epochs = store.epochs()

@@ -13,7 +13,7 @@ _OFFER = {
     "operator": _TEXT,
     "campaign": _TEXT,
     "about": _OR_NULL,
-    # What the device would store, as JSON: every number and sentence that a person reads is computed from it.
+    # What the device would store, as JSON. Every number and sentence that a person reads is computed from this policy.
     "policy": {"type": "object"},
     "credentials": {"enum": ["password", "certificate"], "type": "string"},
     "websocket": _OR_NULL,
@@ -77,7 +77,7 @@ def _json(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _object(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of an object; a field is a schema, or a table of fields; an empty table is any texts."""
+    """Return the schema of an object. A field is a schema, or a table of fields; an empty table means any texts."""
     properties = {name: field if "type" in field else _object(field) for name, field in fields.items()}
     if not properties:
         return {"type": "object", "additionalProperties": _TEXT}

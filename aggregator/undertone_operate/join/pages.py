@@ -1,4 +1,4 @@
-"""The pages below `/join/`: the phone's web app, or without it a page that says what to do with a code."""
+"""The pages below `/join/`: the phone's web app or, without the app, a page that says what to do with a code."""
 
 import gzip
 import hashlib
@@ -25,7 +25,7 @@ class JoinPage:
 
 @dataclass(frozen=True)
 class JoinPages:
-    """The pages below `/join/` by their paths; the path "" is that of the first one.
+    """The pages below `/join/`, by their paths. The path "" is that of the first page.
 
     ``policy``: the Content-Security-Policy of every response.
     """

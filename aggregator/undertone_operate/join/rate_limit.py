@@ -1,11 +1,11 @@
-"""Rate limit of requests by network and in all: token buckets, whose clock is passed in."""
+"""Rate limit of requests, by network and in all: token buckets. The caller passes the clock in."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from undertone_aggregator.mqtt.endpoint.shares import network_of
 
-# Networks that are remembered; beyond this number, the one that was quiet longest is forgotten.
+# Largest number of networks that are remembered. If there are more, the network that was quiet longest is forgotten.
 _MOST_NETWORKS = 4096
 
 
@@ -20,10 +20,10 @@ class Rate:
 class RateLimit:
     """Token buckets: one for each network, and one for all together. ``clock``: monotonic seconds.
 
-    A request takes a token of both buckets when it is admitted, before its body is read, so that requests under way are
-    counted. What it turns out to cost beyond that is charged afterwards. A network's bucket has a floor, and what is
-    charged below it is charged to nobody: all requests of one network together take at most twice its burst, and then
-    its rate, from the bucket that all networks share.
+    When a request is admitted, before its body is read, it takes a token of both buckets, so that requests under way
+    are counted. If it turns out to cost more, the rest is charged afterwards. A network's bucket cannot fall below a
+    floor, and what would go below the floor is not charged at all. So from the bucket that all networks share, the
+    requests of one network together take at most twice the network's burst, and then its rate.
     """
 
     def __init__(self, each: Rate, together: Rate, clock: Callable[[], float]) -> None:
@@ -34,7 +34,9 @@ class RateLimit:
         self._networks: dict[str, tuple[float, float]] = {}
 
     def admit(self, address: str) -> float:
-        """Admit a request from this address (IPv6: its /64) and return 0, or the seconds until one is admitted."""
+        """Admit a request from this address (IPv6: its /64) and return 0. Otherwise return the seconds until one is
+        admitted.
+        """
         now = self._clock()
         own = _filled(self._each, self._networks.get(network_of(address), (self._each.burst, now)), now)
         everybody = _filled(self._together, self._all, now)
@@ -45,7 +47,7 @@ class RateLimit:
         return wait
 
     def charge(self, address: str, cost: float) -> None:
-        """Take tokens for a request from this address, as many as its network's floor leaves."""
+        """Take tokens for a request from this address, but no more than the floor of its network's bucket allows."""
         now, network = self._clock(), network_of(address)
         own = _filled(self._each, self._networks.pop(network, (self._each.burst, now)), now)
         taken = min(cost, own + self._each.burst)

@@ -23,10 +23,10 @@ from undertone_operate.join.pages import PLAIN, JoinPages, phone_pages
 from undertone_operate.join.tls import JoinTls
 from undertone_shared.errors import Invalid
 
-# Connections beyond this number are refused; one network may have a quarter of them.
+# Connections beyond this number are refused. One network may have a quarter of them.
 _MOST_CONNECTIONS = 4096
 _MOST_OF_NETWORK = _MOST_CONNECTIONS // 4
-# Seconds for the first request's header, and for a whole connection, so that slow clients hold no connection for long.
+# Seconds for the first request's header, and for a whole connection. So slow clients hold no connection for long.
 _HEADER_SECONDS = 15.0
 _CONNECTION_SECONDS = 300.0
 _KEEP_ALIVE_SECONDS = 15
@@ -79,9 +79,10 @@ def serve_join(home: Home, journal: Journal, ready: Callable[[str], None] = lamb
 
 
 def join_pages(broker: BrokerOptions, journal: Journal) -> JoinPages:
-    """Return the phone's app; without an address or a way to log in for phones, a page that explains what a code is.
+    """Return the phone's app, or a page that explains what a code is.
 
-    Without that page, a link would use up a code on a phone that cannot take part.
+    That page is shown if phones have no address or no way to log in. Without it, a phone that cannot take part would
+    use up the code of a link.
     """
     try:
         if not broker.source.broker and broker.ca_file is not None:
@@ -99,7 +100,7 @@ def join_pages(broker: BrokerOptions, journal: Journal) -> JoinPages:
 class Listening(socket.socket):
     """A listening socket that closes connections beyond its limits at once, before TLS costs anything.
 
-    ``most``: connections in all, and of one network.
+    ``most``: largest number of connections in all, and of one network.
     """
 
     most = (_MOST_CONNECTIONS, _MOST_OF_NETWORK)
@@ -114,7 +115,7 @@ class Listening(socket.socket):
         return self._of_network.total()
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """Accept a connection. Raises ConnectionAbortedError, which the event loop expects, for one too many."""
+        """Accept a connection. If there are too many, raises ConnectionAbortedError, which the event loop expects."""
         plain, address = super().accept()
         network = network_of(address[0])
         in_all, of_one = self.most
@@ -166,7 +167,7 @@ class _Protocol(H11Protocol):
 
 
 async def _renew(tls: JoinTls | None, journal: Journal) -> None:
-    """Have a renewed certificate taken up soon."""
+    """Have a renewed certificate used soon."""
     while tls is not None:
         await asyncio.sleep(_WATCH_SECONDS)
         try:

@@ -1,4 +1,4 @@
-"""Links for joining as QR codes: a sheet to print, or one picture."""
+"""QR codes of links for joining: a sheet to print, or one picture."""
 
 import html
 import io
@@ -21,7 +21,7 @@ p { margin: 0 0 2mm; } code { font-size: 9pt; overflow-wrap: anywhere; }
 
 
 def check_sheet(path: Path, links: int) -> None:
-    """Check that the QR codes of so many links can be written to this file.
+    """Check that the QR codes of this number of links can be written to this file.
 
     Raises Invalid for another suffix, and without segno.
     """

@@ -1,8 +1,8 @@
-"""TLS of the listener at which people join: its certificate, and the home's authority if that issued it.
+"""TLS of the listener at which people join: its certificate, and the home's authority if it issued the certificate.
 
-A home that has joined nothing yet cannot know a private authority. So a link holds the authority's fingerprint beside
-the code: a client that gets the authority's certificate over a connection that it cannot verify compares it with the
-link, and from then on trusts exactly this authority.
+A home that has not joined anything yet cannot know a private authority. So a link holds the authority's fingerprint
+beside the code. A client first gets the authority's certificate over a connection that it cannot verify. It compares
+the certificate with the link, and from then on trusts exactly this authority.
 """
 
 import contextlib
@@ -23,8 +23,9 @@ from undertone_shared.errors import Invalid
 class JoinTls:
     """The listener's TLS files: those of [join], or else those of [broker].
 
-    ``context``: what the listener's socket gets. Each handshake uses the newest certificate that ``renew`` has read.
-    ``authority``: certificate (PEM) of the home's authority if it issued the listener's certificate itself, else None.
+    ``context``: the context that the listener's socket gets. Each handshake uses the newest certificate that ``renew``
+    has read. ``authority``: certificate (PEM) of the home's authority if it issued the listener's certificate itself,
+    else None.
 
     Raises Invalid without a certificate, and for files that cannot be used.
     """
@@ -41,9 +42,9 @@ class JoinTls:
         self.context.sni_callback = self._choose
 
     def renew(self) -> bool:
-        """Read the files again if one of them has changed; return True if they are in use now.
+        """Read the files again if one of them has changed; return True if the changed files are now in use.
 
-        Raises Invalid, once for each change, for files that cannot be used; the old ones stay in use.
+        For files that cannot be used, raises Invalid once for each change; then the old files stay in use.
         """
         times = self._modified()
         if times == self._times:
@@ -63,7 +64,7 @@ class JoinTls:
         return context
 
     def _modified(self) -> list[int]:
-        """Return when the files were last modified; a file that is missing for a moment is skipped."""
+        """Return when the files were last modified. A file that is missing for a moment is skipped."""
         times = []
         for path in self._files:
             with contextlib.suppress(OSError):
@@ -87,8 +88,9 @@ def fingerprint(authority: str) -> str:
 
 
 def join_link(url: str, code: str, authority: str | None) -> str:
-    """Return the link of a code: `URL/join#CODE`, or `URL/join#CODE.FINGERPRINT` if a private ``authority`` (PEM) has
-    issued the listener's certificate.
+    """Return the link of a code: `URL/join#CODE`, or `URL/join#CODE.FINGERPRINT` with a private ``authority``.
+
+    ``authority``: certificate (PEM) of the private authority that issued the listener's certificate.
     """
     return f"{url}/join#{code}" + ("" if authority is None else f".{fingerprint(authority)}")
 

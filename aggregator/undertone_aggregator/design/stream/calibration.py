@@ -11,7 +11,7 @@ import numpy as np
 
 from undertone_shared.errors import Invalid
 
-# SciPy's modules take a second to import. Nearly all commands import this module, and few call what needs them.
+# SciPy's modules take a second to import. Nearly all commands import this module, and few call what needs SciPy.
 
 LARGEST_EPSILON = 50.0
 LEAST_DELTA = 1e-300
@@ -37,8 +37,8 @@ def chi(epsilon: float, delta: float) -> float:
         root = sqrt(x * x + epsilon)
         if x < 0:
             return float(erfc(x)) - exp(epsilon) * float(erfc(root)) - 2 * delta
-        # Both terms of the equation contain the factor e^{-χ²}; the scaled error functions leave it out, so that a tiny
-        # δ stays exact.
+        # Both terms of the equation contain the factor e^{-χ²}. The scaled error functions leave this factor out, so
+        # that a tiny δ stays exact.
         return log(max(float(erfcx(x) - erfcx(root)), 5e-324)) - x * x - log(2 * delta)
 
     if excess(0.0) < 0:

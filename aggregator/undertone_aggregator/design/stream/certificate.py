@@ -15,8 +15,8 @@ from undertone_aggregator.design.stream.schedule import Recurrence
 from undertone_aggregator.design.stream.sensitivity import exact
 from undertone_shared.stream import GAUSSIAN, ROUNDING_VARIANCE, StreamRule, squared_bound, step_variance
 
-# Largest product of the number of grid points of a difference and the number of reports; above it the dynamic programme
-# would take minutes and is not run.
+# Largest product of the number of grid points of a difference and the number of reports. For a larger product, the
+# dynamic programme would take minutes and is not run.
 _LARGEST_PROGRAMME = 60_000
 
 
@@ -102,7 +102,7 @@ def certify_stream(rule: StreamRule, epsilon: str, delta: float) -> StreamCertif
 def report_ratio(rule: StreamRule) -> Fraction:
     """Return the largest ratio of the probabilities of a single report of a one-bit stream.
 
-    It is (1 + τ)/(1 - τ), where τ is half the width of the range of ξ (`undertone_shared.stream`) divided by b.
+    It is (1 + τ)/(1 - τ). Here τ is half the width of the range of ξ (`undertone_shared.stream`), divided by b.
     """
     first, later = rule.noise
     return max(
@@ -122,8 +122,8 @@ def _exact_rho(rule: StreamRule, variance: Fraction) -> Fraction | None:
     slew = Fraction(rule.slew, rule.levels)
     share = Fraction(rule.reuse, 1 << rule.shift)
     if not share:
-        # If no share of the last report's noise is kept, reports are independent, and no limit on steps matters: the
-        # sensitivity is the same for every slew.
+        # If no share of the last report's noise is kept, reports are independent. The sensitivity is then the same with
+        # every limit on steps, so any slew will do.
         slew = Fraction(1, 4)
     if rule.lag > 1 or not 0 < slew < Fraction(1, 2) or rule.reports / slew > _LARGEST_PROGRAMME:
         return None
@@ -132,7 +132,7 @@ def _exact_rho(rule: StreamRule, variance: Fraction) -> Fraction | None:
     else:
         first = Fraction(*step_variance(rule.noise[0], rule.levels))
     # The weight of the first report is the variance of later reports' noise, divided by the variance of its own noise.
-    # Later noise is counted in a unit that is 2^shift times as fine.
+    # Later noise is counted in units that are smaller by a factor of 2^shift.
     start = Recurrence((), variance / (first * (1 << 2 * rule.shift)))
     later = Recurrence((share,) if share else (), Fraction(1))
     schedule = (start, *[later] * (rule.reports - 1))

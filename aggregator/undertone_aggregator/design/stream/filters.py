@@ -70,10 +70,10 @@ def shipped(slew: Fraction, slots: int, chains: int = 1) -> Stationary:
 def optimised(slew: Fraction, slots: int, taps: int = 1) -> Stationary:
     """Return the stationary filter of ``taps`` taps with the least release variance at its exact S² (one chain).
 
-    A search with floats begins at the closed form's share. The taps that it finds are rounded to multiples of 2^-10,
-    and their S² is computed exactly. Raises Invalid.
+    A search in floating point begins at the closed form's share. The taps that it finds are rounded to multiples of
+    2^-10, and their S² is computed exactly. Raises Invalid.
     """
-    # SciPy's modules take a second to import. Nearly all commands import this module, and few call this.
+    # SciPy's modules take a second to import. Nearly all commands import this module, and few call this function.
     from scipy.optimize import minimize, minimize_scalar
 
     slew, slots = check_slew(slew), check_length(slots)
@@ -106,7 +106,7 @@ def measured(taps: Sequence[Fraction], slew: Fraction, slots: int) -> Stationary
 
 
 def _levinson(taps: NDArray[np.float64]) -> list[tuple[list[float], float]] | None:
-    """Return (taps, weight) of the first rows of the schedule of these ``taps``; all later rows equal the last one.
+    """Return (taps, weight) of the first rows of the schedule of these ``taps``. All later rows equal the last row.
 
     Return None if the noise would grow without bound.
     """
@@ -154,7 +154,7 @@ def _programme(slew: Fraction, slots: int, taps: int) -> Callable[[list[tuple[li
 
     def run(rows: list[tuple[list[float], float]]) -> float:
         best = rows[0][1] * past[:, -1] ** 2
-        # The first reports of a chain are predicted from fewer reports than the history holds.
+        # The first reports of a chain are predicted from fewer reports than a history holds.
         for i in range(1, taps):
             coefficients, weight = rows[min(i, len(rows) - 1)]
             best = best + weight * (past[:, -1 - i] - past[:, taps - i :] @ np.array(coefficients)) ** 2

@@ -29,9 +29,9 @@ from undertone_shared.stream import (
 
 SHIFT = 8
 LEVELS = 10_000
-# Least variance of the Gaussian noise, in squared steps of the integers that are drawn: with a smaller one the (ε, δ)
-# formula for continuous noise would not hold for a discrete Gaussian. The number of levels is so large that this limit
-# is never reached.
+# Least variance of the Gaussian noise, in squared steps of the integers that are drawn. With a smaller variance the (ε,
+# δ) formula for continuous noise would not hold for a discrete Gaussian. In practice the variance is always far above
+# this limit, because the number of levels is large.
 _LEAST_VARIANCE = 16
 
 
@@ -72,13 +72,13 @@ def choose(
     independent: bool = False,
     share: Fraction | None = None,
 ) -> StreamRule:
-    """Return the rule with the least variance whose `charge` is at most ``rho`` (in units of 2^-20), by the closed
-    form.
+    """Return the rule with the least variance whose `charge`, by the closed form, is at most ``rho`` (in units of
+    2^-20).
 
-    ``slew`` is a share of the range theta - low, rounded down to whole levels. ``independent``: use Algorithm 1,
-    without a share of the last report and without a slew limit. ``share``: r, the share of the last report that is used
-    again, rounded down to a multiple of 2^-`SHIFT`; None: the best one. Raises Invalid for a budget too small or
-    numbers out of range.
+    ``slew``: a share of the range theta - low, rounded down to whole levels. ``independent``: use Algorithm 1, without
+    a share of the last report and without a slew limit. ``share``: r, the share of the last report that is used again,
+    rounded down to a multiple of 2^-`SHIFT`; None: the best one. Raises Invalid if the budget is too small or a number
+    is out of range.
     """
     check_length(reports)
     check_slew(slew)
@@ -141,7 +141,7 @@ def _steps(bound: int, rho: int, levels: int, slew: int, shift: int, reuse: int)
 def _least(suffices: Callable[[int], bool], low: int, wrong: str) -> int:
     """Return the least integer from ``low`` to 2^29 for which the monotone test ``suffices`` is true.
 
-    Raises Invalid, whose message begins with ``wrong``, if there is none.
+    Raises Invalid if there is no such integer; its message begins with ``wrong``.
     """
     high = SMALL // 2
     if not suffices(high):
@@ -159,8 +159,8 @@ def release_variance(rule: StreamRule, index: int | None = None) -> float:
     """Return an upper bound of the noise variance of one coordinate of a release X_i, divided by the squared range.
 
     ``index``: the chain index i; None for the limit in a long chain. Letters as in `undertone_shared.stream`. Gaussian
-    noise: v_1 = s_1, v_i = (s + R² v_{i-1})/A². One-bit noise: b² in place of s, which is more than the true b² - ξ².
-    The rounding of readings to levels adds at most 1/4 level², the rounding of releases 1/12.
+    noise has v_1 = s_1 and v_i = (s + R² v_{i-1})/A². For one-bit noise, b² takes the place of s; it is more than the
+    true b² - ξ². The rounding of readings to levels adds at most 1/4 level², and the rounding of releases 1/12.
     """
     a, r = 1 << rule.shift, rule.reuse
     first, later = (rule.noise[0], rule.noise[1]) if rule.law == GAUSSIAN else (n * n for n in rule.noise)

@@ -1,9 +1,9 @@
 """Methods that release a stream of l readings under one budget, with one interface: their noise and their slots.
 
 A method states the covariance of one device's noise in units of the range, whether it clips steps, and which slots it
-reports. Baselines: Algorithms 1 and 2 of Bao et al., sampling of every fourth slot without and with correlated noise
-(FAST, which samples adaptively and corrects by a Kalman filter, is in `undertone_studies.rivals`), the multiplicative
-bound by logarithm.
+reports. The baselines are Algorithms 1 and 2 of Bao et al., sampling of every fourth slot (without and with correlated
+noise), and the multiplicative bound by logarithm. FAST, which samples adaptively and corrects by a Kalman filter, is in
+`undertone_studies.rivals`.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,9 +35,9 @@ class Method:
     """One method. ``covariance`` [k, k]: noise of one device at the reported slots ``seen`` [k]; the range is 1.
 
     ``slew``: limit to which steps between reports are clipped, or None. ``mechanism``: the mechanism in [stream] that
-    runs the method in a campaign, a key of `design.named.STREAMS`; None if no campaign can run it. ``share``: the
-    option of [stream] that it needs besides. ``transform``: (forward, inverse) for readings that are released on
-    another scale.
+    runs the method in a campaign, a key of `design.named.STREAMS`; None if no campaign can run it. ``share``: the value
+    that the option ``share`` of [stream] needs for it. ``transform``: (forward, inverse) for readings that are released
+    on another scale.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Method:
         return self.clipped(readings) + noise
 
     def clipped(self, readings: Array) -> Array:
-        """Clip the readings at the reported slots against the previous clipped one; [devices, k]."""
+        """Clip the readings at the reported slots: each against the clipped reading before it; [devices, k]."""
         transformed = readings if self.transform is None else self.transform[0](readings)
         path = np.clip(transformed[:, self.seen], 0.0, 1.0)
         if self.slew is not None:
@@ -67,7 +67,8 @@ class Method:
 def all_methods(
     slew: Fraction, slots: int, epsilon: float, delta: float, *, chains: int = 1, per_report: bool = False
 ) -> list[Method]:
-    """Return every method under (ε, δ) for the whole stream, or per report: then the stream's μ is √l times as large.
+    """Return every method under (ε, δ). The budget is for the whole stream, or per report: then the stream's μ is √l
+    times as large.
 
     ``chains`` applies to the shipped method only; the others have one chain. Raises Invalid.
     """
@@ -112,7 +113,7 @@ def all_methods(
 def main_methods(
     slew: Fraction, slots: int, epsilon: float, delta: float, *, chains: int = 1, per_report: bool = False
 ) -> tuple[Method, Method, Method]:
-    """Return Algorithm 1, Algorithm 3 and what ships, as `all_methods` does; for long streams they are made faster."""
+    """Return Algorithm 1, Algorithm 3 and the shipped method, as `all_methods` does, but faster for long streams."""
     squared = mu(epsilon, delta) ** 2 * (slots if per_report else 1)
     whole, step = np.arange(slots), float(slew)
     optimum = shipped(slew, slots, chains)
@@ -136,11 +137,11 @@ def with_share(r: Fraction, slew: Fraction, slots: int, squared: float, chains: 
 
 
 def logarithmic(base: Method, least: float) -> Method:
-    """Return ``base`` applied to the logarithm of the readings: the bound on steps becomes a bound on ratios.
+    """Return ``base`` applied to the logarithm of the readings. Its bound on steps becomes a bound on ratios.
 
     ``least``: share of the range below which readings are not distinguished; log(x + least) is mapped onto [0, 1]. The
-    inverse, an exponential, is biased upwards by about half the noise's variance on the log scale, for a device and for
-    the mean. Do not use it for a mean of noisy logarithms, nor with readings of 0.
+    inverse is an exponential. So it is biased upwards by about half the noise's variance on the log scale, for a device
+    and for the mean. Do not use it for a mean of noisy logarithms, nor with readings of 0.
     """
     if not 0 < least < 1:
         raise Invalid(f"least is {least}, expected a share of the range between 0 and 1")

@@ -29,9 +29,9 @@ class Line:
     """One method's predicted root mean square errors, in units of the range, of a slot's mean or of a sum's mean.
 
     ``variance``: mean noise variance of a reported slot, divided by that of the paper's algorithm. ``raw``: the error
-    without the smoother; ``smoothed``: the error after it.
-    ``mechanism``: the mechanism in [stream] that runs the method; None if no campaign can run it. ``share``: the option
-    of [stream] that it needs besides, None for the best one.
+    without the smoother. ``smoothed``: the error after it. ``mechanism``: the mechanism in [stream] that runs the
+    method; None if no campaign can run it. ``share``: the value that the option ``share`` of [stream] needs for it;
+    None for the best one.
     """
 
     method: str
@@ -49,7 +49,7 @@ class StreamComparison:
 
     ``movement``: the assumed standard deviation of the mean's step per slot, in units of the range. ``guarantees``: the
     budget in words, for the stream and per report. ``recommended``: the method of least smoothed error among those that
-    a campaign can run, and ``best``: among all.
+    a campaign can run. ``best``: the method of least smoothed error among all.
     """
 
     lines: tuple[Line, ...]
@@ -133,8 +133,8 @@ def _line(method: Method, devices: int, length: int, covariance: Array, movement
 def _held(method: Method, noise: Array, movement: float, slots: int) -> Array:
     """Return the covariance [slots, slots] of the raw series' errors.
 
-    A slot without a report repeats the estimate of the last slot with one. Its error contains the movement of the mean
-    since then.
+    A slot without a report repeats the estimate of the last slot with a report. Its error also contains the movement of
+    the mean since then.
     """
     source = np.searchsorted(method.seen, np.arange(slots), side="right") - 1
     age = np.arange(slots) - method.seen[source]
@@ -143,7 +143,7 @@ def _held(method: Method, noise: Array, movement: float, slots: int) -> Array:
 
 
 def _error(covariance: Array, length: int) -> float:
-    """Return the root mean square error of sums over ``length`` consecutive slots, over all positions."""
+    """Return the root mean square error of sums over ``length`` consecutive slots; the mean is over all positions."""
     padded = np.pad(covariance.cumsum(0).cumsum(1), ((1, 0), (1, 0)))
     first = np.arange(len(covariance) - length + 1)
     last = first + length

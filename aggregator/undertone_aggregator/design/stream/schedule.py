@@ -45,8 +45,8 @@ def check_length(slots: int) -> int:
 def paper(slew: Fraction, slots: int, bits: int | None = None) -> Recurrences:
     """Return Algorithm 3's rows, σ_1 = 1: r_i = (1-2C)/((1-2C)² + v_{i-1}), σ_i = V_i = 1 - r_i + 2C r_i, v_1 = 1.
 
-    ``bits``: round r_i to multiples of 2^-bits and 1/V_i² up to them, so that numbers stay short in long streams; None:
-    do not round. Raises Invalid.
+    ``bits``: r_i is rounded to multiples of 2^-bits, and 1/V_i² is rounded up to them, so that numbers stay short in
+    long streams. None: nothing is rounded. Raises Invalid.
     """
     slew, keep = check_slew(slew), 1 - 2 * slew
     rows = [Recurrence((), Fraction(1))]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from undertone_shared.errors import Invalid
 
-# SciPy's modules take a second to import. Nearly all commands import this module, and few call what needs them.
+# SciPy's modules take a second to import. Nearly all commands import this module, and few call what needs SciPy.
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -23,8 +23,8 @@ Matrix = NDArray[np.float64]
 LONGEST = 2048
 # Prior standard deviation of the level's start, in multiples of the data's scale: a diffuse prior.
 _DIFFUSE = 1e3
-# Values of ``movement``, the standard deviation of the level's step per slot, that are tried, as shares of the data's
-# scale.
+# The values that are tried for ``movement``, the standard deviation of the level's step per slot, as shares of the
+# data's scale.
 _MOVEMENTS = np.geomspace(3e-3, 1.0, 10)
 _NEGLIGIBLE = 1e-3
 _SEASONS = np.array([0.0, 0.1, 0.3, 1.0])
@@ -78,10 +78,10 @@ def fit_gaussian_process(
     movement: float | None = None,
     season: float | None = None,
 ) -> Smoothed:
-    """Compute the posterior of x at ``slots`` (ascending), averaged over movement and season where they are not given.
+    """Compute the posterior of x at ``slots`` (ascending), averaged over movement and season where these are not given.
 
-    The unknown ones are tried on a logarithmic grid, weighted by their likelihood: correlated noise resembles a moving
-    mean, so the single best value would be too confident.
+    What is not given is tried on a logarithmic grid and weighted by its likelihood. The single best value would be too
+    confident, because correlated noise resembles a moving mean.
 
     ``noise`` [k, k]: covariance of ``values`` about x. Raises Invalid for more than 2048 slots, or none.
     """

@@ -13,7 +13,7 @@ _WORDS = (_READ, _WRITE, _BOTH, _DENY)
 
 @dataclass(frozen=True)
 class ReadRules:
-    """Filters of the topics that a user may read, and of those that it may not, which prevail."""
+    """Filters of the topics that a user may read, and of those that it may not read. The second prevail."""
 
     allowed: tuple[str, ...]
     denied: tuple[str, ...] = ()
@@ -25,7 +25,7 @@ class ReadRules:
         )
 
     def may_subscribe(self, topic_filter: str) -> bool:
-        """Return True if the rules allow to read some topic that this filter matches."""
+        """Return True if this filter matches some topic that the rules allow to read."""
         return any(overlap(rule, topic_filter) for rule in self.allowed)
 
 
@@ -46,7 +46,7 @@ class Access:
         return any(matches(pattern.replace("%u", user), topic) for pattern in rules.get("", ()))
 
     def reader(self, user: str) -> ReadRules | None:
-        """Return the rules of a user that has a rule of its own for reading; None for others, such as devices."""
+        """Return the rules of a user that has a rule of its own for reading; None for other users, such as devices."""
         own = self._rules[_READ].get(user)
         if not own or not user:
             return None

@@ -1,4 +1,6 @@
-"""The connection of one device or reader: the part of MQTT 3.1.1 that they need; anything else is refused."""
+"""The connection of one device or reader. It handles the part of MQTT 3.1.1 that they need, and refuses everything
+else.
+"""
 
 import math
 from collections import Counter
@@ -46,7 +48,8 @@ class Host(Protocol):
     throttled: int
     unknown: int
     retained: dict[str, bytes]
-    # Return the seconds of a monotonic clock. An attribute instead of a method because it is called for each report.
+    # Return the seconds of a monotonic clock. It is an attribute, because it is called for each report and a method is
+    # slower.
     now: Callable[[], float]
 
     def route(self, user: str, topic: bytes) -> tuple[Queue | None, str]:
@@ -59,7 +62,7 @@ class Host(Protocol):
         """Register a new connection that has not authenticated yet."""
 
     def full(self, connection: "Connection", user: str) -> bool:
-        """Return True if the limit of connected devices, or of readers, leaves no room for this one."""
+        """Return True if the limit of connected devices, or of readers, leaves no room for this connection."""
 
     def entered(self, connection: "Connection") -> None:
         """Register the connection as that of an authenticated device or reader."""
@@ -69,11 +72,12 @@ class Host(Protocol):
 
 
 class Connection:
-    """One client connection, from accept to close. A request that is not supported closes it, with a counted reason.
+    """One client connection, from accept to close. An unsupported request closes the connection, and its reason is
+    counted.
 
     ``user`` is the device's or reader's name, "" until it has authenticated. ``waiting`` counts the reports without
-    PUBACK. ``subscriptions``: the topics that a device has subscribed to. ``session``: that of a reader, None for a
-    device. ``client_id``: the client identifier, unique among connections. ``network``: see `network_of`.
+    PUBACK. ``subscriptions``: the topics that a device has subscribed to. ``session``: the session of a reader, None
+    for a device. ``client_id``: the client identifier, unique among connections. ``network``: see `network_of`.
     ``websocket``: True for MQTT over WebSocket.
     """
 
@@ -111,7 +115,7 @@ class Connection:
         self._tokens = float(host.limits.burst)
         self._keepalive = 0.0
         # For a reader for which messages wait: the number of messages sent to it, and the time of the first sweep that
-        # saw this number. A later sweep that sees the same number knows for how long nothing was sent.
+        # saw this number. A later sweep that sees the same number knows since when nothing was sent.
         self._stuck = (-1, 0.0)
         # The device's own topic to which it published last, as text and as bytes, and the queue of its campaign.
         self._topic = ""
@@ -119,7 +123,7 @@ class Connection:
         self._queue = _NOWHERE
         # The campaign's queue, if it had no room for this connection's next report; else None.
         self._full: Queue | None = None
-        # The first bytes of a report to the topic of the last one, up to the packet identifier, and its length in
+        # How a report to the same topic as the last one begins, up to the packet identifier, and the report's length in
         # bytes.
         self._report_head = b""
         self._report_length = 0
@@ -200,7 +204,7 @@ class Connection:
         self._own, self._queue, self._full, self._report_length = None, _NOWHERE, None, 0
 
     def resume(self) -> None:
-        """Continue reading after a stall, as far as the limits now allow."""
+        """Continue reading after a pause, as far as the limits now allow."""
         if self._full is not None and len(self._full.waiting) >= self._host.limits.backlog:
             return
         if self.stalled and not self._stream.closed and self._may_send(now := self._host.now()):
@@ -210,7 +214,7 @@ class Connection:
             self._read()
 
     def check(self, now: float) -> None:
-        """Close the connection if a deadline has passed: for its CONNECT, for the rest of a packet, or its
+        """Close the connection if a deadline has passed: for its CONNECT, for the rest of a packet, or for its
         keepalive.
         """
         limits = self._host.limits
@@ -260,14 +264,15 @@ class Connection:
             check_device(asked)
         else:
             self.session = ReaderSession(self, rules, self._host.retained, self._host.limits)
-            # Few messages wait for a reader at a time, but one of them may be large.
+            # Few messages wait for a reader at a time, but one of them may be large. So the number of unread bytes is
+            # not limited.
             self._stream.unread = math.inf
         if self._host.full(self, user):
             raise ProtocolError("connections", "there is no room for more connections", packets.UNAVAILABLE)
         self.user = user
         # No client can choose an identifier with a null character.
         self.client_id = asked.client_id or f"\0{id(self)}"
-        # Keepalive 0 turns it off, which only readers may do.
+        # Keepalive 0 means that the client sends none, which only readers may ask for.
         self._keepalive = asked.keepalive or math.inf
         self._rest = data[stop:]
         self._host.entered(self)
@@ -286,7 +291,7 @@ class Connection:
         raise ProtocolError("certificate", f"not the certificate of {name!r}", packets.NOT_AUTHORISED)
 
     def _handle_all(self) -> None:
-        """Handle every complete packet, until the connection's limits stop it; later packets stay unread."""
+        """Handle every complete packet until the connection's limits stop it. Later packets stay unread."""
         data = self._rest
         limits, session = self._host.limits, self.session
         whole, end = split(data, limits.packet_bytes if session is None else limits.reader_packet_bytes)
@@ -317,9 +322,11 @@ class Connection:
         self._rest = data[end:]
 
     def _take_reports(self, data: bytes, now: float) -> bool:
-        """Handle the most frequent input without parsing it: complete reports to the cached topic, and nothing else.
+        """Handle the most frequent input without parsing it. This input is complete reports to the cached topic, and
+        nothing else.
 
-        Return False for any other input, and if a limit does not allow all of them; then nothing has been handled.
+        Return False for any other input, and if a limit does not allow all of the reports. Then nothing has been
+        handled.
         """
         length, head, queue = self._report_length, self._report_head, self._queue
         if not length or len(data) % length:
@@ -349,7 +356,7 @@ class Connection:
         name = data[start + 2 : end]
         queue, topic = (self._queue, self._topic) if name == self._own else self._route(name)
         if queue is None:
-            # A PUBACK would promise that the report is counted, but no campaign here counts it.
+            # A PUBACK would promise that the report is counted, but none of this server's campaigns counts it.
             self._host.unknown += 1
             return True
         if len(queue.waiting) >= self._host.limits.backlog:

@@ -31,9 +31,9 @@ sockets. Other threads never touch a connection. They append a call to ``_calls`
   (`undertone_aggregator.base.interpreter`), because threads that compete for the interpreter cost twice as much. A
   thread that waits for its store holds up nobody.
 
-The second way alone would do, but not as cheaply: if a single campaign's batches pass from one thread to another, a
-report costs a fifth more processor time. That is the median of 13 pairs of runs with 1,000 connections, as in
-``undertone bench connections``; the pairs are between 0 and 29 %.
+The second way would also work for a single campaign, but it costs more: if that campaign's batches pass from one thread
+to another, a report costs a fifth more processor time. That is the median of 13 pairs of runs with 1,000 connections,
+as in ``undertone bench connections``; the pairs are between 0 and 29 %.
 """
 
 import errno
@@ -63,18 +63,18 @@ if TYPE_CHECKING:
     from undertone_aggregator.mqtt.endpoint.websocket import WebSocket
 
 _WINDOW_SECONDS = 0.02
-# With several campaigns, a batch with this many reports waits longer for more while more arrive, because each batch
-# costs 1 ms of processor time, however few reports it has: so many seconds for each campaign, and at most so many in
-# all.
+# With several campaigns, a batch with this many reports waits longer while more reports arrive. Each batch costs 1 ms
+# of processor time, however few reports it has, so larger batches are cheaper. It waits for this many seconds for each
+# campaign, and at most for this many seconds in all.
 _MANY = 24
 _WINDOW_OF_CAMPAIGN_SECONDS = 0.005
 _LONGEST_WINDOW_SECONDS = 0.1
-# With several campaigns, the endpoint's thread begins to read the sockets at most once in so many seconds, because it
-# takes turns with the threads that commit: a few long turns cost less than many short ones.
+# With several campaigns, the endpoint's thread begins to read the sockets at most once in this many seconds. It takes
+# turns with the threads that commit, and a few long turns cost less than many short ones.
 _PASS_SECONDS = 0.005
 _SWEEP_SECONDS = 1.0
 # If the only campaign has taken no reports for the first number of seconds, the endpoint's own thread reads the
-# connections, for the second number of seconds at a time.
+# connections, each time for the second number of seconds.
 _PATIENCE_SECONDS = 0.2
 _KEEP_SECONDS = 0.05
 # Largest number of devices, and of readers, that get a message before other calls and connections are served.
@@ -83,12 +83,12 @@ _FAN_OUT_READERS = 64
 # Largest number of new connections accepted before the existing ones are served again.
 _ACCEPT = 256
 _LEAVE_SECONDS = 2.0
-# Error numbers of accept that mean: no file descriptor or no memory for another connection.
+# Error numbers of accept that mean: there is no file descriptor or no memory for another connection.
 _WITHOUT_ROOM = (*EXHAUSTED, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Endpoint:
-    """The endpoint, a context manager that accepts devices from ``listen`` on. Any thread may call it.
+    """The endpoint, a context manager that accepts devices once ``listen`` is called. Any thread may call its methods.
 
     ``batch``: largest number of reports that a campaign takes at once; ``batch_seconds``: how long it waits for more
     reports after the first. ``starved`` is called each time that no open file is left for a connection.
@@ -175,7 +175,7 @@ class Endpoint:
             self._selector.close()
 
     def listen(self) -> None:
-        """Start to accept devices, unless that has happened. Raises Invalid if the address cannot be bound."""
+        """Start to accept devices, if that has not been done yet. Raises Invalid if the address cannot be bound."""
         with self._opening:
             if self._listening:
                 return
@@ -184,14 +184,14 @@ class Endpoint:
             self._listening = [*opened, *self._websockets]
 
     def serve(self, campaigns: Collection[str]) -> None:
-        """Queue reports for these campaigns from now on, until they take them, and for no others."""
+        """From now on queue reports for these campaigns, until they take them, and for no other campaigns."""
         self._do(partial(self.roster.serve, tuple(campaigns)))
 
     def open(self, campaign: str, slot_seconds: int) -> "CampaignIntake":
-        """Return the intake from which a campaign takes its reports; one at a time for each campaign."""
+        """Return the intake from which a campaign takes its reports. A campaign may have only one at a time."""
         queue = self.roster.serve_also(campaign)
         self._taking[campaign] = slot_seconds
-        # One thread at a time makes these calls, so the last one sees the campaigns of all.
+        # One thread at a time makes these calls, so the last call sees all campaigns.
         self._do(lambda: self.roster.allow(list(self._taking.values())))
         return CampaignIntake(self, queue)
 
@@ -200,8 +200,8 @@ class Endpoint:
 
         On an error, raises Invalid or OSError and keeps the old ones.
         """
-        # A new context: while certificate and key of the one in use were replaced, handshakes in other threads would
-        # fail.
+        # A new context is made. If certificate and key of the context in use were replaced, handshakes in other threads
+        # would fail meanwhile.
         context = self._listener.context()
         changed = self.roster.gate.reload()
         self._context = context
@@ -238,13 +238,15 @@ class Endpoint:
     # --- Methods that a campaign's intake calls.
 
     def take_from(self, queue: Queue, seconds: float) -> list[Delivery]:
-        """Return the next batch: the reports that arrive within ``batch_seconds`` after the first, at most
-        ``batch``. With several campaigns, batches of many reports wait longer while more arrive.
+        """Return the next batch: the reports that arrive within ``batch_seconds`` after the first, at most ``batch``
+        reports.
+
+        With several campaigns, batches of many reports wait longer while more arrive.
         """
         if self._alone:
             self._read_for(queue, seconds)
         elif queue.due.wait(seconds):
-            # The batch grows until it is this thread's turn, which ends with the commit.
+            # The batch grows while this thread waits for its turn. The turn ends with the commit.
             INGEST_THREADS.enter()
             queue.due.clear()
         else:
@@ -252,12 +254,12 @@ class Endpoint:
         return queue.take(self._batch)
 
     def acknowledge_from(self, queue: Queue, deliveries: Sequence[Delivery]) -> None:
-        """Send the PUBACKs to the connections that delivered, as far as they are still open."""
+        """Send the PUBACKs to the connections that delivered the reports, as far as these are still open."""
         queue.done(len(deliveries))
         self._do(partial(self._acknowledge, deliveries))
 
     def close(self, queue: Queue) -> None:
-        """End a campaign's intake; reports that were taken but not acknowledged stay for the next intake."""
+        """End a campaign's intake. Reports that were taken but not acknowledged are kept for the next intake."""
         self._taking.pop(queue.campaign, None)
         queue.put_back()
 
@@ -278,7 +280,7 @@ class Endpoint:
                 self.turn.release()
 
     def _guard(self, call: Callable[[], object]) -> None:
-        """Call a function and log its exception, so that a bug costs one connection or call and not all."""
+        """Call a function and log its exception, so that a bug costs only one connection or call."""
         try:
             call()
         except Exception as wrong:
@@ -292,7 +294,7 @@ class Endpoint:
             try:
                 connection.acknowledge(pubacks, len(pubacks) // packets.PUBACK_BYTES)
             except Exception as wrong:
-                # A bug costs this connection, whose device connects again, and not the PUBACKs of all others.
+                # A bug costs only this connection, and its device connects again. All others still get their PUBACKs.
                 self._say(f"in the endpoint: {wrong!r}")
                 connection.abort("system")
 
@@ -328,7 +330,7 @@ class Endpoint:
 
     @property
     def _alone(self) -> bool:
-        """True if one campaign takes reports, whose own thread is the reader then."""
+        """True if a single campaign takes reports. Its own thread is then the reader."""
         return len(self._taking) == 1
 
     def _read_for(self, queue: Queue, seconds: float) -> None:
@@ -349,7 +351,7 @@ class Endpoint:
             self._reading = False
 
     def _serve(self, seconds: float) -> int:
-        """Wait for events on the sockets and handle them; return their number."""
+        """Wait for events on the sockets and handle them. Return the number of events."""
         happened = self._selector.select(seconds)
         self._polled_at = time.monotonic()
         with INGEST_THREADS.limited(), self.turn:
@@ -395,7 +397,9 @@ class Endpoint:
 
     @property
     def _idle(self) -> bool:
-        """True if the endpoint's own thread need not read, as the only campaign's thread reads or read a moment ago."""
+        """True if the endpoint's own thread need not read, because the only campaign's thread reads or read a moment
+        ago.
+        """
         if not self._alone:
             return not self._listening
         return self._reading or time.monotonic() < self._read_at + _PATIENCE_SECONDS
@@ -418,13 +422,13 @@ class Endpoint:
                     else:
                         self.roster.refused["without memory"] += 1
                     if wrong.errno == errno.EMFILE and self.roster.make_room():
-                        # Closing a connection that has not authenticated has freed a descriptor for the device that
-                        # waits: try again.
+                        # A connection that had not authenticated was closed. Its descriptor is now free for the device
+                        # that waits: try again.
                         continue
                     self._selector.unregister(listening)
                     self._deaf.append(listening)
                     return
-                # Any other error concerns only the client's connection, which the client has already closed.
+                # Any other error concerns only this client's connection, which the client has already closed.
                 continue
             try:
                 stream = Stream(accepted, self._context, self._selector, self.limits.unread_bytes)

@@ -19,9 +19,9 @@ from undertone_shared.topics import check_name
 class Gate:
     """The devices and readers of a password file: all its users except ``others``, which only brokers need.
 
-    ``access``: the access-control file that says to which campaigns each device may report, and which users are readers
-    of which topics; None allows devices all campaigns, and there are no readers. Raises Invalid for an invalid line or
-    a missing file, OSError when a file cannot be read.
+    ``access``: the access-control file. It says to which campaigns each device may report, and which users are readers
+    of which topics. None: devices may report to all campaigns, and there are no readers. Raises Invalid for an invalid
+    line or a missing file, OSError if a file cannot be read.
     """
 
     def __init__(self, path: Path, others: Collection[str] = (), access: Path | None = None) -> None:
@@ -31,7 +31,7 @@ class Gate:
         self._others = frozenset(others)
         self._entries: dict[str, str] = {}
         self._access: Access | None = None
-        # An unknown user costs the same time as a known one, so that the time of an answer does not reveal which names
+        # For an unknown user, a password is checked as well, so that the time of an answer does not reveal which names
         # exist.
         self._nobody = password_entry("nobody", secrets.token_urlsafe(24)).strip().partition(":")[2]
         self.reload()
@@ -39,14 +39,14 @@ class Gate:
     def reload(self) -> frozenset[str]:
         """Read the files again. On an error nothing changes.
 
-        Return the users whose entry was removed or changed, and those who may read other topics than before.
+        Return the users whose entry was removed or changed, and the users who may now read other topics than before.
         """
         for path in self.files:
             if not path.exists():
                 raise Invalid(f"{path} is not there: undertone init writes it")
         entries = read_passwords(self._path)
         for user, entry in entries.items():
-            # Checking an entry takes as long as a login, so after the addition of one device only its entry is checked.
+            # Checking an entry takes as long as a login. So after the addition of one device only its entry is checked.
             if self._entries.get(user) == entry:
                 continue
             try:
@@ -57,7 +57,7 @@ class Gate:
                 raise Invalid(f"{self._path} has an entry of {user!r} that is not of the form $7$…") from None
         access = None if self._access_file is None else read_access(self._access_file)
         before, readers = self._entries, {user: self.reader(user) for user in self._entries}
-        # The access rules come first, so that no device logs in before its reports are allowed.
+        # The access rules are replaced first, so that no device logs in before its reports are allowed.
         self._access = access
         self._entries = {user: entry for user, entry in entries.items() if user not in self._others}
         return frozenset(

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-# A device may send this many reports per slot, and at least one packet per second, since its pings count, too.
+# A device may send this many reports per slot, but always one packet per second, because its pings count, too.
 _REPORTS_PER_SLOT = 4
 _LEAST_PER_SECOND = 1.0
 
@@ -13,18 +13,19 @@ class Limits:
     """Limits on connections and packets.
 
     Before authentication: ``connect_bytes``, ``connect_seconds``, and the number of unauthenticated connections:
-    ``strangers`` in all, ``strangers_of_address`` per IPv4 address or IPv6 /64. One too many closes the oldest one of
-    that address, or of the address that has the most. ``connections`` limits authenticated devices only, so strangers
-    cannot keep devices out; `undertone_aggregator.base.room` derives it. The other limits hold after authentication.
+    ``strangers`` in all, ``strangers_of_address`` per IPv4 address or IPv6 /64. If there are too many, the oldest
+    connection of that address is closed, or the oldest of the address that has the most. ``connections`` limits
+    authenticated devices only, so strangers cannot keep devices out; `undertone_aggregator.base.room` derives it. The
+    other limits hold after authentication.
 
-    ``burst`` and ``per_second`` are a token bucket of packets per device: when it is empty, the endpoint stops reading
+    ``burst`` and ``per_second`` are a token bucket of packets per device. When it is empty, the endpoint stops reading
     the connection and drops nothing. The same happens at ``unacknowledged`` reports of one connection, and at
     ``backlog`` reports that wait for the commit of one campaign. ``subscriptions``: largest number of topics that one
     connection may subscribe to.
 
     ``readers``: largest number of readers' connections. The limits whose names begin with ``reader_`` replace those of
-    devices. ``reader_flying``: messages at QoS 1 that a reader has not acknowledged. A reader for which messages
-    have waited for ``reader_seconds``, without any being taken, is disconnected.
+    devices. ``reader_flying``: largest number of messages at QoS 1 that a reader has not acknowledged. If messages wait
+    for a reader, and it takes none for ``reader_seconds``, it is disconnected.
 
     For MQTT over WebSocket: ``request_bytes`` limits the HTTP request, and also the frames before authentication; all
     of them must come within ``connect_seconds``. ``frame_bytes`` limits a message; a reader's largest packet fits.

@@ -9,7 +9,8 @@ from typing import cast
 
 from undertone_shared.errors import Invalid
 
-# Length of the accept queue: when a whole fleet reconnects, it waits here and does not have to repeat its SYNs.
+# Length of the accept queue. If a whole fleet reconnects at once, its connections wait here, so that no device has to
+# repeat its SYN.
 _BACKLOG = 4096
 
 
@@ -17,10 +18,9 @@ _BACKLOG = 4096
 class Listener:
     """Address and TLS files of the endpoint.
 
-    Without ``certificate`` and ``key`` there is no TLS: allowed on loopback only. ``websocket``: (host, port) of MQTT
-    over WebSocket, None without it.
-
-    ``authority``: the CA certificate; devices may authenticate by certificates that it signed.
+    Without ``certificate`` and ``key`` there is no TLS, which is allowed only on loopback. ``websocket``: (host, port)
+    of MQTT over WebSocket, None without it. ``authority``: the CA certificate; devices may authenticate by certificates
+    that it signed.
     """
 
     host: str = "127.0.0.1"
@@ -39,7 +39,7 @@ class Listener:
             return None
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        # A device logs in rarely, and always with a full handshake: it has no use for the tickets of a session.
+        # A device logs in rarely, and always with a full handshake, so it has no use for session tickets.
         context.num_tickets = 0
         try:
             context.load_cert_chain(str(self.certificate), None if self.key is None else str(self.key))
@@ -55,7 +55,7 @@ class Listener:
         return context
 
     def check(self) -> None:
-        """Raise Invalid if an address cannot be used, so that a server says so before it does anything else."""
+        """Raise Invalid if an address cannot be used. A server calls this before it does anything else."""
         for listening in [each for opened in self.open() for each in opened]:
             listening.close()
 

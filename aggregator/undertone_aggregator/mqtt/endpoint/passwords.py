@@ -1,7 +1,7 @@
 """The password file in mosquitto's format, with an extension for devices that authenticate by certificate.
 
-Passwords are generated with 192 random bits, so a high iteration count of PBKDF2 adds no security: mosquitto's own
-default of 101 keeps adding devices and connecting cheap. Never put a password that a person chose into such a file.
+Passwords are generated with 192 random bits, so a high iteration count of PBKDF2 adds no security. With mosquitto's own
+default of 101, adding devices and connecting stay cheap. Never put a password that a person chose into such a file.
 """
 
 import base64
@@ -15,7 +15,8 @@ from undertone_shared.errors import Invalid
 from undertone_shared.topics import check_name
 
 ITERATIONS = 101
-# Marks an entry with a certificate, instead of mosquitto's "$7$"; mosquitto itself admits nobody by such a line.
+# Marks an entry with a certificate, where a password has mosquitto's "$7$". Mosquitto itself admits nobody by such a
+# line.
 CERTIFICATE = "$certificate$"
 _SALT_BYTES = 12
 

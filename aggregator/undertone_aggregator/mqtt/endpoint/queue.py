@@ -1,4 +1,4 @@
-"""Queue of the reports of one campaign that devices have sent and the campaign has not committed."""
+"""Queue of the reports that devices have sent to one campaign and that the campaign has not committed."""
 
 import threading
 import time
@@ -9,10 +9,12 @@ from undertone_aggregator.ingest.intake import Delivery
 
 
 class Queue:
-    """Reports in order of arrival. One thread at a time puts, another one takes; neither waits for a lock.
+    """Reports in order of arrival. One thread at a time puts reports, and another one takes them; neither waits for a
+    lock.
 
     ``since``, ``newest``: times of arrival of the oldest and of the newest report in ``waiting``, in seconds of a
-    monotonic clock. ``due``: set when the taker shall take a batch; the taker clears it.
+    monotonic clock. ``due``: an event that is set when a batch should be taken; the thread that takes it clears the
+    event.
     """
 
     def __init__(self, campaign: str) -> None:
@@ -27,7 +29,7 @@ class Queue:
 
     @property
     def uncommitted(self) -> int:
-        """Number of reports that wait, or were taken and are not committed."""
+        """Number of reports that are not committed: they wait, or were taken."""
         return len(self.waiting) + len(self._taken)
 
     @property
@@ -39,7 +41,8 @@ class Queue:
 
     def put(self, deliveries: Sequence[Delivery]) -> None:
         """Append reports."""
-        # The time is set first: whoever sees a report, the taker or a reader of the metrics, sees its time as well.
+        # The time is set first. So whoever sees a report, the campaign's thread or a reader of the metrics, sees its
+        # time as well.
         self.newest = time.monotonic()
         if not self.waiting:
             self.since = self.newest

@@ -14,11 +14,11 @@ from undertone_aggregator.mqtt.filters import check_filter, matches
 from undertone_aggregator.mqtt.packets import ProtocolError
 from undertone_shared.errors import Invalid
 
-# A write ends with the message that reaches this number of bytes.
+# A write ends with the message with which it reaches this number of bytes.
 _WRITE_BYTES = 1 << 14
 _U16 = 0xFFFF
-# A SUBSCRIBE costs one token, and another one for each of this many comparisons of a filter with a topic. So many
-# comparisons take about 10 ms.
+# A SUBSCRIBE costs one token, and another token for each time that this many comparisons of a filter with a topic are
+# made. They take about 10 ms.
 _COMPARISONS = 10_000
 
 
@@ -65,7 +65,7 @@ class ReaderSession:
         self._waiting: dict[str, tuple[bytes, bool]] = {}
         self.sent = 0
         self._number = 0
-        # Number of bytes in answers to packets since the other side last had taken all bytes.
+        # Number of bytes in answers to packets, counted from the last time at which the other side had taken all bytes.
         self._unread = 0
         # Packet identifiers without PUBACK.
         self._flying: set[int] = set()
@@ -94,7 +94,7 @@ class ReaderSession:
         elif first == packets.PUBACK and len(body) == 2:
             acknowledged = packets.packet_id(body, 0, 2)
             if acknowledged in self._flying:
-                # A reader that acknowledges what was sent to it is never slowed down.
+                # A reader that only acknowledges what was sent to it is never slowed down.
                 cost = 0.0
                 self._flying.discard(acknowledged)
                 self.pump()
@@ -141,7 +141,9 @@ class ReaderSession:
         self.pump()
 
     def _qos(self, topic: str) -> int | None:
-        """Return the largest QoS of the subscriptions to a topic, None without one or if it may not be read."""
+        """Return the largest QoS of the subscriptions to a topic; None if there is none, or if the topic may not be
+        read.
+        """
         if topic not in self._granted:
             wanted = [qos for each, qos in self._filters.items() if matches(each, topic)]
             self._granted[topic] = max(wanted) if wanted and self._rules.may_read(topic) else None

@@ -17,24 +17,24 @@ from undertone_shared.off_board.issue import aggregate_topic
 from undertone_shared.topics import report_topic
 
 _TELL_SECONDS = 60.0
-# A device that was turned away and has not tried again for so many seconds is gone: none waits longer
-# (`undertone_device.mqtt.knocks`).
+# A device that was turned away and has not tried again for this many seconds counts as gone: no device waits longer
+# before it tries again (`undertone_device.mqtt.knocks`).
 _GONE_SECONDS = 900.0
 
 
 class Roster:
-    """The connections of a server's devices, used by one thread at a time; their reports go to ``queues``.
+    """The connections of a server's devices and readers, used by one thread at a time. Reports go to ``queues``.
 
-    ``queues``: campaign -> queue. ``refused`` counts refusals by reason, ``throttled`` how often a connection was not
-    read because of its limits, ``unknown`` the reports to topics of no campaign, which are never acknowledged.
-    ``turned_away``: device -> when it last logged in and found no room.
+    ``queues``: campaign -> queue. ``refused``: number of refusals by reason. ``throttled``: how often a connection was
+    not read because of its limits. ``unknown``: number of reports to topics of no campaign, which are never
+    acknowledged. ``turned_away``: device -> when it last logged in and found no room.
     """
 
     def __init__(self, gate: Gate, limits: Limits, prefix: str, say: Callable[[str], None]) -> None:
         self.gate = gate
         self.limits = limits
         self.queues: dict[str, Queue] = {}
-        # The queues of all campaigns that were ever served: one that comes back takes from the same queue.
+        # The queues of all campaigns that were ever served. A campaign that comes back takes from the same queue.
         self._queue_of: dict[str, Queue] = {}
         self.retained: dict[str, bytes] = {}
         self.subscribers: dict[str, set[Connection]] = {}
@@ -63,7 +63,7 @@ class Roster:
     def route(self, user: str, topic: bytes) -> tuple[Queue | None, str]:
         """Return the queue of the campaign named in ``topic``, and the topic if it belongs to this device, else "".
 
-        With the topic "" the server refuses the report: a device cannot report under another device's name.
+        If the topic is "", the server refuses the report: a device cannot report under another device's name.
         """
         if not topic.startswith(self._start):
             return None, ""
@@ -77,7 +77,7 @@ class Roster:
     def subscribe(self, connection: Connection, topic: str) -> bytes | None:
         """Subscribe a device to a campaign, or to a published series; return the retained message.
 
-        None for any other topic: a device may read what is public, and nothing else.
+        Return None for any other topic: a device may read only what is public.
         """
         if campaign_of(self._prefix, topic) is None and series_of(self._prefix, topic) is None:
             return None
@@ -92,7 +92,7 @@ class Roster:
     def arrived(self, connection: Connection) -> None:
         """Register an unauthenticated connection.
 
-        One too many closes an older one, so that quick clients always get in.
+        If there are too many, an older one is closed, so that clients that log in quickly always get in.
         """
         self.open.add(connection)
         self.websockets += connection.websocket
@@ -104,14 +104,18 @@ class Roster:
             self.make_room()
 
     def make_room(self) -> bool:
-        """Close the oldest unauthenticated connection of the address with the most; return False if there is none."""
+        """Close the oldest unauthenticated connection of the address that has the most of them; return False if there
+        is none.
+        """
         if self.strangers:
             self.strangers.most_crowded().abort("strangers")
             return True
         return False
 
     def full(self, connection: Connection, user: str) -> bool:
-        """Return True if the limit of readers, or of devices, is reached and this device is not connected already."""
+        """Return True if the limit of readers, or of devices, is reached. A device that is already connected still has
+        room.
+        """
         if connection.session is not None:
             return len(self.readers) >= self.limits.readers
         if len(self.online) < self.limits.connections or user in self.online:
@@ -120,7 +124,7 @@ class Roster:
         return True
 
     def entered(self, connection: Connection) -> None:
-        """Register an authenticated device or reader; an older connection of the same one is closed.
+        """Register an authenticated device or reader. An older connection of the same device or reader is closed.
 
         A device is known by its name, a reader by its name and client identifier.
         """
@@ -165,7 +169,7 @@ class Roster:
     # --- Methods that the endpoint calls.
 
     def serve(self, campaigns: Collection[str]) -> None:
-        """Queue reports for these campaigns from now on, and for no others; forget estimates of others."""
+        """From now on queue reports for these campaigns, and for no others. Forget the estimates of other campaigns."""
         for name in self.queues.keys() - set(campaigns):
             del self.queues[name]
             start = aggregate_topic(self._prefix, name, "")
@@ -182,8 +186,8 @@ class Roster:
         return self.queues.setdefault(campaign, queue)
 
     def allow(self, slot_seconds: Collection[int]) -> None:
-        """Raise the packet rate to what a device needs that takes part in campaigns with all these slot lengths in
-        seconds.
+        """Raise the packet rate to what a device needs if it takes part in campaigns with all these slot lengths (in
+        seconds).
         """
         wanted = max(self._least_per_second, packets_per_second(slot_seconds))
         if wanted != self.limits.per_second:

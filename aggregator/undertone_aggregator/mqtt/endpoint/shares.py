@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 Member = TypeVar("Member")
 
-# Length of the prefix that one customer has: whoever has one address of it has all of them.
+# Length of the prefix that one customer gets. Whoever has one address with this prefix has all of them.
 _IPV6_NETWORK_BITS = 64
 
 

@@ -19,8 +19,9 @@ from undertone_aggregator.store.store import Store
 
 
 class EndpointOutlet:
-    """Outlet of mode direct: sends campaigns to the endpoint's devices, and estimates to its readers and to the broker
-    ``outlet``, if any.
+    """Outlet of mode direct. Sends campaigns to the endpoint's devices, and estimates to its readers.
+
+    ``outlet``: a broker that gets the estimates as well; None: no broker.
     """
 
     dropped: int | None = None
@@ -58,7 +59,8 @@ class EndpointOutlet:
 
 
 class DirectSource:
-    """The source of mode direct: its ``endpoint`` runs as long as the context, and listens from the first intake on.
+    """The source of mode direct. Its ``endpoint`` runs as long as the context, and listens once the first intake is
+    opened.
 
     ``room``: how many devices may be connected. ``outlet``: address of the broker for estimates. ``starved``: see
     `Endpoint`. Raises Invalid or OSError.
@@ -84,7 +86,7 @@ class DirectSource:
         self.endpoint = Endpoint(listener, gate, limits, prefix, batch=batch, say=say, starved=starved)
 
     def serve(self, campaigns: Collection[str]) -> None:
-        """Queue reports for these campaigns, also while one of them fails; reports for others are not acknowledged."""
+        """Queue reports for these campaigns, even while one of them fails. Reports for others are not acknowledged."""
         self.endpoint.serve(campaigns)
 
     def open_intake(self, plan: IngestPlan, say: Say) -> Intake:
@@ -101,7 +103,7 @@ class DirectSource:
         stop: threading.Event,
         taken: Collection[int] = (),
     ) -> IngestPlan:
-        """Return the plan of the only worker; the store is used by it alone."""
+        """Return the plan of the only worker. Meanwhile no other process uses the store."""
         return take_over_direct(store, plan, say)
 
     def outlet(self, prefix: str, say: Say) -> EndpointOutlet:

@@ -7,7 +7,8 @@ import ssl
 from collections.abc import Callable
 from typing import Any, Protocol
 
-# Bytes of one receive call. A TLS record is not larger, so no decrypted bytes stay where the selector cannot see them.
+# Bytes of one receive call. A TLS record is never larger, so no decrypted bytes stay where the selector cannot see
+# them.
 _RECEIVE_BYTES = 1 << 14
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _LATER = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
@@ -29,8 +30,8 @@ class StreamReader(Protocol):
 class Stream:
     """A non-blocking socket that one thread at a time uses. Call ``ready`` when the selector reports an event.
 
-    ``unread``: the stream ends with the reason ``unread`` when more than this many sent bytes wait for the other side
-    to read them.
+    ``unread``: largest number of sent bytes that may wait for the other side to read them. If there are more, the
+    stream ends with the reason ``unread``.
     """
 
     __slots__ = (
@@ -65,7 +66,7 @@ class Stream:
         self.unread: float = unread
         self._out = b""
         self._closing = False
-        # The reason of a close that waits until all bytes are sent.
+        # The reason of a close that waits until all bytes have been sent.
         self._reason = ""
         self._events = 0
         self.closed = False
@@ -89,7 +90,7 @@ class Stream:
         return names.get("commonName", ""), tls.getpeercert(binary_form=True) or b""
 
     def ready(self) -> None:
-        """Write and read as far as the socket allows; a call without an event does no harm."""
+        """Write and read as far as the socket allows. Calling this without an event does no harm."""
         if self._out:
             self._flush()
             if not self._out and not self._closing:
@@ -178,9 +179,9 @@ class Stream:
         self._events = events
 
     def _shake_hands(self, size: int) -> bytes:
-        """Do a step of the TLS handshake; it is called instead of ``recv`` until the handshake is complete.
+        """Do a step of the TLS handshake. Until the handshake is complete, this is called instead of ``recv``.
 
-        Raises OSError if it fails or must wait.
+        Raises OSError if the handshake fails or must wait.
         """
         assert isinstance(self._socket, ssl.SSLSocket)
         try:

@@ -1,12 +1,13 @@
 """MQTT over WebSocket (RFC 6455): MQTT's bytes in binary frames, for phones and for networks that let only HTTPS pass.
 
-It has the same methods as the `Stream` of a socket, so that a `Connection` treats both alike. As MQTT 3.1.1 (section 6)
-allows, a frame may hold a part of a packet or several packets. The library websockets parses HTTP and frames.
+A `WebSocket` has the same methods as the `Stream` of a socket, so that a `Connection` treats both alike. As MQTT 3.1.1
+(section 6) allows, a frame may hold a part of a packet or several packets. The library websockets parses HTTP and
+frames.
 
-Any website can open a WebSocket to any server; the browser names the website in ``Origin``. Every origin is allowed,
-because a website can do nothing without a user's MQTT password. A client certificate is different, as a browser shows
-it for every website: with one, the origin must be this server's own address, or absent as in programs without a
-website.
+Any website can open a WebSocket to any server; the browser names the website in ``Origin``. Without a certificate,
+every origin is allowed, because a website can do nothing without a user's MQTT password. A client certificate is
+different, because a browser shows it for every website. With a certificate, the origin must therefore be this server's
+own address, or absent, as in programs other than browsers.
 """
 
 import logging
@@ -50,8 +51,8 @@ class WebSocket:
     """A WebSocket on a stream, from the client's HTTP request on. ``now``: seconds of a monotonic clock.
 
     The limits of a `Connection` hold for the bytes in frames. ``limits.request_bytes`` limits the HTTP request, and
-    after it the frames before authentication; ``limits.idle_frames`` is the size of a token bucket of frames without
-    MQTT's bytes, such as pings, to which one token returns each second.
+    after it the frames before authentication. ``limits.idle_frames`` is the size of a token bucket of frames without
+    MQTT's bytes, such as pings. One token returns each second.
     """
 
     __slots__ = ("_early", "_filled_at", "_idle", "_limits", "_now", "_protocol", "_request", "_stream", "reader")
@@ -161,7 +162,7 @@ class WebSocket:
         self._request = None
         self._flush()
         if protocol.state is not State.OPEN:
-            # The server refused the request, or it was not HTTP.
+            # The request was refused, or it was not HTTP.
             self._stream.close("http")
         return data[end:]
 
@@ -174,7 +175,7 @@ class WebSocket:
             try:
                 origin, host = request.headers.get("Origin"), request.headers.get("Host", "")
             except LookupError:
-                # One of these headers is in the request twice.
+                # One of the two headers is in the request twice.
                 origin = host = ""
             if origin is not None and not same_site(origin, host):
                 sentence = f"A website at {origin} may not use a browser's certificate.\n"

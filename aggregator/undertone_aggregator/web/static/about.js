@@ -1,4 +1,4 @@
-// What a person asks who is to take part: who asks, what for, until when, and how a home leaves.
+// Answers for a person who is asked to take part: who asks, what for, until when, and how a home leaves.
 
 import { date, element, lasting } from "./format.js";
 
@@ -9,7 +9,7 @@ function ends({ last_slot_ends: end, phase, time_zone: zone }) {
   if (left <= 0) return `until ${date(end - 1, zone)}`;
   const days =
     left > 2 * DAY ? lasting(DAY * Math.floor(left / DAY)) : lasting(3600 * Math.max(Math.floor(left / 3600), 1));
-  // While the range of readings is learnt, it is not decided yet how long the reports go on.
+  // While the range of readings is learnt, it is not known yet how long the reports go on.
   return `${phase === "threshold" ? "at the latest" : "until"} ${date(end - 1, zone)}, ${days} from now`;
 }
 
@@ -19,7 +19,7 @@ function link(words, to) {
   return made;
 }
 
-// Terms and what is said of each, for a list.
+// Returns the terms of a list, each with its answer.
 export function aboutIt(campaign) {
   const { asks, purpose } = campaign.server;
   const leaving = element("dd");

@@ -1,5 +1,5 @@
-// The page over the HTTP API beside it. Everything is relative, so that it works below any path of a proxy.
-// This module shows one campaign and decides what is shown; overview.js shows all campaigns, state.js says how they are.
+// The page. It asks the HTTP API of the same server. Every address is relative, so the page works below any path of a proxy.
+// This module shows one campaign and decides what is shown. overview.js shows all campaigns; state.js says how they are.
 
 import { aboutIt } from "./about.js";
 import { compare, differing, offer } from "./compare.js";
@@ -45,14 +45,14 @@ const api = async (path, options) => {
 };
 
 let shown = null; // the name of the campaign that is open
-let news = null; // its events
-let data = null; // the series of the first chosen group, with its losses
+let news = null; // the stream of the campaign's events
+let data = null; // the series of the first chosen group, with the group's losses
 let overlaid = []; // [group, its series] of every chosen group
 let about = null; // the campaign at a glance
-let ends = null; // when its newest slot ends
-let registered = null; // how many devices it has, once an answer says so
+let ends = null; // when the campaign's newest slot ends
+let registered = null; // how many devices the campaign has, once an answer says so
 let chart = null;
-let zoom = null; // the part of its span that the chart shows: { min, max }, or null for all of it
+let zoom = null; // the part of the span that the chart shows: { min, max }, or null for the whole span
 let thetaChart = null;
 let reportsChart = null;
 let against = null; // the token that every action carries
@@ -62,7 +62,7 @@ async function showAll() {
   showCampaigns(campaigns);
 }
 
-// --- one campaign: how it is, and what people ask first
+// --- one campaign: its state, and what people ask first
 
 const SHOWN_NOTICES = 3;
 // Measures whose means add up over slots: a day's sum is its slots' mean times their number.
@@ -96,7 +96,7 @@ function glance(campaign) {
   if (fresh) answered = answers(campaign).catch(say);
 }
 
-// How it is now, which changes as time passes, also without news.
+// Shows the campaign's state now. It changes as time passes, even if no event comes.
 function now(campaign) {
   const { newest, slot_seconds: slot, time_zone: zone } = campaign;
   const state = standing(campaign);
@@ -132,7 +132,7 @@ function now(campaign) {
   $("latest-when").textContent = newest && !learns ? `${title}, ${slotOf(newest.start, slot, zone)}` : title;
 }
 
-// A slot's mean as the sum over all registered devices, in words, and as a power where it is an energy.
+// Returns a slot's mean as the sum over all registered devices, in words; an energy is also given as a power.
 function ofAll({ name, measure, unit, slot_seconds: slot }, estimate, error) {
   if (registered?.name !== name || !ADDS_UP.includes(measure) || error === null) return "";
   const said = (factor, of) => {
@@ -143,7 +143,7 @@ function ofAll({ name, measure, unit, slot_seconds: slot }, estimate, error) {
   return unit === "Wh" ? `${words}: a power of ${said(3600 / slot, "W")}` : words;
 }
 
-// When the next number is due, while a server makes them.
+// Returns when the next number is due, if a server is running that makes numbers.
 function following(campaign) {
   const { newest, slot_seconds: slot, server, time_zone: zone, last_slot_ends: last } = campaign;
   const due = newest.start + (2 + server.settle_slots) * slot;
@@ -158,7 +158,7 @@ function following(campaign) {
   return `; the next number comes about ${due - Date.now() / 1000 < 86400 ? clock(due, zone) : time(due, zone)}`;
 }
 
-// The tiles after "now": a title and a selection of slots, whose mean (or sum, where slots add up) one question gives.
+// The tiles after "now": a title and a selection of slots. One request returns their mean, or their sum if slots add up.
 const ANSWERS = [
   {
     id: "today",
@@ -177,13 +177,13 @@ const ANSWERS = [
   },
 ];
 
-// What `answers` shows, or failed to show, of the newest data.
+// Resolves when `answers` has shown the newest data, or has failed to.
 let answered = Promise.resolve();
 
 async function answers(campaign) {
   const { name, time_zone: zone } = campaign;
   if (ends === null) return;
-  // A campaign that stopped long ago, or a simulation, is seen from its own last day.
+  // For a campaign that stopped long ago, and for a simulation, "today" is its own last day.
   const current = date(ends - 1, zone) === date(Date.now() / 1000, zone);
   const tile = async ({ id, title, past, when, than }) => {
     if (!$(id)) {
@@ -200,7 +200,7 @@ async function answers(campaign) {
     const asked = new URLSearchParams({ from, to, group: "all" });
     const [answer, apart] = await Promise.all([
       api(`campaigns/${name}/selection?${asked}`).catch((error) => ({ selections: [], error })),
-      // A campaign younger than a week has nothing to compare with.
+      // In its first week, a campaign has nothing to compare with.
       api(`campaigns/${name}/difference?${asked}&against=7d`).catch(() => ({ differences: [] })),
     ]);
     if (name !== shown) return;
@@ -212,7 +212,7 @@ async function answers(campaign) {
   if (name === about.name) now(about);
 }
 
-// The last 7 days end with the newest slot, so that the 7 days before are 7 days, too.
+// The last 7 days end with the newest slot, so that the time before them that they are compared with is also 7 days.
 function lastDays(when, zone) {
   if (when !== "7") return daysOf(when, zone, ends - 1);
   return { from: Math.max(ends - 7 * 86400, about.begins), to: ends };
@@ -220,7 +220,7 @@ function lastDays(when, zone) {
 const compared = () =>
   compare(about, (when) => (when === "chart" ? chartSpan() : lastDays(when, about.time_zone)), api);
 
-// ``refused``: what the server said if it gave no number because it refused the question.
+// Says why there is no number. ``refused``: the server's sentence, if it refused the request.
 function noAnswer(refused) {
   const made = [element("div", "no number", "value words")];
   if (refused) made.push(element("div", refused.message, "small"));
@@ -250,14 +250,14 @@ function answerOf(row, campaign, apart, than) {
   return made;
 }
 
-// The sum over a selection's slots where slots add up, otherwise their mean; and how many slots are in it.
+// Returns the sum over a selection's slots if slots add up, otherwise their mean; and the number of its slots.
 function summed(row, campaign) {
   const each = ADDS_UP.includes(campaign.measure) ? row.slots + row.absent : 1;
   return { sum: row.estimate * each, each };
 }
 const unclear = (row, campaign) => drowned(row.estimate, Z * row.standard_error, campaign);
 
-// What somebody who holds a home's reports would know: the exact odds of this campaign as bars.
+// Draws what somebody who holds a home's reports would know: the exact odds of this campaign as bars.
 function drawOdds(odds) {
   const table = element("table", "", "bars");
   const body = table.createTBody();
@@ -277,7 +277,7 @@ function drawOdds(odds) {
   refresh($("odds"), [table, element("p", [words, rare].filter(Boolean).join(" "), "small")]);
 }
 
-// A bar of a length between 0 and 1, with its error as a whisker.
+// Returns a bar whose length is a share from 0 to 1, with its error as a whisker.
 function bar(share, of, error = 0) {
   const picture = drawing("svg", {
     viewBox: "0 0 100 10",
@@ -296,7 +296,7 @@ function bar(share, of, error = 0) {
   return picture;
 }
 
-// The groups side by side, over the time that the chart shows.
+// Shows the groups side by side, over the time that the chart shows.
 async function byGroup() {
   const name = shown;
   $("by-group").parentElement.hidden = about.groups.length < 2;
@@ -339,7 +339,7 @@ async function byGroup() {
   refresh($("by-group"), made);
 }
 
-// --- what is chosen: in the form, and in the address after the campaign's name, so that it can be passed on
+// --- what is chosen: it is in the form, and in the address after the campaign's name, so that a link shows the same
 
 const SPANS = [
   [60, "1 minute"],
@@ -352,13 +352,13 @@ const SPANS = [
   [2592000, "30 days"],
   [31536000, "1 year"],
 ];
-const PADDING = [12, 20, 8, 0]; // of both charts, so that they are in line
-const USUAL_SLOTS = 200; // as many points as a chart shows well
-const MOST_GROUPS = 4; // as many groups as a chart shows well
+const PADDING = [12, 20, 8, 0]; // of both charts, so that their time axes are in line
+const USUAL_SLOTS = 200; // the number of points that a chart can show clearly
+const MOST_GROUPS = 4; // the number of groups that a chart can show clearly
 const PALETTE = ["filtered", "second", "third", "fourth"];
 const wished = () => new URLSearchParams(decodeURIComponent(location.hash.slice(1)).split("?")[1] || "");
 
-// A box for each group, which is also the chart's legend: its colour, and its number where the cursor is.
+// Makes a box for each group. The boxes are also the chart's legend: the group's colour, and its number at the cursor.
 function chooseGroups(campaign) {
   const place = $("groups"),
     groups = [...campaign.groups].sort((a, b) => (b === "all") - (a === "all") || natural(a, b));
@@ -386,7 +386,7 @@ function chooseGroups(campaign) {
   limitGroups();
 }
 
-// A chart shows a few groups at a time, and at least one: the boxes that would break this cannot be used.
+// A chart shows from one to `MOST_GROUPS` groups at a time. Boxes with which it would show fewer or more are disabled.
 function limitGroups() {
   const boxes = [...$("groups").querySelectorAll("input")],
     chosen = chosenGroups().length;
@@ -399,7 +399,7 @@ function limitGroups() {
 }
 const chosenGroups = () => [...$("groups").querySelectorAll("input:checked")].map((box) => box.value);
 
-// The spans that this campaign's slots fill and that one question may ask for.
+// Returns the spans that the campaign is long enough for, and that one request may ask for.
 function spans(campaign) {
   const select = $("choose").elements.span;
   const slot = campaign.slot_seconds,
@@ -436,7 +436,7 @@ function moments(zone) {
   };
 }
 
-// Wide enough for numbers of five digits beside an axis's title.
+// Width in pixels that has room for numbers of five digits beside an axis's title.
 const BESIDE = 60;
 
 const axis = () => ({
@@ -449,7 +449,7 @@ function band(high, low, of) {
   return { series: [high, low], fill: `color-mix(in srgb, ${colour(of)} 20%, transparent)` };
 }
 
-// Every slot between the first and the last, also those without a number: they are gaps, not lines across.
+// Returns every slot from the first to the last, including those without a number, so that the chart shows these as gaps.
 function whole(raw, seconds) {
   const at = new Map(raw.start.map((start, i) => [start, i]));
   const starts = [];
@@ -459,7 +459,7 @@ function whole(raw, seconds) {
   return { ...made, start: starts, slot: starts.map((start) => start / seconds) };
 }
 
-// Behind the lines: the slots of threshold rounds, in which the range is learnt and nothing is estimated.
+// Shades, behind the lines, the slots of threshold rounds, in which the range is learnt and nothing is estimated.
 function shadeLearning(plot) {
   const { kind, start } = data.raw;
   const { ctx } = plot,
@@ -487,7 +487,7 @@ function shadeLearning(plot) {
   ctx.restore();
 }
 
-// The columns of a series at the chart's slots.
+// Returns the columns of a series at the chart's slots.
 function aligned(series, names, starts) {
   const at = new Map(series.start.map((start, i) => [start, i]));
   return names.map((name) => starts.map((start) => (at.has(start) ? series[name][at.get(start)] : null)));
@@ -507,7 +507,7 @@ function draw() {
   };
   const names = ["estimate", "low", "high"];
   overlaid.forEach(([, answer], i) => {
-    // A series without a smoothed one shows each slot by itself.
+    // If there is no smoothed series, the raw one is shown.
     const smooth = answer.filtered?.start.length ? answer.filtered : answer.raw;
     add(aligned(smooth, names, raw.start), PALETTE[i], {
       width: 2.5,
@@ -553,7 +553,7 @@ function draw() {
     },
   };
   if (chart) chart.destroy();
-  // New data arrive while somebody looks at a part: that part stays.
+  // If new data arrive while somebody looks at a part of the chart, that part stays.
   const part = zoom;
   chart = new uPlot(options, columns, place);
   if (part) chart.setScale("x", part);
@@ -575,7 +575,7 @@ function draw() {
   $("filter").textContent = data.filter ? `${data.filter[0].toUpperCase()}${data.filter.slice(1)}.` : "";
 }
 
-// The chosen groups' numbers at a slot, or the newest ones, beside their names.
+// Shows the chosen groups' numbers beside their names: those at a slot, or the newest ones.
 function values(i) {
   const boxes = new Map([...$("groups").querySelectorAll("label")].map((label) => [label.firstChild.value, label]));
   for (const label of boxes.values()) {
@@ -603,7 +603,7 @@ function values(i) {
   }
 }
 
-// A time line of the reports behind each slot: what came late or is lost is drawn on top, what is missing is a gap.
+// Draws a time line of the number of reports in each slot. Late and lost reports are drawn on top; a slot without any is a gap.
 function drawReports(raw, zone, width) {
   const sent = raw.start.map((_, i) => (raw.reports[i] === null ? null : raw.reports[i] + raw.cohort[i]));
   const { losses } = data;
@@ -622,7 +622,7 @@ function drawReports(raw, zone, width) {
     "refused",
     lost.map((n, i) => n ?? late[i] ?? sent[i]),
   );
-  // Strangers can send any number of deliveries: they may not make the reports too small to see.
+  // Strangers can send any number of deliveries. These must not make the reports too small to see.
   const most = Math.max(1, ...lost, ...late, ...sent);
   const bars = (of) => ({
     width: 0,
@@ -766,8 +766,8 @@ function tabulate() {
 
 const selection = (group) => {
   const words = new URLSearchParams({ group });
-  // From the newest slot back: what stopped long ago is still to be seen.
-  // However long ago the campaign began, a question asks for no more than may be asked for.
+  // The span ends with the newest slot, so that a campaign that stopped long ago is still shown.
+  // It is at most as long as one request may ask for, however long ago the campaign began.
   if (about && ends) {
     const most = about.largest_selection * about.slot_seconds;
     words.set("from", Math.max(ends - Math.min(new FormData($("choose")).get("span") || most, most), about.begins, 0));
@@ -776,13 +776,13 @@ const selection = (group) => {
   return words;
 };
 
-// From and to of the part that the chart shows.
+// Returns from and to of the part that the chart shows.
 function chartSpan() {
   const { min, max } = zoom ?? { min: data.raw.start[0] ?? 0, max: data.raw.start.at(-1) ?? 0 };
   return { from: Math.floor(min), to: Math.ceil(max) + about.slot_seconds };
 }
 
-// The days of a choice such as "yesterday", by the campaign's calendar, seen from a moment: what the API takes as from and to.
+// Returns from and to, as the API takes them, of a choice such as "yesterday", by the campaign's calendar at a moment.
 function daysOf(when, zone, seconds = Date.now() / 1000) {
   const [y, m, d] = new Intl.DateTimeFormat("sv-SE", { timeZone: zone })
     .format(seconds * 1000)
@@ -811,7 +811,7 @@ async function select() {
   if (chosen.get("days")) words.set("days", chosen.get("days"));
   const place = $("selected"),
     asked = String(words);
-  place.dataset.asked = asked; // an older question's answer that comes later is not shown
+  place.dataset.asked = asked; // if the answer to an older request comes later, it is not shown
   try {
     const answer = await api(`campaigns/${name}/selection?${words}`);
     if (name !== shown || place.dataset.asked !== asked) return;
@@ -898,7 +898,7 @@ async function load() {
   if (name === shown) ready();
 }
 
-// When a block of the cycle begins: a time of day where the cycle is a day.
+// Returns when a block of the cycle begins. If the cycle is a day, this is a time of day.
 const begins = (first, { cycle, slot_seconds: seconds, time_zone: zone }, epoch) =>
   cycle * seconds === 86400 ? clock(epoch - (epoch % 86400) + first * seconds, zone) : `slot ${first} of ${cycle}`;
 
@@ -982,7 +982,7 @@ async function threshold(place, campaign) {
   const end = Math.max(ends ?? 0, last.epoch + 1);
   const each = (pick) => [...known, last].map((epoch) => pick(...epoch.ranges.map(([, , theta]) => theta)));
   const line = { stroke: colour("filtered"), width: 2, paths: uPlot.paths.stepped({ align: 1 }) };
-  // The highest and the lowest block: the same line where there is one.
+  // The lines of the highest and the lowest block. If there is only one block, they are the same.
   thetaChart = new uPlot(
     {
       width: picture.clientWidth || 260,
@@ -1002,7 +1002,7 @@ async function threshold(place, campaign) {
   );
 }
 
-// A distribution takes the server some seconds, so it is computed when somebody asks for it.
+// A distribution takes the server some seconds, so it is computed only if somebody asks for it.
 function distribution(place) {
   if (place.childElementCount) return;
   const [button, answer] = [element("button", "How far apart are the readings?"), element("div")];
@@ -1070,7 +1070,7 @@ function drawWidgets(campaign) {
   }
 }
 
-// Show what is below the charts. It is hidden until all above it and beside it is there, which moves it when it appears.
+// Show what is below the charts. Until everything above and beside it is there, it is hidden, because it would be moved.
 const ready = () => $("one").removeAttribute("aria-busy");
 
 function showOne(name) {
@@ -1085,7 +1085,7 @@ function showOne(name) {
     glance(JSON.parse(event.data));
     load().catch(say);
   });
-  // What is asked for once the news have begun misses nothing, also after the server was away.
+  // The data are asked for after the events have begun, so that nothing is missed, even if the server was away.
   const ask = () =>
     api(`campaigns/${name}`)
       .then((campaign) => {
@@ -1113,7 +1113,7 @@ function showOne(name) {
   if (wished().has("alone")) $("choose").elements.alone.checked = wished().get("alone") === "true";
 }
 
-// While the server is away, what the page says of now fades: it was so when the server last answered.
+// While the server is away, what the page says of the present is faded, because it is from the server's last answer.
 function link(words, lost = false, away = false) {
   $("link").textContent = words;
   $("link").className = lost ? "lost" : "";
@@ -1123,7 +1123,7 @@ function link(words, lost = false, away = false) {
 const say = (error) => link(error.message, true, error instanceof Away);
 const isAway = () => document.body.classList.contains("away");
 
-// --- actions, where the server allows them and the campaign's state has a use for them
+// --- actions, if the server allows them, and those that the campaign's state permits
 
 const APPLIES = {
   pause: ({ state }) => ["running", "choosing", "starting"].includes(state),
@@ -1158,11 +1158,11 @@ async function actions() {
   );
 }
 
-// --- wiring
+// --- what happens when somebody uses a control, or the address changes
 
 function route() {
   const name = decodeURIComponent(location.hash.slice(1)).split("?")[0];
-  if (name === "main") return; // the link past the header
+  if (name === "main") return; // this is the link that skips the header
   const one = Boolean(name);
   $("all").hidden = one;
   $("one").hidden = !one;
@@ -1209,7 +1209,7 @@ $("zoom-out").addEventListener("click", () => {
   byGroup().catch(say);
 });
 $("hours").append(...[...Array(25).keys()].map((hour) => new Option("", `${String(hour).padStart(2, "0")}:00`)));
-// Questions that people ask often: a button fills in the form.
+// Questions that people ask often: each has a button that fills in the form.
 $("presets").addEventListener("click", ({ target }) => {
   if (!target.dataset.when) return;
   for (const [name, chosen] of Object.entries({ begin: "00:00", end: "24:00", days: "", ...target.dataset })) {

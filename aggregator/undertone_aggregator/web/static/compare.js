@@ -1,17 +1,17 @@
-// Is it different? Two means of a campaign, their difference with its error, and whether that may be chance.
+// The section "Is it different?": two means of a campaign, their difference with its error, and whether it may be chance.
 
 import { $, amount, day, element, natural, number, refresh, scale } from "./format.js";
 import { drowned } from "./state.js";
 
 const Z = 1.96;
-const RAREST = 1e-4; // the server tells rarer chances not apart, either
+const RAREST = 1e-4; // the server does not give a smaller chance either
 const named = (group) => (group === "all" ? "all devices" : group);
 
-// What a time is compared with; "group:NAME" is added for each group. A day's clock is that of the campaign.
+// What a time can be compared with; "group:NAME" is added for each group. Days are those of the campaign's clock.
 const EARLIER = { "7d": "the same time a week before", "1d": "the same time a day before" };
 
-// A difference in words: how much, in which direction, and how likely chance alone makes one like it. `sized`: the scale
-// of the amounts beside it. `each`: the number of slots over which a measure adds up, else 1.
+// Returns a difference in words: how much, in which direction, and how likely chance alone makes such a difference.
+// `sized`: the scale of the amounts beside it. `each`: the number of slots over which a measure adds up, else 1.
 export function differing(row, campaign, than, sized, each = 1) {
   const { unit } = campaign;
   if (!comparable(row, campaign)) return { kind: "unclear", words: `Not enough reports to compare with ${than}.` };
@@ -22,8 +22,8 @@ export function differing(row, campaign, than, sized, each = 1) {
   return { kind: row.verdict, words: `${size} ${row.verdict} than ${than}.` };
 }
 
-// A number that says nothing is shown nowhere, so nothing is compared with it. A mean's error is that of the difference,
-// divided by √2 where both means are as sure.
+// A mean whose error is larger than the mean itself is never shown, so it is not compared with anything. If both means are
+// equally precise, the error of each is that of the difference, divided by √2.
 const comparable = (row, campaign) =>
   [row.mean, row.against].every((mean) => !drowned(mean, (Z * row.standard_error) / Math.SQRT2, campaign));
 
@@ -34,7 +34,7 @@ function chance({ chance: p }) {
   return `If nothing were different, chance alone would give as much in 1 of ${odds} cases.`;
 }
 
-// The form's choices: the groups on both sides, which are known only once the campaign is.
+// Fills in the form's choices: the groups on both sides, which are known once the campaign is known.
 export function offer(campaign) {
   const groups = [...campaign.groups].sort((a, b) => (b === "all") - (a === "all") || natural(a, b));
   const form = $("choose-compared");
@@ -54,7 +54,8 @@ export function offer(campaign) {
     if ([...select.options].some((option) => option.value === value)) select.value = value;
 }
 
-// Ask and answer. `spanOf`: the from and to of a choice of time. What was asked first and comes late is not shown.
+// Asks the server and shows its answer. `spanOf`: returns from and to of a choice of time. If the answer to an older request
+// comes later, it is not shown.
 export async function compare(campaign, spanOf, api) {
   const chosen = new FormData($("choose-compared")),
     place = $("compared");

@@ -1,4 +1,4 @@
-// Elements, numbers and times, as every part of the page writes them.
+// Functions with which every part of the page writes elements, numbers and times.
 
 export const $ = (id) => document.getElementById(id);
 
@@ -15,7 +15,7 @@ export function drawing(name, attributes = {}) {
   return made;
 }
 
-// A table can be reached by keyboard, because it may be wider than its place.
+// Returns a table. It can be reached by keyboard, because it may have to be scrolled sideways.
 export function rows(pairs, heads) {
   const table = element("table");
   table.tabIndex = 0;
@@ -31,8 +31,8 @@ export function rows(pairs, heads) {
   return table;
 }
 
-// Give `place` the children `made`, like replaceChildren, but update existing elements where their names agree. An element
-// that is replaced loses the keyboard's focus, and a press on it does not become a click.
+// Gives `place` the children `made`, like replaceChildren, but updates existing elements whose tag names agree. If an element
+// were replaced, it would lose the keyboard's focus, and a press on it would not become a click.
 export function refresh(place, made) {
   made.forEach((fresh, i) => {
     const old = place.childNodes[i];
@@ -57,13 +57,13 @@ export const number = (value, digits = 4) =>
     ? "–"
     : new Intl.NumberFormat(undefined, { maximumSignificantDigits: digits }).format(value);
 
-// How sure somebody can be at most: whole percents, rounded up.
+// Returns how sure somebody can be at most, in whole percents, rounded up.
 export const sure = (share) => {
   const whole = Math.ceil(100 * share - 1e-9);
   return whole >= 100 ? "practically sure" : `at most ${number(whole)} % sure`;
 };
 
-// A unit that people read easily, for amounts up to `most`: [how many of the given unit it has, its name].
+// Units for which `scale` returns a unit that people read easily: [how many of the given unit it contains, its name].
 const SCALED = ["Wh", "W", "J", "g", "VA", "VAh"];
 export function scale(most, unit) {
   if (unit === "l" && most >= 10_000) return [1000, "m³"];
@@ -75,14 +75,14 @@ export function scale(most, unit) {
   return (SCALED.includes(unit) && prefixed.find(([least]) => most >= 2 * least)) || [1, unit];
 }
 
-// An amount with its error, both in a unit that people read easily: 5100 Wh becomes 5.1 kWh. The error has two digits, and
-// the amount as many decimals as its error. Amounts that stand side by side have one unit: they share their `scale`.
+// Returns an amount with its error, both in a unit that people read easily: 5100 Wh becomes 5.1 kWh. The error has two digits,
+// and the amount has the same number of decimals. Amounts that stand side by side share one `scale`, so they have one unit.
 export function amount(value, error, unit, [size, shown] = scale(Math.max(Math.abs(value), error ?? 0), unit)) {
   const fine = error === null || !(error > 0) ? Math.abs(value) / size / 1000 : error / size;
   const decimals = fine > 0 ? Math.min(Math.max(1 - Math.floor(Math.log10(fine)), 0), 6) : 0;
   const words = new Intl.NumberFormat(undefined, { minimumFractionDigits: 0, maximumFractionDigits: decimals });
   return {
-    // What rounds to nothing has no sign.
+    // An amount that rounds to 0 has no sign.
     value: words
       .format(value / size)
       .replace(/^-0$/, "0")
@@ -102,10 +102,10 @@ export const precise = format({ hour: "2-digit", minute: "2-digit", second: "2-d
 export const day = format({ day: "numeric", month: "short" });
 export const date = format({ dateStyle: "medium" });
 
-// A moment at the edge of a slot: with seconds where slots are not whole minutes.
+// Returns a moment at which a slot begins or ends; with seconds if slots are not whole minutes.
 export const edge = (seconds, slot, zone) => (slot % 60 ? fine : time)(seconds, zone);
 
-// A slot from its first to its last moment: 19:30–20:00.
+// Returns a slot from its first to its last moment, such as 19:30–20:00.
 export function span(start, seconds, zone) {
   const words = seconds % 60 ? precise : clock;
   return seconds % 86400 === 0 ? date(start, zone) : `${words(start, zone)}–${words(start + seconds, zone)}`;

@@ -1,5 +1,5 @@
-// Before the chart's library: it takes the browser's language for numbers, and fails where that is none, as in WebKitGTK
-// with the locale C.
+// This runs before the chart's library. The library writes numbers in the browser's language, and fails if the browser
+// gives no valid language, as WebKitGTK does with the locale C.
 try {
   new Intl.NumberFormat(navigator.language);
 } catch {

@@ -5,7 +5,7 @@ import { dot, inOdds, learning, measured, old, reporting, standing, value } from
 
 const NEEDS = { bad: 2, warn: 1 };
 
-// The newest numbers with their band. Slots of threshold rounds have no number, and no line.
+// Draws the newest numbers with their band. Slots of threshold rounds have no number, so the line has a gap there.
 function spark({ estimate, low, high }) {
   const picture = drawing("svg", { viewBox: "0 0 100 30", preserveAspectRatio: "none", "aria-hidden": "true" });
   const there = estimate.map((_, i) => i).filter((i) => estimate[i] !== null);
@@ -63,7 +63,7 @@ function card(campaign) {
   return made;
 }
 
-// "380 of 400 devices reported lately", over all campaigns whose server counts them.
+// Returns, for example, "380 of 400 devices reported lately", over all campaigns whose server counts devices.
 function lately(campaigns) {
   const counted = campaigns
     .filter(({ server }) => ["running", "choosing"].includes(server?.state))
@@ -75,7 +75,7 @@ function lately(campaigns) {
   return [element("span", `${number(reported, 9)} of ${number(known, 9)} devices reported lately`, "devices")];
 }
 
-// "3 campaigns, all well", or which one needs somebody, and why.
+// Returns "3 campaigns, all well", or which campaign needs somebody, and why.
 function overall(campaigns) {
   const states = campaigns.map((campaign) => ({ campaign, ...standing(campaign) }));
   const needy = states.filter(({ level }) => level in NEEDS).sort((a, b) => NEEDS[b.level] - NEEDS[a.level]);

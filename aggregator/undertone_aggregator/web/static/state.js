@@ -1,9 +1,9 @@
-// What the page says of a campaign before anybody looks at its numbers: how it is, whether somebody is needed, and the
+// What the page says about a campaign before anybody looks at its numbers: its state, whether somebody is needed, and the
 // newest number or why there is none.
 
 import { ago, amount, clock, day, element, number, span, sure, time } from "./format.js";
 
-// What somebody should do about an alarm, by its event; after it the guide that says more.
+// Event of an alarm -> what somebody should do about the alarm, and the guide that says more.
 const ADVICE = {
   disk: ["free space where the stores are"],
   crowd: ["make room as the sentence says, and start the server again", "scale"],
@@ -20,7 +20,7 @@ const ADVICE = {
   plan: ["mend the plan; undertone campaign show says what is wrong"],
   failed: ["mend what the sentence says; the server tries again"],
 };
-// An alarm in a few words, by its event; any other alarm is "a warning".
+// Event of an alarm -> the alarm in a few words. Any other alarm is "a warning".
 const SHORT = {
   disk: "disk full",
   clock: "the clock is wrong",
@@ -35,7 +35,7 @@ const SHORT = {
   crowd: "no room for all devices",
 };
 
-// States in which nothing new comes, and nobody is needed, in words.
+// States in which no new numbers come and nobody is needed -> the state in words.
 const QUIET = new Map([
   ["paused", "paused"],
   ["retired", "retired"],
@@ -46,13 +46,13 @@ const QUIET = new Map([
   ["starting", "starting"],
 ]);
 
-// What needs attention, the most urgent first; the same sentence with other numbers is one row with its newest time.
+// Returns what needs attention, the most urgent first. Sentences that differ only in numbers are one row, with the newest time.
 export function notices({ server, warnings, time_zone: zone }) {
   const found = new Map();
   for (const sentence of server.problems || []) found.set(sentence, { rank: 0, sentence, kind: "bad", times: [] });
   for (const { time: at, event, sentence: logged } of server.alarms || []) {
     const sentence = logged.replace(/^alarm: /, "");
-    // An alarm of what is wrong now says since when, and what to do.
+    // If an alarm is about something that is wrong now, it says since when, and what to do.
     const key = found.has(sentence) ? sentence : (event ?? sentence.replace(/[\d.,]+/g, "#"));
     const row = found.get(key) ?? { rank: 1, event, sentence, kind: "warn", times: [] };
     row.advice ??= ADVICE[event];
@@ -83,7 +83,7 @@ export function notice({ when, sentence, kind, advice }) {
   return made;
 }
 
-// A moment as people say it: the clock alone for today.
+// Returns a moment as people say it; for today only the time of day.
 function since(seconds, zone) {
   const now = Date.now() / 1000;
   return day(seconds, zone) === day(now, zone)
@@ -91,8 +91,9 @@ function since(seconds, zone) {
     : `${day(seconds, zone)}, ${clock(seconds, zone)}`;
 }
 
-// How a campaign is, in one word or a few: { level, words, sentence }. The levels are the colours of the dot: good, busy,
-// quiet, warn and bad; warn and bad need somebody. A store alone knows nothing of its server.
+// Returns a campaign's state in one word or a few: { level, words, sentence }. The levels are the colours of the dot: good,
+// busy, quiet, warn and bad; warn and bad mean that somebody is needed. If the page reads only a store, nothing is known
+// about the server.
 export function standing(campaign) {
   if (campaign.error) return { level: "bad", words: "cannot be read", sentence: campaign.error };
   const { server, time_zone: zone } = campaign;
@@ -135,7 +136,7 @@ export function dot({ level, words }) {
   return made;
 }
 
-// How far the learning of the range of readings is: { share, words }, null if nothing is known of its end.
+// Returns how far the learning of the range of readings is: { share, words }, or null if its end is unknown.
 export function learning(campaign) {
   const until = campaign.server.learning_ends;
   if (campaign.phase !== "threshold") return null;
@@ -145,7 +146,7 @@ export function learning(campaign) {
   return { share, words: `first number about ${time(until, campaign.time_zone)}` };
 }
 
-// A slot's number with its error, or in its place why there is none.
+// Returns a slot's number with its error, or why there is none.
 export function value(campaign, row) {
   if (campaign.phase === "threshold") return { reason: "Learning the range of readings." };
   if (row === null) return { reason: "No number yet: no slot has settled with enough reports." };
@@ -158,11 +159,11 @@ export function value(campaign, row) {
   };
 }
 
-// True if a number says nothing, because its error is larger. Every part of the page then shows no number.
+// True if a number says nothing, because its error is larger than the number (less the offset). The page never shows it.
 export const drowned = (estimate, error, { offset }) => error !== null && error > Math.abs(estimate - offset);
 
-// True if the newest number is no longer what is there now: its campaign does not go on, or the numbers of two more slots
-// should be there. A server publishes a slot's number once the slot has had `settle_slots` slots to settle.
+// True if the newest number no longer describes the present: the campaign does not go on, or the numbers of two more slots
+// should be there. A server publishes a slot's number `settle_slots` slots after the slot has ended.
 export function old(campaign) {
   const { newest, slot_seconds: slot, server } = campaign;
   if (!newest) return false;
@@ -173,19 +174,19 @@ export function old(campaign) {
   return QUIET.has(server.state) || server.state === "failed" || overdue > Math.max(2 * slot, 60);
 }
 
-// When the newest number was measured, and how long ago that ended.
+// Returns when the newest number was measured, and how long ago its slot ended.
 export function measured({ newest, slot_seconds: slot, time_zone: zone }) {
   return `${slotOf(newest.start, slot, zone)}, ${ago(Date.now() / 1000 - newest.start - slot)}`;
 }
 
-// A slot as people say it: without its day for today.
+// Returns a slot as people say it; for today without the day.
 export function slotOf(start, slot, zone) {
   const today = slot % 86400 === 0 || day(start, zone) === day(Date.now() / 1000, zone);
   return `${today ? "" : `${day(start, zone)}, `}${span(start, slot, zone)}`;
 }
 
-// Devices that reported in the newest slot whose reports had to be here by now, of those that are known, as a sentence
-// without its point; only a running server counts them.
+// Returns how many of the known devices reported in the newest slot whose reports should have arrived by now, as a sentence
+// without its full stop. Only a running server counts devices.
 export function reporting({ newest, server, slot_seconds: slot, time_zone: zone }) {
   const of = server.devices?.all;
   const last = newest && `${number(newest.reports, 9)} reports for ${slotOf(newest.start, slot, zone)}`;
@@ -196,7 +197,7 @@ export function reporting({ newest, server, slot_seconds: slot, time_zone: zone 
   return `${known ? "None" : "No"} ${known}${known ? "devices" : "device"} ${when}${last ? `; before: ${last}` : ""}`;
 }
 
-// One sentence of privacy, from the campaign's exact odds.
+// Returns one sentence about privacy, from the campaign's exact odds.
 export function inOdds({ odds }) {
   const ofDay = odds.find(({ of }) => of === "all reports of a day");
   const [seen] = odds.filter((each) => each !== ofDay).slice(-1);
