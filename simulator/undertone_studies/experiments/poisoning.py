@@ -30,7 +30,8 @@ PARAGRAPH = (
     "At ε = 0.5 honest devices with the Hybrid use stochastic rounding alone, so the server refuses the symbols of its "
     "piecewise mechanism. The rows `piecewise` are for the piecewise mechanism by itself, with which fakes move the "
     "mean about twice as far at ε = 0.5.\n\nThe median of the means of random groups helps if there are few fakes, or "
-    "if all fakes are in few groups. If there are fakes in every group, only authentication of devices helps."
+    "if all fakes are in few groups. If there are fakes in every group, the median does not help; letting in only "
+    "known devices does."
 )
 
 DEVICES = 20_000

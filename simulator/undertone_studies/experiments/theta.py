@@ -17,9 +17,9 @@ PARAGRAPH = (
     "far too large, and the noise grows with the threshold. SW-W assumes that there are no readings above the first "
     "run of empty bins in the estimated distribution. Chance decides where this run lies, so the threshold of SW-W "
     "is sometimes good and sometimes bad. On half-hourly meters (EDRP) the threshold of SW-W gets worse as ε grows. "
-    "The default method (`robust`) fits a tail instead, and has a regret near 1 wherever the distribution is smooth. "
-    "It fails if one reading in ten is a hundred times as large as the others and ε is small. [The page on "
-    "θ](../threshold.md#where-it-misses) says by how much."
+    "The default method (`robust`) fits a tail instead. From ε = 0.6 on, its median regret is below 1.3 on all "
+    "four real data sets, and larger for Pareto tails. It fails if one reading in ten is a hundred times as large as "
+    "the others and ε is small. [The page on θ](../threshold.md#where-it-misses) says by how much."
 )
 
 
