@@ -98,6 +98,18 @@ def test_a_stream_is_dealt_in_its_order(tmp_path):
         load(tmp_path / "x.npz", devices=8)
 
 
+def test_a_long_table_whose_households_are_numbers_is_refused(tmp_path):
+    rows = "".join(f"2024-01-01T0{hour}:00,{name},{hour + name}\n" for hour in range(3) for name in (7, 8))
+    with pytest.raises(Invalid, match="the households are numbers, expected names with a letter, such as h7"):
+        load(written(tmp_path, "when,id,Wh\n" + rows))
+
+
+def test_a_wide_table_of_two_households_may_repeat_the_hour_in_which_summer_time_ends(tmp_path):
+    hours = ("01:00", "02:00", "02:00", "03:00", "04:00")
+    readings = load(written(tmp_path, "time,h7,h8\n" + "".join(f"2024-10-27 {hour},1,2\n" for hour in hours)))
+    assert readings.values.tolist() == [[1] * 4, [2] * 4]
+
+
 def test_parquet_long_and_wide(tmp_path):
     pandas = pytest.importorskip("pandas", reason="needs pandas, of the extra 'all'")
     pytest.importorskip("pyarrow", reason="needs pyarrow, of the extra 'all'")

@@ -124,6 +124,13 @@ def arrange(path: Path, table: Table, faults: Faults) -> Grid:
     """Arrange the table's readings on the grid of their most frequent time step. Raises Invalid."""
     first = table.rows[0][1]
     roles = _roles(first) if len(first) == 3 else None
+    # A wide table has each time once, but for the hour that the end of summer time repeats.
+    timed = number(first[0]) is None and second_of(first[0]) is not None
+    if roles is None and len(first) == 3 and timed and 2 * len({row[0] for _, row in table.rows}) <= len(table.rows):
+        raise Invalid(
+            f"{path.name} has the time {first[0]} in several rows, so it seems to have the columns time, household "
+            "and reading; the households are numbers, expected names with a letter, such as h7"
+        )
     return _long(path, table, roles, faults) if roles is not None else _wide(path, table, faults)
 
 
