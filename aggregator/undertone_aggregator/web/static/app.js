@@ -878,6 +878,14 @@ async function load() {
       return [link, new Text(" ")];
     }),
   );
+  // One file may have so many rows: without every group if they have more.
+  const slots = (ends - words.get("from")) / about.slot_seconds;
+  const means = new URLSearchParams([...words, ["of", "means"]]);
+  if (slots * about.groups.length <= about.largest_selection) {
+    means.delete("group");
+    means.set("by", "group");
+  }
+  $("means-csv").href = `api/v1/campaigns/${name}/download?${means}`;
   const where = new URLSearchParams([...words].filter(([key]) => key !== "filtered"));
   $("losses-csv").href = `api/v1/campaigns/${name}/download?${where}&of=losses`;
   $("refusals-csv").href = `api/v1/campaigns/${name}/download?${where}&of=refusals`;
