@@ -25,17 +25,19 @@ def agreements(home: Home, *campaigns: str) -> list[Words]:
     return [NO_WORDS, *((asks, purpose) for purpose in sorted(purposes))]
 
 
-def newest_words(home: Home, campaign: str) -> Words:
-    """Return who asks and what for in a campaign, as whoever gets a code now reads it; "" for what is not known.
+def newest_words(home: Home, campaign: str) -> tuple[str, str, str]:
+    """Return who asks and what for in a campaign, as whoever gets a code now reads it, and how to reach whoever asks.
 
+    Each is "" if it is not known.
     A campaign that succeeds another one, whose devices it takes over, has the words of the codes of that one, too. With
     a damaged file of codes or options, nothing is known.
     """
     with contextlib.suppress(Invalid, OSError):
         join, codes = home.join, JoinCodes(home.folder)
         asks = join.asks if join.operator or join.url else ""
-        return asks, next(filter(None, map(codes.about, home.chain(campaign))), "")
-    return NO_WORDS
+        purpose = next(filter(None, map(codes.about, home.chain(campaign))), "")
+        return asks, purpose, join.contact or ""
+    return "", "", ""
 
 
 def is_inside(policy: Policy, words: Sequence[Words]) -> bool:

@@ -13,6 +13,12 @@ function ends({ last_slot_ends: end, phase, time_zone: zone }) {
   return `${phase === "threshold" ? "at the latest" : "until"} ${date(end - 1, zone)}, ${days} from now`;
 }
 
+// How to reach whoever runs it, as the operator wrote it; an address of mail or of the web leads there.
+function reached(contact) {
+  if (/^https?:\/\/\S+$/.test(contact)) return link(contact, contact);
+  return /^[^\s@]+@[^\s@]+$/.test(contact) ? link(contact, `mailto:${contact}`) : contact;
+}
+
 function link(words, to) {
   const made = element("a", words);
   made.href = to;
@@ -21,7 +27,21 @@ function link(words, to) {
 
 // Terms and what is said of each, for a list.
 export function aboutIt(campaign) {
-  const { asks, purpose } = campaign.server;
+  const { asks, purpose, contact } = campaign.server;
+  const who = element("dd");
+  who.append(
+    asks ||
+      "Nobody is named here. For the operator: [join] operator in server.toml is shown here and to whoever is asked.",
+  );
+  const how = element("dd");
+  how.append(
+    ...(contact
+      ? [reached(contact)]
+      : [
+          asks ? `By whatever way ${asks} gave you the link: no contact is set here.` : "No contact is set here.",
+          " For the operator: [join] contact in server.toml is shown here.",
+        ]),
+  );
   const leaving = element("dd");
   leaving.append(
     "Whenever it wants, without giving a reason: in the phone's app and in Home Assistant by Leave, on a gateway by" +
@@ -46,11 +66,9 @@ export function aboutIt(campaign) {
   );
   return [
     element("dt", "Who runs it and asks"),
-    element(
-      "dd",
-      asks ||
-        "Nobody is named here. For the operator: [join] operator in server.toml is shown here and to whoever is asked.",
-    ),
+    who,
+    element("dt", "How to reach them"),
+    how,
     ...(purpose ? [element("dt", "What for"), element("dd", purpose)] : []),
     element("dt", "When it ends"),
     element(
