@@ -75,6 +75,7 @@ def summary(results: PublicResults, state: dict[str, Any], recent: RecentSlots) 
         "unit": campaign.unit,
         "slot_seconds": campaign.slot_seconds,
         "cycle": campaign.cycle,
+        "stride": campaign.schedule.stride,
         "time_zone": str(results.days.zone),
         "phase": results.newest.phase,
         "theta": results.theta,

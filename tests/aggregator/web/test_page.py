@@ -106,7 +106,7 @@ def test_all_campaigns_and_one(server: PageServer, open_page: Callable[..., Any]
     assert page.locator(".card h3").inner_text() == name
     # ε = 4: e⁴ / (1 + e⁴) = .982.
     assert "one report of a home can be at most 99 % sure" in page.locator(".card").inner_text()
-    assert "; per device, on average" in page.locator(".card").inner_text()
+    assert "; energy per device in 30 minutes, on average" in page.locator(".card").inner_text()
     page.click(".card a")
     page.wait_for_selector("#chart canvas")
     assert name in page.locator("#one-title").inner_text()

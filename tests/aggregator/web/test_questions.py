@@ -287,10 +287,22 @@ def test_the_newest_number_is_told_of_one_device_and_of_all(hand: type[Hand]) ->
     opened.click(".card a")
     until(opened.page, "document.getElementById('latest').innerText.includes('a power of')")
     one, each, every, *_ = opened.page.inner_text("#latest").splitlines()
-    assert each == "per device, on average"
+    assert each == "energy per device in 30 minutes, on average"
     words = re.fullmatch(r"(\S+ \S+) ± \S+ of all (\S+) devices: a power of (\S+ \S+) ± \S+", every)
     assert words is not None, every
     of_all, devices, power = figure(words[1]), figure(words[2]), figure(f"{words[3]}h")
     # Each number is shown with three digits.
     assert of_all == pytest.approx(devices * figure(one.partition(" ±")[0]), rel=0.01)
     assert power == pytest.approx(2 * of_all, rel=0.01), "slots of half an hour"
+
+
+def test_what_the_numbers_are_and_of_whom(hand: type[Hand]) -> None:
+    opened = hand(SATURDAY)
+    opened.click(".card a")
+    until(opened.page, "document.getElementById('homes').textContent.includes('0 homes take part')")
+    said = opened.page.inner_text("#what")
+    assert said.startswith(
+        "The energy (Wh) that the sensor “load” of one home adds up in each 30 minutes; shown is the mean"
+    )
+    said = opened.page.inner_text("#homes")
+    assert said.startswith(f"{3 * DEVICES:,} homes take part. They are those that joined, not a random sample")

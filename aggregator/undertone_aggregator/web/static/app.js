@@ -27,6 +27,7 @@ import {
 } from "./format.js";
 import { showCampaigns } from "./overview.js";
 import { dot, drowned, learning, notice, notices, old, reporting, slotOf, standing, value } from "./state.js";
+import { homes, meaning, per } from "./words.js";
 
 // The server gave no answer at all.
 class Away extends Error {
@@ -76,8 +77,7 @@ function glance(campaign) {
   const newest = campaign.newest;
   ends = newest ? newest.start + campaign.slot_seconds : null;
   $("one-title").textContent = campaign.name;
-  $("what").textContent =
-    `${campaign.measure} of ${campaign.sensor} in each ${lasting(campaign.slot_seconds)}, mean of all devices`;
+  $("what").textContent = meaning(campaign);
   const known = notices(campaign).map(notice);
   refresh($("alarms"), known.slice(0, SHOWN_NOTICES));
   $("more-alarms").hidden = known.length <= SHOWN_NOTICES;
@@ -101,6 +101,7 @@ function now(campaign) {
   const { newest, slot_seconds: slot, time_zone: zone } = campaign;
   const state = standing(campaign);
   refresh($("standing"), [dot(state)]);
+  $("homes").textContent = homes(campaign, registered?.name === campaign.name ? registered.devices : null);
   refresh($("state"), state.sentence && !$("alarms").childElementCount ? [element("p", state.sentence, "small")] : []);
   const { estimate, error, reason } = value(campaign, newest);
   const learns = learning(campaign);
@@ -110,7 +111,7 @@ function now(campaign) {
     const shape = amount(estimate, error, campaign.unit);
     const line = element("div", "", old(campaign) ? "value old" : "value");
     line.append(shape.value, element("span", ` ${shape.unit} ${shape.error}`, "unit"));
-    made.push(line, element("div", "per device, on average", "small"));
+    made.push(line, element("div", `${per(campaign)}, on average`, "small"));
     const total = ofAll(campaign, estimate, error);
     if (total) made.push(element("div", total, "small"));
   }

@@ -186,13 +186,14 @@ export function slotOf(start, slot, zone) {
 
 // Devices that reported in the newest slot whose reports had to be here by now, of those that are known, as a sentence
 // without its point; only a running server counts them.
-export function reporting({ newest, server, slot_seconds: slot, time_zone: zone }) {
+export function reporting({ newest, server, stride, slot_seconds: slot, time_zone: zone }) {
   const of = server.devices?.all;
   const last = newest && `${number(newest.reports, 9)} reports for ${slotOf(newest.start, slot, zone)}`;
   if (!of || of.reporting === null || !server.devices_until) return last ?? "";
   const known = of.silent === null ? "" : `of ${number(of.reporting + of.silent, 9)} `;
   const when = `reported for ${slotOf(server.devices_until - slot, slot, zone)}`;
-  if (of.reporting) return `${number(of.reporting, 9)} ${known}devices ${when}`;
+  const turns = stride > 1 ? ", whose turn it was" : "";
+  if (of.reporting) return `${number(of.reporting, 9)} ${known}devices ${when}${turns}`;
   return `${known ? "None" : "No"} ${known}${known ? "devices" : "device"} ${when}${last ? `; before: ${last}` : ""}`;
 }
 
