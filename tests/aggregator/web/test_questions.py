@@ -306,3 +306,20 @@ def test_what_the_numbers_are_and_of_whom(hand: type[Hand]) -> None:
     )
     said = opened.page.inner_text("#homes")
     assert said.startswith(f"{3 * DEVICES:,} homes take part. They are those that joined, not a random sample")
+
+
+def test_why_there_is_no_newer_number_and_when_there_is(hand: type[Hand], name: str) -> None:
+    """The newest slot ended at 18:00, an hour ago; the next one, at 18:30, waits an hour for late reports."""
+    opened = hand(SATURDAY)
+
+    def running(route: Any) -> None:
+        answer = route.fetch().json()
+        answer["last_slot_ends"] += 86400
+        answer["server"] |= {"state": "running", "settle_slots": 2}
+        route.fulfill(json=answer)
+
+    opened.page.route(re.compile(rf"/api/v1/campaigns/{name}$"), running)
+    opened.click(".card a")
+    until(opened.page, "document.getElementById('latest').innerText.includes('Ended')")
+    said = "Ended 1 hour ago: each number waits 1 hour for late reports. The next comes about 19:30."
+    assert said in opened.page.inner_text("#latest")

@@ -125,7 +125,7 @@ function now(campaign) {
     made.push(bar, element("div", learns.words, "small"));
   } else if (newest)
     made.push(
-      element("div", `Ended ${ago(Date.now() / 1000 - newest.start - slot)}${following(campaign)}.`, "small"),
+      element("div", `Ended ${ago(Date.now() / 1000 - newest.start - slot)}${following(campaign)}`, "small"),
       element("div", `${reporting(campaign)}.`, "small"),
     );
   refresh($("latest"), made);
@@ -144,19 +144,24 @@ function ofAll({ name, measure, unit, slot_seconds: slot }, estimate, error) {
   return unit === "Wh" ? `${words}: a power of ${said(3600 / slot, "W")}` : words;
 }
 
-// When the next number is due, while a server makes them.
+// Why there is no newer number, and when the next one is due, while a server makes them.
 function following(campaign) {
   const { newest, slot_seconds: slot, server, time_zone: zone, last_slot_ends: last } = campaign;
   const due = newest.start + (2 + server.settle_slots) * slot;
   if (
     server.state !== "running" ||
+    server.full ||
     !Number.isFinite(due) ||
     old(campaign) ||
-    due < Date.now() / 1000 ||
     newest.start + 2 * slot > last
   )
-    return "";
-  return `; the next number comes about ${due - Date.now() / 1000 < 86400 ? clock(due, zone) : time(due, zone)}`;
+    return ".";
+  const now = Date.now() / 1000;
+  const next = due < now ? "is due now" : `comes about ${due - now < 86400 ? clock(due, zone) : time(due, zone)}`;
+  const waits = server.settle_slots
+    ? `: each number waits ${lasting(server.settle_slots * slot)} for late reports. The`
+    : "; the";
+  return `${waits} next ${next}.`;
 }
 
 // The tiles after "now": a title and a selection of slots, whose mean (or sum, where slots add up) one question gives.
