@@ -308,6 +308,23 @@ def test_what_the_numbers_are_and_of_whom(hand: type[Hand]) -> None:
     assert said.startswith(f"{3 * DEVICES:,} homes take part. They are those that joined, not a random sample")
 
 
+def test_when_the_load_was_highest_and_lowest_yesterday(hand: type[Hand], call: Any) -> None:
+    series = call("/estimates", **{"from": YESTERDAY["from"], "to": YESTERDAY["to"]}, filtered="true")["filtered"]
+    clicks = hand(SATURDAY)
+    clicks.click(".card a")
+    until(clicks.page, "document.getElementById('yesterday')?.innerText.includes('Lowest')")
+    said = clicks.page.inner_text("#yesterday")
+    for word, pick in (("Highest", max), ("Lowest", min)):
+        value, start, high = pick(zip(series["estimate"], series["start"], series["high"], strict=True))
+        found = re.search(rf"{word} at about (\S+), (\S+ \S+) ± (\S+)\.", said)
+        assert found is not None, said
+        assert found[1] == f"{datetime.fromtimestamp(start, UTC):%H:%M}"
+        assert figure(found[2]) == pytest.approx(value, rel=0.02)
+        assert figure(f"{found[3]} {found[2].split()[1]}") == pytest.approx(high - value, rel=0.05)
+    assert "Highest" not in clicks.page.inner_text("#seven")
+    assert clicks.clicks <= 1
+
+
 def test_why_there_is_no_newer_number_and_when_there_is(hand: type[Hand], name: str) -> None:
     """The newest slot ended at 18:00, an hour ago; the next one, at 18:30, waits an hour for late reports."""
     opened = hand(SATURDAY)

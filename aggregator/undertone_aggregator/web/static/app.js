@@ -204,15 +204,16 @@ async function answers(campaign) {
       ? title
       : past(typeof from === "number" ? day(from, zone) : day(Date.parse(from) / 1000, "UTC"));
     const asked = new URLSearchParams({ from, to, group: "all" });
-    const [answer, apart] = await Promise.all([
+    const [answer, apart, slots] = await Promise.all([
       api(`campaigns/${name}/selection?${asked}`).catch((error) => ({ selections: [], error })),
       // A campaign younger than a week has nothing to compare with.
       api(`campaigns/${name}/difference?${asked}&against=7d`).catch(() => ({ differences: [] })),
+      peaks(campaign, when) ? api(`campaigns/${name}/estimates?${asked}&filtered=true`).catch(() => null) : null,
     ]);
     if (name !== shown) return;
     const [row] = answer.selections;
     if (row?.devices) registered = { name, devices: row.devices };
-    refresh($(id), row ? answerOf(row, campaign, apart.differences[0], than) : noAnswer(answer.error));
+    refresh($(id), row ? answerOf(row, campaign, apart.differences[0], than, slots) : noAnswer(answer.error));
   };
   await Promise.all([...ANSWERS.map(tile), compared()]);
   if (name === about.name) now(about);
@@ -233,7 +234,7 @@ function noAnswer(refused) {
   return made;
 }
 
-function answerOf(row, campaign, apart, than) {
+function answerOf(row, campaign, apart, than, slots) {
   const { sum, each } = summed(row, campaign);
   const error = row.standard_error === null ? null : Z * each * row.standard_error;
   const sized = scale(Math.max(Math.abs(sum), error ?? 0), campaign.unit);
@@ -253,7 +254,30 @@ function answerOf(row, campaign, apart, than) {
     const { kind, words } = differing(apart, campaign, than, sized, each);
     made.push(element("div", words, `small ${kind}`));
   }
+  if (slots) made.push(...highest(slots, campaign).map((words) => element("div", words, "small")));
   return made;
+}
+
+// A day has a highest and a lowest slot to tell of where its slots are many, and not so many that nobody looks at one.
+const PEAK_SLOTS = [4, 288];
+const peaks = ({ slot_seconds: slot }, when) =>
+  (when === "0" || when === "1") && 86400 / slot >= PEAK_SLOTS[0] && 86400 / slot <= PEAK_SLOTS[1];
+
+// The highest and the lowest slot of a day, as sentences, by the series that the chart shows.
+function highest({ raw, filtered }, campaign) {
+  const { estimate, low, high, start } = filtered?.start.length ? filtered : raw;
+  const known = start.map((_, i) => i).filter((i) => estimate[i] !== null && low[i] !== null);
+  if (known.length < PEAK_SLOTS[0]) return [];
+  const [least, ...others] = [...known].sort((a, b) => estimate[a] - estimate[b]);
+  const most = others.at(-1);
+  // The errors of two slots of one series have much in common, or nothing: this is the careful side.
+  if (low[most] <= high[least]) return ["No time of the day stands out from the noise."];
+  const sized = scale(high[most], campaign.unit);
+  const at = (i) => {
+    const shape = amount(estimate[i], (high[i] - low[i]) / 2, campaign.unit, sized);
+    return `at about ${clock(start[i], campaign.time_zone)}, ${shape.value} ${shape.unit} ${shape.error}`;
+  };
+  return [`Highest ${at(most)}.`, `Lowest ${at(least)}.`];
 }
 
 // The sum over a selection's slots where slots add up, otherwise their mean; and how many slots are in it.
