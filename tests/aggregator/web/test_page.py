@@ -344,6 +344,7 @@ def test_the_legend_shows_no_number_where_the_tile_shows_none(open_page: Callabl
 
 
 def test_quantiles_are_said_in_words(drawn: Any) -> None:
+    assert "These are readings of all homes and times, not homes" in drawn.inner_text("#quantiles")
     drawn.click("#quantiles button")
     drawn.wait_for_selector("#quantiles tbody tr")
     rows = [row.locator("td").all_inner_texts()[1] for row in drawn.locator("#quantiles tbody tr").all()]

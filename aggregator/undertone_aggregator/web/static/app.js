@@ -1041,14 +1041,15 @@ async function threshold(place, campaign) {
 }
 
 // A distribution takes the server some seconds, so it is computed when somebody asks for it.
-function distribution(place) {
+function distribution(place, campaign) {
   if (place.childElementCount) return;
   const [button, answer] = [element("button", "How far apart are the readings?"), element("div")];
   button.onclick = () => quantiles(answer);
   place.append(
     element(
       "p",
-      "Below which values a tenth, half and nine tenths of the readings are (quantiles, from a model).",
+      "Below which values a tenth, half and nine tenths of the readings are (quantiles, from a model). These are readings of all" +
+        ` homes and times, not homes: a home has a new reading every ${lasting(campaign.slot_seconds)}, now small, now large.`,
       "small",
     ),
     button,
