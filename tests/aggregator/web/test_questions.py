@@ -196,9 +196,24 @@ def test_whether_one_group_uses_more_than_another(hand: type[Hand], call: Any, f
     assert "two different groups" in clicks.page.locator("#compared").inner_text()
 
 
-def test_which_group_is_highest(hand: type[Hand]) -> None:
+@pytest.mark.parametrize(
+    ("chance", "words"),
+    [
+        (1e-4, "Highest: south, clearly above north (by "),
+        (0.2, "Highest: south, but this may be chance: it is not clearly"),
+    ],
+)
+def test_which_group_is_highest_and_whether_clearly(hand: type[Hand], chance: float, words: str) -> None:
     """Both groups of this fleet have the same reports, so one of them is made higher on the way to the page."""
     opened = hand(MONDAY)
+
+    def apart(route: Any) -> None:
+        answer = route.fetch().json()
+        for row in answer["differences"]:
+            row["chance"] = chance
+        route.fulfill(json=answer)
+
+    opened.page.route(re.compile(r"/difference\?"), apart)
 
     def higher(route: Any) -> None:
         answer = route.fetch().json()
@@ -209,7 +224,7 @@ def test_which_group_is_highest(hand: type[Hand]) -> None:
     opened.page.route(re.compile(r"/selection\?"), higher)
     opened.click(".card a")
     until(opened.page, "document.getElementById('by-group').textContent.includes('Noise can put one group above')")
-    assert "Highest: south." in opened.page.inner_text("#by-group")
+    assert words in opened.page.inner_text("#by-group")
     assert opened.clicks <= 1
 
 

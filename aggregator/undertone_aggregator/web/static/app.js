@@ -356,17 +356,54 @@ async function byGroup() {
       );
     line.insertCell().textContent = `${shape.value} ${shape.unit} ${shape.error}`;
   }
-  const made = [table];
+  const { from, to } = chartSpan(),
+    { time_zone: zone } = about,
+    said = per(about);
+  const made = [
+    element(
+      "p",
+      `${said[0].toUpperCase()}${said.slice(1)}, on average, from ${time(from, zone)} to ${time(to, zone)}.`,
+      "small",
+    ),
+    table,
+  ];
   const groups = known.filter((row) => row.group !== "all").sort((a, b) => b.estimate - a.estimate);
-  if (groups.length > 1)
+  if (groups.length > 1) {
+    const [first, next] = groups;
+    const words = first.estimate > next.estimate ? await ahead(groups, sized) : "";
+    if (name !== shown) return;
     made.push(
       element(
         "p",
-        `${groups[0].estimate > groups[1].estimate ? `Highest: ${groups[0].group}. ` : ""}Noise can put one group above another: whether two differ is under Is it different?`,
+        `${words}Noise can put one group above another: whether two others differ is under Is it different?`,
         "small",
       ),
     );
+  }
   refresh($("by-group"), made);
+}
+
+// Whether the highest group is clearly above the next and the lowest one, as sentences. It was chosen among all, so chance
+// has as many occasions as there are pairs of groups.
+const RARE = 0.05;
+async function ahead(groups, sized) {
+  const [first, next] = groups,
+    last = groups.at(-1);
+  const pairs = (groups.length * (groups.length - 1)) / 2;
+  const against = async ({ group }) => {
+    const asked = new URLSearchParams({ ...chartSpan(), group: first.group, against: `group:${group}` });
+    const { differences } = await api(`campaigns/${shown}/difference?${asked}`).catch(() => ({ differences: [] }));
+    const [row] = differences;
+    if (!row || row.chance === null) return null;
+    const shape = amount(row.estimate, Z * row.standard_error, about.unit, sized);
+    return { clear: row.chance * pairs < RARE, words: `${group} (by ${shape.value} ${shape.unit} ${shape.error})` };
+  };
+  const [nearest, farthest] = await Promise.all([against(next), next === last ? null : against(last)]);
+  const highest = `Highest: ${first.group}`;
+  if (nearest?.clear) return `${highest}, clearly above ${nearest.words}, the next. `;
+  if (farthest?.clear)
+    return `${highest}, clearly above ${farthest.words}, the lowest, but not clearly above ${nearest?.words ?? next.group}. `;
+  return nearest ? `${highest}, but this may be chance: it is not clearly above ${nearest.words}. ` : `${highest}. `;
 }
 
 // --- what is chosen: in the form, and in the address after the campaign's name, so that it can be passed on
