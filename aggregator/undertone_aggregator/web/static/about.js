@@ -60,7 +60,8 @@ export function aboutIt(campaign) {
   );
   const seen = element("dd");
   seen.append(
-    "Reports with noise, and which device sent them and when. It never gets a reading itself, so this page has none. ",
+    "Reports with noise, and which device sent them and when. It never gets a reading itself, so this page has none, and" +
+      " whoever breaks into the server finds none. ",
     link("Who sees what", "guides/privacy.md#who-sees-what"),
     ".",
   );
@@ -93,5 +94,11 @@ export function aboutIt(campaign) {
     ),
     element("dt", "What does the server see of my home?"),
     seen,
+    element("dt", "What if the server stops?"),
+    element(
+      "dd",
+      "Devices keep their newest reports and send them when it is back; what comes too late is missing in the numbers. What is" +
+        " published stays as it is, and nobody learns more of a home than before.",
+    ),
   ];
 }
