@@ -467,12 +467,14 @@ def test_what_says_nothing_is_not_compared_and_zero_has_no_sign(open_page: Calla
     rows = [
         {"mean": 60, "against": -24, "estimate": 84, "standard_error": 42, "verdict": "more"},
         {"mean": 120, "against": 100, "estimate": 20, "standard_error": 5, "verdict": "more"},
+        {"mean": 120, "against": 120.004, "estimate": -0.004, "standard_error": 5, "verdict": "unclear"},
     ]
     words = "differing(row, { unit: 'Wh', offset: 0 }, 'a week before', [1, 'Wh']).words"
     compared = asked.format("compare.js", "differing", f"{json.dumps(rows)}.map((row) => {words})")
     assert page.evaluate(compared) == [
         "Not enough reports to compare with a week before.",
         "20 Wh ± 9.8 more than a week before.",
+        "No clear difference from a week before: 0 Wh ± 9.8.",
     ]
 
 
