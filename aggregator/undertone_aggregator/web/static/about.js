@@ -1,6 +1,6 @@
 // What a person asks who is to take part: who asks, what for, until when, and how a home leaves.
 
-import { date, element, lasting } from "./format.js";
+import { date, element, lasting, sure } from "./format.js";
 
 const DAY = 86400;
 
@@ -23,6 +23,15 @@ function link(words, to) {
   const made = element("a", words);
   made.href = to;
   return made;
+}
+
+// What a stranger and the server could tell of one home, in words, by the campaign's exact odds.
+function watched({ odds }) {
+  const told = odds.map(({ of, at_most: share }) => `with ${of}, ${sure(share)}`).join("; ");
+  const holder = told
+    ? ` Whoever holds the reports of a home, as the server does, could tell two guesses about it apart: ${told}; without any, 50 %.`
+    : "";
+  return `Nobody can from this page, which shows means of many homes.${holder}`;
 }
 
 // Terms and what is said of each, for a list.
@@ -54,7 +63,7 @@ export function aboutIt(campaign) {
   const joining = element("dd");
   joining.append(
     "By a link from whoever runs it, on a phone or in Home Assistant, which shows what the home agrees to; a gateway or a board" +
-      " gets its files from whoever runs the campaign. More: ",
+      " gets its files from whoever runs the campaign. It costs a little data and power, and changes no bill. More: ",
     link("taking part", "guides/taking-part.md"),
     ".",
   );
@@ -92,6 +101,8 @@ export function aboutIt(campaign) {
       "Only your own device knows, because your reading stays there. It compares it with the mean of this page: the phone's app" +
         " under You and the others, Home Assistant at Your home and Average home, last 7 days.",
     ),
+    element("dt", "Could anybody see what my home does?"),
+    element("dd", watched(campaign)),
     element("dt", "What does the server see of my home?"),
     seen,
     element("dt", "What if the server stops?"),

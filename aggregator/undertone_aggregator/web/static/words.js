@@ -45,7 +45,7 @@ export function homes({ server, stride, slot_seconds: slot }, known) {
   const { reporting, silent } = server.devices?.all ?? {};
   const counted = reporting !== null && Number.isFinite(silent);
   const many = counted ? reporting + silent : known;
-  const joined = "those that joined, not a random sample: other homes of the town may differ from them.";
+  const joined = "those that joined, not a random sample: a total is of these homes alone, and other homes may differ.";
   if (!many) return `The homes that take part are ${joined}`;
   const now = counted ? `; ${number(reporting, 9)} reported last` : "";
   const turns = stride > 1 ? `, in turns: each reports once in ${period(stride * slot)}` : "";
