@@ -148,13 +148,8 @@ function ofAll({ name, measure, unit, slot_seconds: slot }, estimate, error) {
 function following(campaign) {
   const { newest, slot_seconds: slot, server, time_zone: zone, last_slot_ends: last } = campaign;
   const due = newest.start + (2 + server.settle_slots) * slot;
-  if (
-    server.state !== "running" ||
-    server.full ||
-    !Number.isFinite(due) ||
-    old(campaign) ||
-    newest.start + 2 * slot > last
-  )
+  if (server.state === "running" && server.full) return "; no newer number comes while the disk is full.";
+  if (server.state !== "running" || !Number.isFinite(due) || old(campaign) || newest.start + 2 * slot > last)
     return ".";
   const now = Date.now() / 1000;
   const next = due < now ? "is due now" : `comes about ${due - now < 86400 ? clock(due, zone) : time(due, zone)}`;

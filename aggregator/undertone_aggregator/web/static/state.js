@@ -71,9 +71,10 @@ export function notices({ server, warnings, time_zone: zone }) {
     }));
 }
 
-export function notice({ when, sentence, kind, advice }) {
+export function notice({ rank, when, sentence, kind, advice }) {
   const made = element("li", "", kind);
-  made.append(when, sentence);
+  made.append(when, rank === 2 ? `For the operator: ${sentence}` : sentence);
+  if (advice && /\w$/.test(sentence)) made.append(".");
   if (advice) made.append(element("span", ` What to do: ${advice[0]}${advice[0].endsWith("?") ? "" : "."}`, "advice"));
   if (advice?.[1]) {
     const more = element("a", advice[1]);
