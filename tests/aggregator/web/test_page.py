@@ -385,7 +385,7 @@ def test_what_needs_attention_is_ranked_grouped_and_dated(opened_as: Callable[..
     assert "2 times" in rows[1]
     assert re.search(r"\b\d\d:\d\d\b", rows[1]), "a clock of 24 hours"
     assert "What to do" in rows[2]
-    assert page.locator("#more-alarms li").all_text_contents() == ["theta is stale"]
+    assert page.locator("#more-alarms li").all_text_contents() == ["For the operator: theta is stale"]
     assert page.locator("#standing").inner_text() == "failed"
 
 
