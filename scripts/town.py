@@ -3,7 +3,7 @@
 .venv/bin/python scripts/town.py # needs scripts/vendor.py; says its address; Ctrl-C ends it
 
 The campaigns are simulated: load has groups, charging is a stream, the homes of heating take turns, and the disk of
-water is full. Their summaries also have what a running server would say of itself.
+hot-water is full. Their summaries also have what a running server would say of itself.
 """
 
 import subprocess
@@ -36,7 +36,7 @@ CAMPAIGNS = {
     "load": (f'epsilon = "2"\nrounds = [{DAY}, {DAY}, {DAY}]\ngroups = "groups.csv"', 3 * DEVICES),
     "charging": (f'epsilon = "4"\ncollect = "stream"\n[stream]\ntheta = 2000\nreports = {7 * WEEKS * DAY}', DEVICES),
     "heating": (f'epsilon = "2"\nrounds = [{DAY}, {DAY}, {DAY}]\nwindow = "24h"', 5 * DEVICES),
-    "water": (f'epsilon = "2"\nrounds = [{DAY}, {DAY}, {DAY}]', DEVICES),
+    "hot-water": (f'epsilon = "2"\nrounds = [{DAY}, {DAY}, {DAY}]', DEVICES),
 }
 PLAN = """[campaign]
 name = "{name}"
@@ -50,13 +50,13 @@ report_slots = {slots}
 
 
 def simulate(folder: Path, name: str) -> Path:
-    """Make a campaign's store, whose newest slot ended just now; return the store."""
+    """Make a campaign's store, whose newest slot has just settled; return the store."""
     more, devices = CAMPAIGNS[name]
     store, plan = folder / f"{name}.sqlite", folder / f"{name}.toml"
     slots = 7 * WEEKS * DAY
     learning = 0 if "stream" in more else 3 * (DAY + CampaignPlan.lead_slots + CampaignPlan.settle_slots)
     half_hour = 86400 // DAY
-    start = (int(time.time()) // half_hour - slots - learning) * half_hour
+    start = (int(time.time()) // half_hour - slots - learning - CampaignPlan.settle_slots) * half_hour
     plan.write_text(PLAN.format(name=name, start=start, slots=slots, more=more), encoding="utf-8")
     words = ["simulate", "--plan", plan, "--devices", devices, "--store", store]
     subprocess.run([sys.executable, "-m", "undertone", *map(str, words)], check=True, stdout=subprocess.DEVNULL)
@@ -74,7 +74,7 @@ def group_of(number: int) -> str:
     return GROUPS[number % len(GROUPS)]
 
 
-# When the disk of water became full.
+# When the disk of hot-water became full.
 FULL_SINCE = time.time() - 7200
 
 
@@ -85,7 +85,7 @@ def as_served(summary: Summary) -> Summary:
     # Where devices take turns, a device without a report is not silent: its turn comes later.
     silent = None if summary["name"] == "heating" else CAMPAIGNS[summary["name"]][1] - reporting
     counts = {"reporting": reporting, "silent": silent, "lost": 0, "conflicting": 0}
-    state = full if summary["name"] == "water" else served("running")
+    state = full if summary["name"] == "hot-water" else served("running")
     changed = state(summary | {"last_slot_ends": summary["last_slot_ends"] + 183 * 86400})
     alarms = [alarm | {"time": FULL_SINCE} for alarm in changed["server"]["alarms"]]
     return changed | {"server": changed["server"] | {"devices": {"all": counts}, "alarms": alarms}}

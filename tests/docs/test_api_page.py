@@ -13,7 +13,7 @@ from undertone_aggregator.estimate.formats import FORMATS
 from undertone_aggregator.estimate.losses import SlotLosses, SlotRefusals
 from undertone_aggregator.estimate.query import LARGEST_SELECTION
 from undertone_aggregator.estimate.selection import Selection
-from undertone_aggregator.web.api import LARGEST_RUNS
+from undertone_aggregator.web.api import FILES, LARGEST_RUNS
 from undertone_aggregator.web.app import Pages
 from undertone_aggregator.web.openapi import document
 from undertone_aggregator.web.site import StoreSite
@@ -88,4 +88,4 @@ def test_each_parameter_is_explained() -> None:
     assert set(names(explained["format"])) == set(FORMATS)
     assert f"{LARGEST_SELECTION:,}" in explained["from"]
     assert f"at most {LARGEST_RUNS} runs" in HTTP
-    assert set(names(explained["of"])) == {Estimate.plural, SlotLosses.plural, SlotRefusals.plural}
+    assert set(names(explained["of"])) == set(FILES)

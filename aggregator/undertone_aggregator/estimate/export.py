@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, tzinfo
@@ -13,7 +14,7 @@ from typing import Any
 from undertone_aggregator.base.plain import plain
 from undertone_aggregator.counts.epochs import Epoch
 from undertone_aggregator.counts.facts import mechanism_facts
-from undertone_aggregator.estimate.estimates import Estimates, Row
+from undertone_aggregator.estimate.estimates import Estimates, Row, Z
 from undertone_aggregator.estimate.query import Results
 from undertone_aggregator.estimate.spreadsheets import as_cell
 from undertone_shared.errors import Invalid
@@ -67,6 +68,25 @@ def to_csv(results: Results, pieces: Iterable[Sequence[Row]], kind: type[Row]) -
         cells = [_texts(values) if types[name] is str else _numbers(values) for name, values in columns.items()]
         lines = map(",".join, zip(*cells, map(time, columns["start"]), strict=True))
         yield "".join([line + tail for line in lines]).encode()
+
+
+def means_csv(results: Results, series: Iterable[Estimates], zone: tzinfo) -> bytes:
+    """Return a small CSV file for people with a spreadsheet: time, group, mean, ± and unit of each slot with a number.
+
+    ``series``: one group's estimates each, of which the filtered ones are taken if there are any. The time is by the
+    clock of ``zone``, in a form that spreadsheets read as a time; ± is half the 95 % interval.
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["time", "group", "mean", "plus_minus", "unit"])
+    unit = as_cell(results.campaign.unit)
+    for rows in series:
+        for row in rows.take(rows.filtered) if rows.filtered.any() else rows:
+            if math.isfinite(row.estimate):
+                error = "" if row.standard_error is None else _short(Z * row.standard_error)
+                group = as_cell(row.series.group)
+                writer.writerow([local(row.start, zone), group, _short(row.estimate), error, unit])
+    return text.getvalue().encode()
 
 
 def to_json_lines(results: Results, pieces: Iterable[Sequence[Row]], kind: type[Row]) -> Iterator[bytes]:
@@ -170,6 +190,10 @@ def _epoch(epoch: Epoch, epsilon: Fraction) -> Mapping[str, Any]:
     if reporting is not None:
         facts["mechanism"] = asdict(reporting)
     return facts
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.7g}")
 
 
 def _in_csv(value: Any) -> str:

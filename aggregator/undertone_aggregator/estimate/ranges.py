@@ -93,8 +93,8 @@ def drowned(estimates: Estimates, offset: int = 0) -> str | None:
     needed = math.ceil(int(measured.reports[middle]) * (error / signal) ** 2) if signal > 0 else None
     more = "many more devices" if needed is None else f"more than {needed} devices"
     return (
-        f"the standard error of a slot ({_short(error)}) exceeds its mean ({_short(signal)}): single slots show noise. "
-        f"Means over many slots, {more}, or a larger epsilon show more"
+        f"a single slot shows noise only, because its standard error ({_short(error)}) is larger than its mean"
+        f" ({_short(signal)}). Means over many slots, {more}, or a larger epsilon show more"
     )
 
 

@@ -35,6 +35,8 @@ class JoinOptions(Checked):
     url: str | None = option(None, "what links begin with: https://HOST:PORT, as people's browsers reach the listener",
                              origin)  # fmt: skip
     operator: str | None = option(None, "the name of whoever asks people to take part; absent: the host in url", text)
+    contact: str | None = option(None, "how people reach the operator: an address, a telephone number or a web page; "
+                                 "absent: the page says none", text)  # fmt: skip
     certificate: str | None = option(None, "the listener's certificate, with its chain, which browsers must trust; "
                                      "absent: the one of [broker]", text)  # fmt: skip
     key: str | None = option(None, "the certificate's key", text)

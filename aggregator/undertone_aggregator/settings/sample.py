@@ -49,6 +49,7 @@ _EXAMPLES: dict[str, dict[str, str]] = {
         "listen": '"0.0.0.0:8444"',
         "url": '"https://meters.example.org:8444"',
         "operator": '"Energy cooperative of Example"',
+        "contact": '"energy@meters.example.org"',
         "certificate": '"tls/public.crt"',
         "key": '"tls/public.key"',
     },

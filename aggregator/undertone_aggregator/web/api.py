@@ -12,6 +12,7 @@ from undertone_aggregator.counts.partial import EVERYBODY
 from undertone_aggregator.estimate.against import Against
 from undertone_aggregator.estimate.distribution import Quantile, Run, check_shares
 from undertone_aggregator.estimate.estimates import Estimate, Estimates
+from undertone_aggregator.estimate.export import means_csv
 from undertone_aggregator.estimate.formats import FORMATS
 from undertone_aggregator.estimate.losses import SlotLosses, SlotRefusals, gaps
 from undertone_aggregator.estimate.public import PublicResults
@@ -27,6 +28,9 @@ LARGEST_RUNS = 31
 # Columns of a series of estimates, those that a chart and a table show.
 COLUMNS = ("slot", "start", "kind", "reports", "cohort", "estimate", "model", "standard_error", "low", "high", "theta")
 RAW = (*COLUMNS, "truncated_mean", "truncated_se", "misfit", "manipulation")
+# What a file may have: each kind of row, and the means alone.
+MEANS = "means"
+FILES = (Estimate.plural, MEANS, SlotLosses.plural, SlotRefusals.plural)
 FILTERED = ("slot", "start", "estimate", "standard_error", "low", "high", "truncated_mean", "truncated_se")
 
 
@@ -69,6 +73,7 @@ def summary(results: PublicResults, state: dict[str, Any], recent: RecentSlots) 
         "unit": campaign.unit,
         "slot_seconds": campaign.slot_seconds,
         "cycle": campaign.cycle,
+        "stride": campaign.schedule.stride,
         "time_zone": str(results.days.zone),
         "phase": results.newest.phase,
         "theta": results.theta,
@@ -162,6 +167,19 @@ def difference(
         "guarantee": results.guarantee,
         "differences": [plain(row.row()) for row in rows],
     }
+
+
+def means(results: PublicResults, query: "Parameters") -> bytes:
+    """Return the means of the selected slots as a small CSV file, see `means_csv`. Raises Invalid."""
+    first, last = query.span(results)
+    groups = results.groups if query.by_group else [query.group]
+    if (last - first + 1) * len(groups) > LARGEST_SELECTION:
+        raise Invalid(
+            f"the selection has {last - first + 1} slots of {len(groups)} groups, expected at most {LARGEST_SELECTION}"
+            " of all groups together"
+        )
+    series = results.each_group(first, last, groups, filtered=query.filtered, settled=True)
+    return means_csv(results, series, query.zone or results.days.zone)
 
 
 def losses(results: PublicResults, query: "Parameters") -> dict[str, Any]:

@@ -222,16 +222,22 @@ class Pages:
         return EventSourceResponse(messages(), ping=15)
 
     async def download(self, request: Request) -> Response:
-        """Return the selected slots as a file in one of `formats.FORMATS`: their estimates, losses, or refusals."""
+        """Return the selected slots as a file in one of `formats.FORMATS`: their estimates, losses, or refusals; or
+        their means alone as a small CSV file.
+        """
         parameters = dict(request.query_params)
         what = parameters.pop("of", Estimate.plural)
-        if what not in (Estimate.plural, SlotLosses.plural, SlotRefusals.plural):
-            raise Invalid(f"of is {what!r}, expected {Estimate.plural}, {SlotLosses.plural} or {SlotRefusals.plural}")
+        if what not in api.FILES:
+            raise Invalid(f"of is {what!r}, expected {', '.join(api.FILES[:-1])} or {api.FILES[-1]}")
         form = format_of("format", parameters.pop("format", "csv"))
-        query = api.Parameters(parameters, (*_ESTIMATES, "format", "of"))
+        query = api.Parameters(parameters, (*_ESTIMATES, *(["by"] if what == api.MEANS else []), "format", "of"))
+        if what == api.MEANS and form.suffix != "csv":
+            raise Invalid(f"format is {form.suffix!r}, expected csv, because of is {api.MEANS!r}")
         name = self._name(request)
 
         def file(results: PublicResults) -> bytes:
+            if what == api.MEANS:
+                return api.means(results, query)
             first, last = query.span(results)
             if what == SlotLosses.plural:
                 return form.write(results, results.losses(first, last, query.group), SlotLosses)

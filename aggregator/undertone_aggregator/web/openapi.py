@@ -17,9 +17,10 @@ _PARAMETERS = {
     "between": "hours of the day by `tz`, such as `18:00-23:00`; over midnight where the second is the earlier one",
     "against": "what the mean is compared with: `group:NAME`, a time ago such as `7d` (days by the clock of `tz`), or"
     " another time `FROM..TO`",
-    "by": "`group`: a row for each published group",
+    "by": "`group`: a row, or in a file of means a series, for each published group",
     "days": "`workdays` or `days-off` by the campaign's calendar, or days of the week such as `mon,sat`",
-    "of": "`slots`: estimates (the default); `losses`: reports that came, came late, or are missing; `refusals`:"
+    "of": "`slots`: estimates (the default); `means`: a small CSV file of them with time,"
+    " group, mean, ± and unit alone; `losses`: reports that came, came late, or are missing; `refusals`:"
     " refused deliveries by slot of arrival and reason",
     "shares": "the shares of quantiles, numbers between 0 and 1 by commas",
     "format": "one of " + ", ".join(f"`{form}`" for form in FORMATS),
@@ -60,7 +61,7 @@ def document() -> dict[str, Any]:
                 "quantiles over runs of slots, estimated by a model", ("name", "from", "to", "tz", "every", "shares")
             ),
             f"{each}/epochs": _get("the history of theta", ("name",)),
-            f"{each}/download": _get("the selection as a file", ("name", *selection, "format", "of"), "text/csv"),
+            f"{each}/download": _get("the selection as a file", ("name", *selection, "by", "format", "of"), "text/csv"),
             f"{each}/events": _get(
                 "server-sent events `campaign`: the campaign at a glance, again when something is new",
                 ("name",),

@@ -45,7 +45,8 @@ class Site(Protocol):
         - ``reachable``: True if the broker answers, or the direct endpoint listens; None without a server,
         - ``problems``: why the server takes in no reports of this campaign,
         - ``full``: True if the disk of the stores is full,
-        - ``asks`` and ``purpose``: who asks households to take part, and what for, in the operator's words, or "".
+        - ``asks``, ``purpose`` and ``contact``: who asks households to take part, what for, and how to reach whoever
+          asks, in the operator's words, or "".
         """
 
     def mark(self, name: str) -> Mark:
@@ -132,16 +133,17 @@ class StoreSite:
 class HomeSite(StoreSite):
     """Site over all campaigns of a server's folder, including those that are added later.
 
-    ``actions``: what users may do to them. ``words``: campaign -> (who asks, what for), as households read them; each
-    may be empty. The server's state is read only if its file has changed, and the words every `_WORDS_SECONDS`. Both
-    are needed for each campaign of each page, and reading them costs more than reading the campaign's numbers.
+    ``actions``: what users may do to them. ``words``: campaign -> (who asks, what for, contact), as households read
+    them; each may be empty. The server's state is read only if its file has changed, and the words every
+    `_WORDS_SECONDS`. Both are needed for each campaign of each page, and reading them costs more than reading the
+    campaign's numbers.
     """
 
     def __init__(
         self,
         home: Home,
         actions: Mapping[str, Action] | None = None,
-        words: Callable[[str], tuple[str, str]] = lambda name: ("", ""),
+        words: Callable[[str], tuple[str, str, str]] = lambda name: ("", "", ""),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__({}, actions)
@@ -150,7 +152,7 @@ class HomeSite(StoreSite):
         # The state that the server wrote last, with the inode, time and size of its file.
         self._served: tuple[tuple[int, ...], ServerState | None] = ((), None)
         # Campaign -> (monotonic time at which its words were read, the words).
-        self._read_words: dict[str, tuple[float, tuple[str, str]]] = {}
+        self._read_words: dict[str, tuple[float, tuple[str, str, str]]] = {}
 
     def read(self, name: str, what: Callable[[PublicResults], T]) -> T:
         try:
@@ -169,7 +171,7 @@ class HomeSite(StoreSite):
         alive = served is not None and served.alive(now)
         facts |= {"reachable": served.reachable if served is not None and alive else None}
         facts["full"] = state.full or (alive and served is not None and "disk" in served.common_problems(now))
-        facts |= dict(zip(("asks", "purpose"), self._words_of(name), strict=True))
+        facts |= dict(zip(("asks", "purpose", "contact"), self._words_of(name), strict=True))
         if state.state == RETIRED:
             # A retired campaign needs nobody's attention.
             return {**answer, **facts, "alarms": [], "problems": []}
@@ -211,7 +213,7 @@ class HomeSite(StoreSite):
             self._served = version, read_state(self._home.state)
         return self._served[1]
 
-    def _words_of(self, name: str) -> tuple[str, str]:
+    def _words_of(self, name: str) -> tuple[str, str, str]:
         now = self._clock()
         kept = self._read_words.get(name)
         if kept is None or now - kept[0] > _WORDS_SECONDS:

@@ -25,9 +25,9 @@ def agreements(home: Home, *campaigns: str) -> list[Words]:
     return [NO_WORDS, *((asks, purpose) for purpose in sorted(purposes))]
 
 
-def newest_words(home: Home, campaign: str) -> Words:
-    """Return who asks and what for in a campaign, as the next person who gets a code reads it; "" for what is not
-    known.
+def newest_words(home: Home, campaign: str) -> tuple[str, str, str]:
+    """Return who asks and what for in a campaign, as the next person who gets a code reads it, and how to reach whoever
+    asks; "" for what is not known.
 
     If a campaign succeeds another one and takes over its devices, it also has the words of that one's codes. If the
     file of codes or options is damaged, nothing is known.
@@ -35,8 +35,9 @@ def newest_words(home: Home, campaign: str) -> Words:
     with contextlib.suppress(Invalid, OSError):
         join, codes = home.join, JoinCodes(home.folder)
         asks = join.asks if join.operator or join.url else ""
-        return asks, next(filter(None, map(codes.about, home.chain(campaign))), "")
-    return NO_WORDS
+        purpose = next(filter(None, map(codes.about, home.chain(campaign))), "")
+        return asks, purpose, join.contact or ""
+    return "", "", ""
 
 
 def is_inside(policy: Policy, words: Sequence[Words]) -> bool:

@@ -260,9 +260,9 @@ def test_the_page_reads_state_and_words_once_however_many_look(
     simulate_power(home, tmp_path_factory)
     read: list[str] = []
 
-    def words(name: str) -> tuple[str, str]:
+    def words(name: str) -> tuple[str, str, str]:
         read.append(name)
-        return "", ""
+        return "", "", ""
 
     def counted(path: Path) -> ServerState | None:
         read.append("state")
@@ -292,11 +292,12 @@ def test_the_page_says_the_state_and_whether_reports_arrive(
     home: Home, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     store = simulate_power(home, tmp_path_factory)
-    site = HomeSite(home, words=lambda name: ("Municipal works", f"To plan {name}."))
+    site = HomeSite(home, words=lambda name: ("Municipal works", f"To plan {name}.", "01234 5678"))
     assert site.names() == ["power"]
     try:
         unserved = site.state("power")
         assert (unserved["asks"], unserved["purpose"]) == ("Municipal works", "To plan power.")
+        assert unserved["contact"] == "01234 5678"
         assert (unserved["state"], unserved["reachable"], unserved["problems"]) == (STOPPED, None, [])
         now = time.time()
         marks = [site.mark("power")]

@@ -63,10 +63,10 @@ def test_noise_that_drowns_the_signal_is_said_plainly() -> None:
     assert said(ONE) is None
     sentence = said(replace(ONE, **Load.of(20.0, 60.0)._asdict()))
     assert sentence is not None
-    assert "the standard error of a slot (60) exceeds its mean (20)" in sentence
+    assert "its standard error (60) is larger than its mean (20)" in sentence
     assert "more than 5400 devices" in sentence
     large = said(replace(ONE, **Load.of(600.6, 1090.4)._asdict()))
     assert large is not None
-    assert "the standard error of a slot (1090) exceeds its mean (601)" in large
+    assert "its standard error (1090) is larger than its mean (601)" in large
     assert said(replace(ONE, **Load.of(1010.0, 60.0)._asdict()), offset=1000) is not None
     assert said(replace(ONE, kind=RELEASED, **Load.of(20.0, 60.0)._asdict())) == sentence

@@ -192,6 +192,31 @@ def test_downloads(site: StoreSite, name: str, store: Path) -> None:
     assert "expected one of csv, jsonl, parquet, influx" in refused(site, f"campaigns/{name}/download", format="xls")
 
 
+def test_the_means_alone_are_a_small_file(site: StoreSite, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = f"campaigns/{name}/download"
+    answer = get(site, path, of="means", filtered="true", by="group", tz="Europe/Amsterdam")
+    assert answer.headers["content-disposition"] == f'attachment; filename="{name}-means.csv"'
+    header, *rows = csv.reader(io.StringIO(answer.text))
+    assert header == ["time", "group", "mean", "plus_minus", "unit"]
+    shown = get(site, f"campaigns/{name}/estimates", filtered="true").json()
+    assert [row[0] for row in rows if row[1] == "all"] == [
+        f"{datetime.fromtimestamp(start, ZoneInfo('Europe/Amsterdam')):%Y-%m-%d %H:%M:%S}"
+        for start in shown["filtered"]["start"]
+    ]
+    assert [float(row[2]) for row in rows if row[1] == "all"] == pytest.approx(shown["filtered"]["estimate"])
+    half = (np.array(shown["filtered"]["high"]) - np.array(shown["filtered"]["low"])) / 2
+    assert [float(row[3]) for row in rows if row[1] == "all"] == pytest.approx(half, rel=1e-5)
+    assert {row[4] for row in rows} == {shown["unit"]}
+    _, *raw = csv.reader(io.StringIO(get(site, path, of="means").text))
+    # A slot of a threshold round has no mean.
+    known = [value for value in shown["raw"]["estimate"] if value is not None]
+    assert [float(row[2]) for row in raw] == pytest.approx(known)
+    assert "format is 'jsonl', expected csv" in refused(site, path, of="means", format="jsonl")
+    assert "there is no parameter 'by'" in refused(site, path, by="group")
+    monkeypatch.setattr(api, "LARGEST_SELECTION", 2)
+    assert "expected at most 2" in refused(site, path, of="means", **{"from": "0"})
+
+
 def test_a_selection_has_one_mean(site: StoreSite, name: str, store: Path) -> None:
     path = f"campaigns/{name}/selection"
     answer = get(site, path, between="18:00-23:00").json()

@@ -106,7 +106,7 @@ def test_all_campaigns_and_one(server: PageServer, open_page: Callable[..., Any]
     assert page.locator(".card h3").inner_text() == name
     # ε = 4: e⁴ / (1 + e⁴) = .982.
     assert "one report of a home can be at most 99 % sure" in page.locator(".card").inner_text()
-    assert "; per device, on average" in page.locator(".card").inner_text()
+    assert "; energy per device in 30 minutes, on average" in page.locator(".card").inner_text()
     page.click(".card a")
     page.wait_for_selector("#chart canvas")
     assert name in page.locator("#one-title").inner_text()
@@ -344,6 +344,7 @@ def test_the_legend_shows_no_number_where_the_tile_shows_none(open_page: Callabl
 
 
 def test_quantiles_are_said_in_words(drawn: Any) -> None:
+    assert "These are readings of all homes and times, not homes" in drawn.inner_text("#quantiles")
     drawn.click("#quantiles button")
     drawn.wait_for_selector("#quantiles tbody tr")
     rows = [row.locator("td").all_inner_texts()[1] for row in drawn.locator("#quantiles tbody tr").all()]
@@ -384,7 +385,7 @@ def test_what_needs_attention_is_ranked_grouped_and_dated(opened_as: Callable[..
     assert "2 times" in rows[1]
     assert re.search(r"\b\d\d:\d\d\b", rows[1]), "a clock of 24 hours"
     assert "What to do" in rows[2]
-    assert page.locator("#more-alarms li").all_text_contents() == ["theta is stale"]
+    assert page.locator("#more-alarms li").all_text_contents() == ["For the operator: theta is stale"]
     assert page.locator("#standing").inner_text() == "failed"
 
 
@@ -466,12 +467,14 @@ def test_what_says_nothing_is_not_compared_and_zero_has_no_sign(open_page: Calla
     rows = [
         {"mean": 60, "against": -24, "estimate": 84, "standard_error": 42, "verdict": "more"},
         {"mean": 120, "against": 100, "estimate": 20, "standard_error": 5, "verdict": "more"},
+        {"mean": 120, "against": 120.004, "estimate": -0.004, "standard_error": 5, "verdict": "unclear"},
     ]
     words = "differing(row, { unit: 'Wh', offset: 0 }, 'a week before', [1, 'Wh']).words"
     compared = asked.format("compare.js", "differing", f"{json.dumps(rows)}.map((row) => {words})")
     assert page.evaluate(compared) == [
         "Not enough reports to compare with a week before.",
         "20 Wh ± 9.8 more than a week before.",
+        "No clear difference from a week before: 0 Wh ± 9.8.",
     ]
 
 

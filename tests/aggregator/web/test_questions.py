@@ -196,9 +196,24 @@ def test_whether_one_group_uses_more_than_another(hand: type[Hand], call: Any, f
     assert "two different groups" in clicks.page.locator("#compared").inner_text()
 
 
-def test_which_group_is_highest(hand: type[Hand]) -> None:
+@pytest.mark.parametrize(
+    ("chance", "words"),
+    [
+        (1e-4, "Highest: south, clearly above north (by "),
+        (0.2, "Highest: south, but this may be chance: it is not clearly"),
+    ],
+)
+def test_which_group_is_highest_and_whether_clearly(hand: type[Hand], chance: float, words: str) -> None:
     """Both groups of this fleet have the same reports, so the test raises one of them in the API's answers."""
     opened = hand(MONDAY)
+
+    def apart(route: Any) -> None:
+        answer = route.fetch().json()
+        for row in answer["differences"]:
+            row["chance"] = chance
+        route.fulfill(json=answer)
+
+    opened.page.route(re.compile(r"/difference\?"), apart)
 
     def higher(route: Any) -> None:
         answer = route.fetch().json()
@@ -209,7 +224,7 @@ def test_which_group_is_highest(hand: type[Hand]) -> None:
     opened.page.route(re.compile(r"/selection\?"), higher)
     opened.click(".card a")
     until(opened.page, "document.getElementById('by-group').textContent.includes('Noise can put one group above')")
-    assert "Highest: south." in opened.page.inner_text("#by-group")
+    assert words in opened.page.inner_text("#by-group")
     assert opened.clicks <= 1
 
 
@@ -287,10 +302,56 @@ def test_the_newest_number_is_told_of_one_device_and_of_all(hand: type[Hand]) ->
     opened.click(".card a")
     until(opened.page, "document.getElementById('latest').innerText.includes('a power of')")
     one, each, every, *_ = opened.page.inner_text("#latest").splitlines()
-    assert each == "per device, on average"
+    assert each == "energy per device in 30 minutes, on average"
     words = re.fullmatch(r"(\S+ \S+) ± \S+ of all (\S+) devices: a power of (\S+ \S+) ± \S+", every)
     assert words is not None, every
     of_all, devices, power = figure(words[1]), figure(words[2]), figure(f"{words[3]}h")
     # Each number is shown with three digits.
     assert of_all == pytest.approx(devices * figure(one.partition(" ±")[0]), rel=0.01)
     assert power == pytest.approx(2 * of_all, rel=0.01), "slots of half an hour"
+
+
+def test_what_the_numbers_are_and_of_whom(hand: type[Hand]) -> None:
+    opened = hand(SATURDAY)
+    opened.click(".card a")
+    until(opened.page, "document.getElementById('homes').textContent.includes('0 homes take part')")
+    said = opened.page.inner_text("#what")
+    assert said.startswith(
+        "The energy (Wh) that the sensor “load” of one home adds up in each 30 minutes; shown is the mean"
+    )
+    said = opened.page.inner_text("#homes")
+    assert said.startswith(f"{3 * DEVICES:,} homes take part. They are those that joined, not a random sample")
+
+
+def test_when_the_load_was_highest_and_lowest_yesterday(hand: type[Hand], call: Any) -> None:
+    series = call("/estimates", **{"from": YESTERDAY["from"], "to": YESTERDAY["to"]}, filtered="true")["filtered"]
+    clicks = hand(SATURDAY)
+    clicks.click(".card a")
+    until(clicks.page, "document.getElementById('yesterday')?.innerText.includes('Lowest')")
+    said = clicks.page.inner_text("#yesterday")
+    for word, pick in (("Highest", max), ("Lowest", min)):
+        value, start, high = pick(zip(series["estimate"], series["start"], series["high"], strict=True))
+        found = re.search(rf"{word} at about (\S+), (\S+ \S+) ± (\S+)\.", said)
+        assert found is not None, said
+        assert found[1] == f"{datetime.fromtimestamp(start, UTC):%H:%M}"
+        assert figure(found[2]) == pytest.approx(value, rel=0.02)
+        assert figure(f"{found[3]} {found[2].split()[1]}") == pytest.approx(high - value, rel=0.05)
+    assert "Highest" not in clicks.page.inner_text("#seven")
+    assert clicks.clicks <= 1
+
+
+def test_why_there_is_no_newer_number_and_when_there_is(hand: type[Hand], name: str) -> None:
+    """The newest slot ended at 18:00, an hour ago; the next one, at 18:30, waits an hour for late reports."""
+    opened = hand(SATURDAY)
+
+    def running(route: Any) -> None:
+        answer = route.fetch().json()
+        answer["last_slot_ends"] += 86400
+        answer["server"] |= {"state": "running", "settle_slots": 2}
+        route.fulfill(json=answer)
+
+    opened.page.route(re.compile(rf"/api/v1/campaigns/{name}$"), running)
+    opened.click(".card a")
+    until(opened.page, "document.getElementById('latest').innerText.includes('Ended')")
+    said = "Ended 1 hour ago: each number waits 1 hour for late reports. The next comes about 19:30."
+    assert said in opened.page.inner_text("#latest")

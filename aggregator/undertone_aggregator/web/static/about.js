@@ -1,6 +1,6 @@
 // Answers for a person who is asked to take part: who asks, what for, until when, and how a home leaves.
 
-import { date, element, lasting } from "./format.js";
+import { date, element, lasting, sure } from "./format.js";
 
 const DAY = 86400;
 
@@ -13,15 +13,44 @@ function ends({ last_slot_ends: end, phase, time_zone: zone }) {
   return `${phase === "threshold" ? "at the latest" : "until"} ${date(end - 1, zone)}, ${days} from now`;
 }
 
+// How to reach whoever runs it, as the operator wrote it; an address of mail or of the web leads there.
+function reached(contact) {
+  if (/^https?:\/\/\S+$/.test(contact)) return link(contact, contact);
+  return /^[^\s@]+@[^\s@]+$/.test(contact) ? link(contact, `mailto:${contact}`) : contact;
+}
+
 function link(words, to) {
   const made = element("a", words);
   made.href = to;
   return made;
 }
 
+// Returns what a stranger and the server could tell of one home, in words, by the campaign's exact odds.
+function watched({ odds }) {
+  const told = odds.map(({ of, at_most: share }) => `with ${of}, ${sure(share)}`).join("; ");
+  const holder = told
+    ? ` Whoever holds the reports of a home, as the server does, could tell two guesses about it apart: ${told}; without any, 50 %.`
+    : "";
+  return `Nobody can from this page, which shows means of many homes.${holder}`;
+}
+
 // Returns the terms of a list, each with its answer.
 export function aboutIt(campaign) {
-  const { asks, purpose } = campaign.server;
+  const { asks, purpose, contact } = campaign.server;
+  const who = element("dd");
+  who.append(
+    asks ||
+      "Nobody is named here. For the operator: [join] operator in server.toml is shown here and to whoever is asked.",
+  );
+  const how = element("dd");
+  how.append(
+    ...(contact
+      ? [reached(contact)]
+      : [
+          asks ? `By whatever way ${asks} gave you the link: no contact is set here.` : "No contact is set here.",
+          " For the operator: [join] contact in server.toml is shown here.",
+        ]),
+  );
   const leaving = element("dd");
   leaving.append(
     "Whenever it wants, without giving a reason: in the phone's app and in Home Assistant by Leave, on a gateway by" +
@@ -34,23 +63,22 @@ export function aboutIt(campaign) {
   const joining = element("dd");
   joining.append(
     "By a link from whoever runs it, on a phone or in Home Assistant, which shows what the home agrees to; a gateway or a board" +
-      " gets its files from whoever runs the campaign. More: ",
+      " gets its files from whoever runs the campaign. It costs a little data and power, and changes no bill. More: ",
     link("taking part", "guides/taking-part.md"),
     ".",
   );
   const seen = element("dd");
   seen.append(
-    "Reports with noise, and which device sent them and when. It never gets a reading itself, so this page has none. ",
+    "Reports with noise, and which device sent them and when. It never gets a reading itself, so this page has none, and" +
+      " whoever breaks into the server finds none. ",
     link("Who sees what", "guides/privacy.md#who-sees-what"),
     ".",
   );
   return [
     element("dt", "Who runs it and asks"),
-    element(
-      "dd",
-      asks ||
-        "Nobody is named here. For the operator: [join] operator in server.toml is shown here and to whoever is asked.",
-    ),
+    who,
+    element("dt", "How to reach them"),
+    how,
     ...(purpose ? [element("dt", "What for"), element("dd", purpose)] : []),
     element("dt", "When it ends"),
     element(
@@ -73,7 +101,15 @@ export function aboutIt(campaign) {
       "Only your own device knows, because your reading stays there. It compares it with the mean of this page: the phone's app" +
         " under You and the others, Home Assistant at Your home and Average home, last 7 days.",
     ),
+    element("dt", "Could anybody see what my home does?"),
+    element("dd", watched(campaign)),
     element("dt", "What does the server see of my home?"),
     seen,
+    element("dt", "What if the server stops?"),
+    element(
+      "dd",
+      "Devices keep their newest reports and send them when it is back; what comes too late is missing in the numbers. What is" +
+        " published stays as it is, and nobody learns more of a home than before.",
+    ),
   ];
 }

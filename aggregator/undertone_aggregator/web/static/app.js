@@ -27,6 +27,7 @@ import {
 } from "./format.js";
 import { showCampaigns } from "./overview.js";
 import { dot, drowned, learning, notice, notices, old, reporting, slotOf, standing, value } from "./state.js";
+import { homes, meaning, per } from "./words.js";
 
 // The server gave no answer at all.
 class Away extends Error {
@@ -76,8 +77,7 @@ function glance(campaign) {
   const newest = campaign.newest;
   ends = newest ? newest.start + campaign.slot_seconds : null;
   $("one-title").textContent = campaign.name;
-  $("what").textContent =
-    `${campaign.measure} of ${campaign.sensor} in each ${lasting(campaign.slot_seconds)}, mean of all devices`;
+  $("what").textContent = meaning(campaign);
   const known = notices(campaign).map(notice);
   refresh($("alarms"), known.slice(0, SHOWN_NOTICES));
   $("more-alarms").hidden = known.length <= SHOWN_NOTICES;
@@ -101,6 +101,7 @@ function now(campaign) {
   const { newest, slot_seconds: slot, time_zone: zone } = campaign;
   const state = standing(campaign);
   refresh($("standing"), [dot(state)]);
+  $("homes").textContent = homes(campaign, registered?.name === campaign.name ? registered.devices : null);
   refresh($("state"), state.sentence && !$("alarms").childElementCount ? [element("p", state.sentence, "small")] : []);
   const { estimate, error, reason } = value(campaign, newest);
   const learns = learning(campaign);
@@ -110,7 +111,7 @@ function now(campaign) {
     const shape = amount(estimate, error, campaign.unit);
     const line = element("div", "", old(campaign) ? "value old" : "value");
     line.append(shape.value, element("span", ` ${shape.unit} ${shape.error}`, "unit"));
-    made.push(line, element("div", "per device, on average", "small"));
+    made.push(line, element("div", `${per(campaign)}, on average`, "small"));
     const total = ofAll(campaign, estimate, error);
     if (total) made.push(element("div", total, "small"));
   }
@@ -124,7 +125,7 @@ function now(campaign) {
     made.push(bar, element("div", learns.words, "small"));
   } else if (newest)
     made.push(
-      element("div", `Ended ${ago(Date.now() / 1000 - newest.start - slot)}${following(campaign)}.`, "small"),
+      element("div", `Ended ${ago(Date.now() / 1000 - newest.start - slot)}${following(campaign)}`, "small"),
       element("div", `${reporting(campaign)}.`, "small"),
     );
   refresh($("latest"), made);
@@ -143,19 +144,19 @@ function ofAll({ name, measure, unit, slot_seconds: slot }, estimate, error) {
   return unit === "Wh" ? `${words}: a power of ${said(3600 / slot, "W")}` : words;
 }
 
-// Returns when the next number is due, if a server is running that makes numbers.
+// Returns why there is no newer number, and when the next one is due, if a server is running that makes numbers.
 function following(campaign) {
   const { newest, slot_seconds: slot, server, time_zone: zone, last_slot_ends: last } = campaign;
   const due = newest.start + (2 + server.settle_slots) * slot;
-  if (
-    server.state !== "running" ||
-    !Number.isFinite(due) ||
-    old(campaign) ||
-    due < Date.now() / 1000 ||
-    newest.start + 2 * slot > last
-  )
-    return "";
-  return `; the next number comes about ${due - Date.now() / 1000 < 86400 ? clock(due, zone) : time(due, zone)}`;
+  if (server.state === "running" && server.full) return "; no newer number comes while the disk is full.";
+  if (server.state !== "running" || !Number.isFinite(due) || old(campaign) || newest.start + 2 * slot > last)
+    return ".";
+  const now = Date.now() / 1000;
+  const next = due < now ? "is due now" : `comes about ${due - now < 86400 ? clock(due, zone) : time(due, zone)}`;
+  const waits = server.settle_slots
+    ? `: each number waits ${lasting(server.settle_slots * slot)} for late reports. The`
+    : "; the";
+  return `${waits} next ${next}.`;
 }
 
 // The tiles after "now": a title and a selection of slots. One request returns their mean, or their sum if slots add up.
@@ -198,15 +199,16 @@ async function answers(campaign) {
       ? title
       : past(typeof from === "number" ? day(from, zone) : day(Date.parse(from) / 1000, "UTC"));
     const asked = new URLSearchParams({ from, to, group: "all" });
-    const [answer, apart] = await Promise.all([
+    const [answer, apart, slots] = await Promise.all([
       api(`campaigns/${name}/selection?${asked}`).catch((error) => ({ selections: [], error })),
       // In its first week, a campaign has nothing to compare with.
       api(`campaigns/${name}/difference?${asked}&against=7d`).catch(() => ({ differences: [] })),
+      peaks(campaign, when) ? api(`campaigns/${name}/estimates?${asked}&filtered=true`).catch(() => null) : null,
     ]);
     if (name !== shown) return;
     const [row] = answer.selections;
     if (row?.devices) registered = { name, devices: row.devices };
-    refresh($(id), row ? answerOf(row, campaign, apart.differences[0], than) : noAnswer(answer.error));
+    refresh($(id), row ? answerOf(row, campaign, apart.differences[0], than, slots) : noAnswer(answer.error));
   };
   await Promise.all([...ANSWERS.map(tile), compared()]);
   if (name === about.name) now(about);
@@ -227,7 +229,7 @@ function noAnswer(refused) {
   return made;
 }
 
-function answerOf(row, campaign, apart, than) {
+function answerOf(row, campaign, apart, than, slots) {
   const { sum, each } = summed(row, campaign);
   const error = row.standard_error === null ? null : Z * each * row.standard_error;
   const sized = scale(Math.max(Math.abs(sum), error ?? 0), campaign.unit);
@@ -247,7 +249,30 @@ function answerOf(row, campaign, apart, than) {
     const { kind, words } = differing(apart, campaign, than, sized, each);
     made.push(element("div", words, `small ${kind}`));
   }
+  if (slots) made.push(...highest(slots, campaign).map((words) => element("div", words, "small")));
   return made;
+}
+
+// The page names the highest and the lowest slot of a day if the day has at least this many slots, and at most that many.
+const PEAK_SLOTS = [4, 288];
+const peaks = ({ slot_seconds: slot }, when) =>
+  (when === "0" || when === "1") && 86400 / slot >= PEAK_SLOTS[0] && 86400 / slot <= PEAK_SLOTS[1];
+
+// The highest and the lowest slot of a day, as sentences, by the series that the chart shows.
+function highest({ raw, filtered }, campaign) {
+  const { estimate, low, high, start } = filtered?.start.length ? filtered : raw;
+  const known = start.map((_, i) => i).filter((i) => estimate[i] !== null && low[i] !== null);
+  if (known.length < PEAK_SLOTS[0]) return [];
+  const [least, ...others] = [...known].sort((a, b) => estimate[a] - estimate[b]);
+  const most = others.at(-1);
+  // The errors of two slots of one series may be independent; comparing the intervals' ends is right even then.
+  if (low[most] <= high[least]) return ["No time of the day stands out from the noise."];
+  const sized = scale(high[most], campaign.unit);
+  const at = (i) => {
+    const shape = amount(estimate[i], (high[i] - low[i]) / 2, campaign.unit, sized);
+    return `at about ${clock(start[i], campaign.time_zone)}, ${shape.value} ${shape.unit} ${shape.error}`;
+  };
+  return [`Highest ${at(most)}.`, `Lowest ${at(least)}.`];
 }
 
 // Returns the sum over a selection's slots if slots add up, otherwise their mean; and the number of its slots.
@@ -326,17 +351,54 @@ async function byGroup() {
       );
     line.insertCell().textContent = `${shape.value} ${shape.unit} ${shape.error}`;
   }
-  const made = [table];
+  const { from, to } = chartSpan(),
+    { time_zone: zone } = about,
+    said = per(about);
+  const made = [
+    element(
+      "p",
+      `${said[0].toUpperCase()}${said.slice(1)}, on average, from ${time(from, zone)} to ${time(to, zone)}.`,
+      "small",
+    ),
+    table,
+  ];
   const groups = known.filter((row) => row.group !== "all").sort((a, b) => b.estimate - a.estimate);
-  if (groups.length > 1)
+  if (groups.length > 1) {
+    const [first, next] = groups;
+    const words = first.estimate > next.estimate ? await ahead(groups, sized) : "";
+    if (name !== shown) return;
     made.push(
       element(
         "p",
-        `${groups[0].estimate > groups[1].estimate ? `Highest: ${groups[0].group}. ` : ""}Noise can put one group above another: whether two differ is under Is it different?`,
+        `${words}Noise can put one group above another: whether two others differ is under Is it different?`,
         "small",
       ),
     );
+  }
   refresh($("by-group"), made);
+}
+
+// Returns sentences that say whether the highest group is clearly above the next and the lowest one. The group was chosen
+// among all, so the chance of a difference is multiplied by the number of pairs of groups.
+const RARE = 0.05;
+async function ahead(groups, sized) {
+  const [first, next] = groups,
+    last = groups.at(-1);
+  const pairs = (groups.length * (groups.length - 1)) / 2;
+  const against = async ({ group }) => {
+    const asked = new URLSearchParams({ ...chartSpan(), group: first.group, against: `group:${group}` });
+    const { differences } = await api(`campaigns/${shown}/difference?${asked}`).catch(() => ({ differences: [] }));
+    const [row] = differences;
+    if (!row || row.chance === null) return null;
+    const shape = amount(row.estimate, Z * row.standard_error, about.unit, sized);
+    return { clear: row.chance * pairs < RARE, words: `${group} (by ${shape.value} ${shape.unit} ${shape.error})` };
+  };
+  const [nearest, farthest] = await Promise.all([against(next), next === last ? null : against(last)]);
+  const highest = `Highest: ${first.group}`;
+  if (nearest?.clear) return `${highest}, clearly above ${nearest.words}, the next. `;
+  if (farthest?.clear)
+    return `${highest}, clearly above ${farthest.words}, the lowest, but not clearly above ${nearest?.words ?? next.group}. `;
+  return nearest ? `${highest}, but this may be chance: it is not clearly above ${nearest.words}. ` : `${highest}. `;
 }
 
 // --- what is chosen: it is in the form, and in the address after the campaign's name, so that a link shows the same
@@ -878,6 +940,14 @@ async function load() {
       return [link, new Text(" ")];
     }),
   );
+  // One file may have so many rows: without every group if they have more.
+  const slots = (ends - words.get("from")) / about.slot_seconds;
+  const means = new URLSearchParams([...words, ["of", "means"]]);
+  if (slots * about.groups.length <= about.largest_selection) {
+    means.delete("group");
+    means.set("by", "group");
+  }
+  $("means-csv").href = `api/v1/campaigns/${name}/download?${means}`;
   const where = new URLSearchParams([...words].filter(([key]) => key !== "filtered"));
   $("losses-csv").href = `api/v1/campaigns/${name}/download?${where}&of=losses`;
   $("refusals-csv").href = `api/v1/campaigns/${name}/download?${where}&of=refusals`;
@@ -941,7 +1011,8 @@ function devices(place, campaign) {
     place.append(
       element(
         "p",
-        "Silent: no report for the slot named under the newest number. The operator finds out which by" +
+        "Silent: no report for the slot named under the newest number. Lost: reports that never came. Conflicting: reports that" +
+          " contradict an earlier one of the same device. The operator finds out which by" +
           ` undertone devices list --home HOME --campaign ${campaign.name} --silent 12h. If no device reports, the top of this page says so, and what to do.`,
         "small",
       ),
@@ -1002,15 +1073,17 @@ async function threshold(place, campaign) {
   );
 }
 
-// A distribution takes the server some seconds, so it is computed only if somebody asks for it.
-function distribution(place) {
+// Returns a distribution's place on the page. The server takes some seconds for a distribution, so it is computed only if
+// somebody asks for it.
+function distribution(place, campaign) {
   if (place.childElementCount) return;
   const [button, answer] = [element("button", "How far apart are the readings?"), element("div")];
   button.onclick = () => quantiles(answer);
   place.append(
     element(
       "p",
-      "Below which values a tenth, half and nine tenths of the readings are (quantiles, from a model).",
+      "Below which values a tenth, half and nine tenths of the readings are (quantiles, from a model). These are readings of all" +
+        ` homes and times, not homes: a home has a new reading every ${lasting(campaign.slot_seconds)}, now small, now large.`,
       "small",
     ),
     button,

@@ -17,8 +17,10 @@ export function differing(row, campaign, than, sized, each = 1) {
   if (!comparable(row, campaign)) return { kind: "unclear", words: `Not enough reports to compare with ${than}.` };
   const shape = amount(Math.abs(each * row.estimate), Z * each * row.standard_error, unit, sized);
   const size = `${shape.value} ${shape.unit} ${shape.error}`;
-  if (row.verdict === "unclear")
-    return { kind: "unclear", words: `No clear difference from ${than}: ${row.estimate < 0 ? "−" : "+"}${size}.` };
+  if (row.verdict === "unclear") {
+    const sign = shape.value === "0" ? "" : row.estimate < 0 ? "−" : "+";
+    return { kind: "unclear", words: `No clear difference from ${than}: ${sign}${size}.` };
+  }
   return { kind: row.verdict, words: `${size} ${row.verdict} than ${than}.` };
 }
 

@@ -2,6 +2,7 @@
 
 import { $, amount, drawing, element, natural, number, refresh } from "./format.js";
 import { dot, inOdds, learning, measured, old, reporting, standing, value } from "./state.js";
+import { per } from "./words.js";
 
 const NEEDS = { bad: 2, warn: 1 };
 
@@ -56,7 +57,7 @@ function card(campaign) {
     }
     link.append(bar, element("div", learns.words, "small"));
   } else if (newest) {
-    const when = reason ? measured(campaign) : `${measured(campaign)}; per device, on average`;
+    const when = reason ? measured(campaign) : `${measured(campaign)}; ${per(campaign)}, on average`;
     link.append(element("div", when, "small"), spark(campaign.recent));
   }
   link.append(element("div", reporting(campaign), "small"), element("div", inOdds(campaign), "small privacy"));

@@ -71,9 +71,10 @@ export function notices({ server, warnings, time_zone: zone }) {
     }));
 }
 
-export function notice({ when, sentence, kind, advice }) {
+export function notice({ rank, when, sentence, kind, advice }) {
   const made = element("li", "", kind);
-  made.append(when, sentence);
+  made.append(when, rank === 2 ? `For the operator: ${sentence}` : sentence);
+  if (advice && /\w$/.test(sentence)) made.append(".");
   if (advice) made.append(element("span", ` What to do: ${advice[0]}${advice[0].endsWith("?") ? "" : "."}`, "advice"));
   if (advice?.[1]) {
     const more = element("a", advice[1]);
@@ -187,13 +188,14 @@ export function slotOf(start, slot, zone) {
 
 // Returns how many of the known devices reported in the newest slot whose reports should have arrived by now, as a sentence
 // without its full stop. Only a running server counts devices.
-export function reporting({ newest, server, slot_seconds: slot, time_zone: zone }) {
+export function reporting({ newest, server, stride, slot_seconds: slot, time_zone: zone }) {
   const of = server.devices?.all;
   const last = newest && `${number(newest.reports, 9)} reports for ${slotOf(newest.start, slot, zone)}`;
   if (!of || of.reporting === null || !server.devices_until) return last ?? "";
   const known = of.silent === null ? "" : `of ${number(of.reporting + of.silent, 9)} `;
   const when = `reported for ${slotOf(server.devices_until - slot, slot, zone)}`;
-  if (of.reporting) return `${number(of.reporting, 9)} ${known}devices ${when}`;
+  const turns = stride > 1 ? ", whose turn it was" : "";
+  if (of.reporting) return `${number(of.reporting, 9)} ${known}devices ${when}${turns}`;
   return `${known ? "None" : "No"} ${known}${known ? "devices" : "device"} ${when}${last ? `; before: ${last}` : ""}`;
 }
 

@@ -1,0 +1,53 @@
+// What a campaign's numbers are, in words for a person who knows nothing of it: what is measured, of whom, and of how many.
+
+import { lasting, number } from "./format.js";
+
+// What a unit measures; a unit that is not here is named alone.
+const QUANTITIES = new Map([
+  ...["Wh", "kWh", "MWh", "J", "kJ", "MJ"].map((unit) => [unit, "energy"]),
+  ...["W", "kW", "MW", "VA"].map((unit) => [unit, "power"]),
+  ...["°C", "°F", "K"].map((unit) => [unit, "temperature"]),
+  ...["l", "L", "m³", "m3"].map((unit) => [unit, "volume"]),
+  ...["mg/dL", "mmol/L"].map((unit) => [unit, "concentration"]),
+  ["V", "voltage"],
+  ["A", "current"],
+  ["Hz", "frequency"],
+  ["dB", "loudness"],
+  ["lx", "brightness"],
+]);
+const quantity = ({ unit, measure }) =>
+  measure === "duration" ? "time" : (QUANTITIES.get(unit.split(" ")[0]) ?? "amount");
+
+// "energy per device in 30 minutes": what each number of the campaign is.
+export const per = (campaign) => `${quantity(campaign)} per device in ${lasting(campaign.slot_seconds)}`;
+
+// How each measure makes one number of a slot.
+const WAYS = {
+  sum: (what, home, slot) => `the ${what} that ${home} adds up in each ${slot}`,
+  counter: (what, home, slot) => `the ${what} by which ${home} advances in each ${slot}`,
+  mean: (what, home, slot) => `the mean ${what} that ${home} measures in each ${slot}`,
+  last: (what, home, slot) => `the last ${what} that ${home} measures in each ${slot}`,
+  max: (what, home, slot) => `the highest ${what} that ${home} measures in each ${slot}`,
+  duration: (what, home, slot) => `the ${what} for which ${home} is on in each ${slot}`,
+};
+
+// What the name of the campaign means.
+export function meaning(campaign) {
+  const { sensor, measure, unit, slot_seconds: slot } = campaign;
+  const words = WAYS[measure](`${quantity(campaign)} (${unit})`, `the sensor “${sensor}” of one home`, lasting(slot));
+  return `${words[0].toUpperCase()}${words.slice(1)}; shown is the mean of the homes that take part, each with one device.`;
+}
+
+const period = (seconds) => (seconds > 7200 ? `about ${lasting(3600 * Math.round(seconds / 3600))}` : lasting(seconds));
+
+// How many homes take part, and whether they stand for others. `known`: the number of registered devices, where it is told.
+export function homes({ server, stride, slot_seconds: slot }, known) {
+  const { reporting, silent } = server.devices?.all ?? {};
+  const counted = reporting !== null && Number.isFinite(silent);
+  const many = counted ? reporting + silent : known;
+  const joined = "those that joined, not a random sample: a total is of these homes alone, and other homes may differ.";
+  if (!many) return `The homes that take part are ${joined}`;
+  const now = counted ? `; ${number(reporting, 9)} reported last` : "";
+  const turns = stride > 1 ? `, in turns: each reports once in ${period(stride * slot)}` : "";
+  return `${number(many, 9)} homes take part${turns}${now}. They are ${joined}`;
+}
