@@ -186,6 +186,7 @@ def serving(home: Path, interval: float) -> Iterator[tuple[socket.socket, subpro
             server.wait()
 
 
+@pytest.mark.slow
 @pytest.mark.waits
 def test_systemd_hears_that_it_is_ready_alive_and_stops(tmp_path: Path) -> None:
     home = written(tmp_path / "home")

@@ -337,6 +337,7 @@ def test_two_workers_killed_again_and_again_count_what_one_counts(
     assert workers == {"0of2", "1of2"}
 
 
+@pytest.mark.slow
 @pytest.mark.waits
 def test_the_number_of_workers_may_change_while_reports_wait(server: Server, sender: Sender) -> None:
     chance = random.Random(3)

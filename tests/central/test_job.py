@@ -58,6 +58,7 @@ def release(sink, name, parts, checkpoint):
     job.close("hold")
 
 
+@pytest.mark.slow_but("binary", "sanitizer")
 @pytest.mark.parametrize("name", RELEASES)
 def test_what_was_output_before_a_crash_is_never_drawn_again(tmp_path, name):
     """The job crashes at every step, after none, half or all of the text was written. Written bytes never change."""

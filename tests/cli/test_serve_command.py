@@ -73,6 +73,7 @@ def test_a_server_without_its_password_file_says_so(home: Path) -> None:
     assert f"{home / 'broker/passwords'} is not there" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_store_of_another_campaign_is_refused(home: Path) -> None:
     config = Home(home).config("meters")
     with open_store(config.store_url, campaign="meters") as store:

@@ -76,6 +76,7 @@ def test_a_brokers_bytes_however_they_are_cut(data, cuts):
         assert whole[0] == parts[0]
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_random_packets():
     """Random bytes after a valid beginning. There are many, so they come from a seed and not from Hypothesis."""
     source = random.Random(3111)

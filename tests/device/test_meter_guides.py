@@ -29,6 +29,7 @@ def telegram(energy):
     return body + b"%04X\r\n" % crc16(body, ARC, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.waits
 @pytest.mark.micropython
 @pytest.mark.broker

@@ -67,6 +67,7 @@ def test_each_test_exists(test: str) -> None:
     assert not name or name in names(REPO / path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [command for command in COMMANDS if command not in STUDIES])
 def test_each_command_runs(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -92,6 +92,7 @@ def test_the_packages_of_the_zip_are_found_without_a_place_in_the_path(unpacked:
     run(unpacked, PACKAGES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", ["ValueError('a platform fails')", "asyncio.CancelledError()"])
 def test_the_devices_thread_ends_if_its_entities_cannot_be_added(unpacked: Path, error: str) -> None:
     run(unpacked, FAILS.replace("ERROR", error))

@@ -98,6 +98,7 @@ def test_any_value_in_any_field(parse, original, value):
         answer(parse, replaced(original, path, value))
 
 
+@pytest.mark.slow_but("parse_policy-original2", "parse_policy-original3")
 @many
 @given(st.integers())
 @pytest.mark.parametrize(("parse", "original"), ORIGINALS)

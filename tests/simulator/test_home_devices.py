@@ -119,6 +119,7 @@ def home(tmp_path: Path, free_port: Callable[[], int], mosquitto_binary: str) ->
     place.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.broker
 def test_two_campaigns_get_devices_of_one_broker(home: Place) -> None:
     folder, port = home.folder, home.port

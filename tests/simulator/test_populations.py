@@ -28,6 +28,7 @@ def test_readings_are_integers_of_one_day_and_more(readings):
     assert (readings.unit, readings.per_day) == ("Wh", 48)
 
 
+@pytest.mark.slow_but("star", "holiday", "households")
 @pytest.mark.parametrize("name", sorted(POPULATIONS))
 def test_any_part_is_the_same_by_itself(name):
     source = POPULATIONS[name](1)

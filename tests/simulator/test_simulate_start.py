@@ -8,6 +8,7 @@ from undertone_simulator.fast.simulate import simulate
 from undertone_simulator.readings.begin import START
 
 
+@pytest.mark.slow_but("2009-03-01 00:00:00-6-0")
 @pytest.mark.parametrize(
     ("start", "days", "slots"), [("", 0, 0), ("2009-03-01 00:00:00", 6, 0), ("2024-04-01 06:40:00", 0, 13)]
 )

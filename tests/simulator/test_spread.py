@@ -47,6 +47,7 @@ def crew():
         yield processes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stream", [None, plans.STREAM], ids=["reports", "stream"])
 def test_bit_identical_whoever_works(crew, stream):
     here, there = simulate(None, stream), simulate(crew, stream)

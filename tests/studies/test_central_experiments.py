@@ -143,6 +143,7 @@ def test_figure_10_has_the_other_metrics_of_the_same_releases():
             assert methods["ToPS"] < methods["Base"] < methods["PAK"]
 
 
+@pytest.mark.slow
 def test_the_blogs_counters(monkeypatch):
     assert counting_blog.LENGTHS == (1000, 10_000)
     assert (counting_blog.TRIALS, counting_blog.EPSILON) == (25, 1)

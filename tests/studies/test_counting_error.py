@@ -71,6 +71,7 @@ def test_a_curve_that_is_never_the_least_to_the_end_has_no_crossing() -> None:
     assert counting_blog._least_from(ends, high, [low]) == 7
 
 
+@pytest.mark.slow
 def test_the_sanitizers_memory_does_not_grow_with_the_number_of_blocks() -> None:
     """The note of Kaplan and Stemmer says: the space of one block.
 

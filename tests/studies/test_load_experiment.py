@@ -46,6 +46,7 @@ def test_a_quick_run_has_a_row_for_each_series() -> None:
     assert list(outcome.panels[0].curves) == ["mean of the readings", HEADLINE, TRUNCATED]
 
 
+@pytest.mark.slow
 def test_intervals_of_the_right_width_vary_by_as_many_slots_as_are_independent() -> None:
     """The share of intervals that hold is that of a binomial of 1,000 times 672 draws, within six standard errors."""
     rng = np.random.default_rng(1)

@@ -1,6 +1,7 @@
 """The stored notes of studies are those that their sources write, so that pages and sources agree."""
 
 import ast
+import functools
 import json
 import re
 from collections.abc import Iterator
@@ -37,22 +38,33 @@ def modules(path: Path) -> set[Path]:
         if path in found:
             continue
         found.add(path)
-        imported = [
-            node.module
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-            if isinstance(node, ast.ImportFrom)
-        ]
-        waiting += [file for module in imported if module and (file := file_of(module)).exists()]
+        waiting += [file for module in imported(path) if (file := file_of(module)).exists()]
     return found
+
+
+# Many studies import the same modules, so each module is read once.
+@functools.cache
+def parsed(path: Path) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+@functools.cache
+def imported(path: Path) -> tuple[str, ...]:
+    return tuple(node.module for node in parsed(path) if isinstance(node, ast.ImportFrom) and node.module)
 
 
 def file_of(module: str) -> Path:
     return SOURCES.parent / f"{module.replace('.', '/')}.py"
 
 
-def patterns_of(path: Path) -> Iterator[str]:
-    """Yield a regular expression for each text in a module. It allows anything in place of a figure."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+@functools.cache
+def patterns_of(path: Path) -> tuple[str, ...]:
+    """Return a regular expression for each text in a module. It allows anything in place of a figure."""
+    return tuple(_patterns(path))
+
+
+def _patterns(path: Path) -> Iterator[str]:
+    for node in parsed(path):
         if isinstance(node, ast.expr):
             parts = parts_of(node)
             if None not in parts or sum(map(len, filter(None, parts))) >= FIXED:

@@ -92,6 +92,7 @@ def test_a_server_takes_all_files_that_it_may_have(home: tuple[Home, int]) -> No
         assert "2 devices have a password, and 768 may be connected at once" in finding.sentence
 
 
+@pytest.mark.slow
 @pytest.mark.waits
 def test_running_out_is_one_alarm_and_doctor_says_how_many_are_needed(home: tuple[Home, int]) -> None:
     folder, port = home

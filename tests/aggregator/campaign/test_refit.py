@@ -4,6 +4,7 @@ import threading
 import time
 
 import numpy as np
+import pytest
 from sqlalchemy import text
 
 from support.list_intake import ListIntake
@@ -32,6 +33,7 @@ def settled() -> Estimates:
     return Estimates.of(rows)
 
 
+@pytest.mark.slow
 def test_a_refit_does_not_block_ingest(tmp_path):
     old, _ = two_epochs()
     live = LiveFilter(SeriesFilter(1800, DAY, Days()))

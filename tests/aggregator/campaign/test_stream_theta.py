@@ -21,6 +21,7 @@ def readings():
     return np.minimum(np.random.default_rng(1).gamma(0.8, 280.0, 200_000), BOUND - 1)
 
 
+@pytest.mark.slow_but("2.0")
 @pytest.mark.parametrize("noise", [0.2, 2.0, 20.0])
 def test_without_a_limit_of_steps_it_is_the_minimum_of_equation_8(noise, readings):
     theta = stream_theta(found(readings), BOUND, None, noise, DEVICES)

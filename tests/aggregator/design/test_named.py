@@ -73,6 +73,7 @@ def test_a_size_that_a_mechanism_does_not_have_is_refused(name):
                 certify_named(name, "1", **{option: 8})
 
 
+@pytest.mark.slow_but("hybrid", "square-wave")
 @pytest.mark.parametrize("name", certified_names())
 def test_every_name_of_a_certificate_has_a_whole_mechanism(name):
     assert mechanisms.missing(certify_named(name, "1").mechanism) == []

@@ -92,6 +92,7 @@ def test_two_campaigns_share_a_process_and_one_that_fails_stops_alone(
     wait_for(lambda: "gas" not in running.states())
 
 
+@pytest.mark.slow
 def test_a_file_that_is_no_campaign_fails_alone(folder: Path, start: Callable[[], Running]) -> None:
     campaigns = folder / "campaigns"
     names = ("no name", "gone", "folder")
@@ -183,6 +184,7 @@ def test_a_broker_that_is_gone_makes_the_server_not_ready(
     wait_for(running.healthy)
 
 
+@pytest.mark.slow
 def test_a_campaign_that_chooses_theta_keeps_no_other_waiting(
     folder: Path, start: Callable[[], Running], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -82,6 +82,7 @@ def blocks(chosen, day):
     return in_blocks(chosen, day, 8, QUERY, VARIANCE)
 
 
+@pytest.mark.slow
 def test_night_and_day_are_told_apart(blocks):
     # A block of one or two slots at the beginning or the end costs little, and chance may make one.
     assert 2 <= len(blocks.ranges) <= 5

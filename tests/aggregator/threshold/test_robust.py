@@ -234,6 +234,7 @@ def test_ranges_zoom_and_stay_integer(weibull_rounds):
     assert 60 < edges[1] < 200
 
 
+@pytest.mark.slow_but("one-28", "0-2")
 @pytest.mark.parametrize("bound", [2, 3, 28, 4_000_000])
 @pytest.mark.parametrize("where", [0, -1, "flat", "one"])
 def test_strange_histograms_still_give_a_threshold(bound, where):

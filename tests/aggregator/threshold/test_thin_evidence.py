@@ -66,6 +66,7 @@ def test_the_range_is_wide_where_the_evidence_is_thin(epsilon):
     assert chosen.high / chosen.low > 3
 
 
+@pytest.mark.slow_but("1")
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_the_range_is_that_of_all_tails_also_where_the_reports_reach_theta(seed):
     # A Weibull tail explains most Pareto readings. If the tails of small prior weight were left out, the range may end

@@ -473,6 +473,7 @@ def test_an_address_that_guesses_is_told_to_wait(acted: tuple[StoreSite, list[st
     acted[0].close()
 
 
+@pytest.mark.slow_but("192.0.2.7-200", "stats.example.org-200")
 @pytest.mark.parametrize(
     ("host", "status"),
     [
@@ -534,6 +535,7 @@ def test_two_stores_of_one_campaign_are_refused(store: Path, name: str) -> None:
         named([str(store), str(store)])
 
 
+@pytest.mark.slow
 def test_quantiles_of_others_keep_nobody_waiting(site: StoreSite, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Quantiles do not delay other answers.
 
@@ -572,6 +574,7 @@ def test_quantiles_of_others_keep_nobody_waiting(site: StoreSite, name: str, mon
     talk(site, ask)
 
 
+@pytest.mark.slow
 def test_a_late_report_changes_nothing_that_was_published(site: StoreSite, name: str, store: Path) -> None:
     """The operator sees the late report, and the page states the share of reports that came later."""
     paths = ("estimates", "ranges", "quantiles", "download")

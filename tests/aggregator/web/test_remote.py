@@ -67,6 +67,7 @@ def test_estimates_are_the_settled_ones(both: tuple[Results, Results], monkeypat
     assert far.estimates(first, last) == near.estimates(first, last)
 
 
+@pytest.mark.slow
 def test_ranges_quantiles_arrays_and_frames(both: tuple[Results, Results]) -> None:
     far, near = both
     settled = near.estimates(settled=True)

@@ -46,6 +46,7 @@ def test_the_address_is_printed_and_answers(store: Path) -> None:
         assert running.wait(60) in (0, 130)
 
 
+@pytest.mark.slow
 def test_a_port_in_use_is_one_sentence(store: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"

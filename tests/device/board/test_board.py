@@ -58,6 +58,7 @@ def site(micropython, compiled, mosquitto_binary, tmp_path, free_port):
             made.close()
 
 
+@pytest.mark.slow
 @pytest.mark.waits
 def test_a_board_on_mains_power(site):
     running = site(1)
@@ -170,6 +171,7 @@ def test_a_board_without_such_a_clock_draws_once_per_boot_it_is_allowed(site):
     assert 1 <= len(slots) == len({60 * (slot + 1) // 86400 for slot in slots}) <= 2
 
 
+@pytest.mark.slow_but("esp32", "rp2")
 @pytest.mark.parametrize("port", ["esp32", "esp8266", "rp2", "mimxrt", "stm32"])
 def test_every_port_runs_and_sleeps_with_the_names_that_it_has(site, port):
     running = site(60, boots_per_day=1000)

@@ -135,6 +135,7 @@ def test_fat_with_torn_sectors_draws_nothing_twice(kind: str, cuts: int, tmp_pat
     assert counts["cuts"] >= cuts
 
 
+@pytest.mark.slow
 @pytest.mark.micropython
 @pytest.mark.parametrize(("kind", "limit"), [("lifetimes", "lifetime"), ("streams", "window")])
 def test_a_storage_that_forgets_the_ledger_is_found(kind: str, limit: str, tmp_path: Path) -> None:

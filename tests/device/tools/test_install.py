@@ -152,6 +152,7 @@ def test_the_larger_manifest_freezes_main_py_as_well():
     assert all((REPO / "device" / name).is_file() for name in frozen)
 
 
+@pytest.mark.slow
 def test_the_measurement_runs_on_a_small_heap(micropython, compiled, tmp_path):
     script = mp.compile_mpy(REPO / "device/measure.py", tmp_path / "program", optimise=3)[0]
     code = "import sys; sys.path.append(sys.argv[1]); import measure; measure.main()"

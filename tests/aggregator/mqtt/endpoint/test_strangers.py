@@ -64,6 +64,7 @@ class World:
         return is_online and wire.written == mqtt.connack(mqtt.ACCEPTED)
 
 
+@pytest.mark.slow_but("its own")
 @pytest.mark.parametrize("at", ["its own", "the attackers'"])
 def test_79_addresses_with_256_strangers_each_lock_no_device_out(tmp_path: Path, at: str) -> None:
     world = World(tmp_path, Limits())
