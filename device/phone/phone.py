@@ -71,6 +71,10 @@ class JournalStorage:
         if not _phone.delete(self._folder + name):
             raise OSError(errno.EIO)
 
+    def erase(self) -> None:
+        """Remove from the disk what later writes have replaced; if that fails, the journal tries again by itself."""
+        _phone.erase()
+
 
 class SocketStream:
     """The worker's WebSocket as a `ByteStream`: nothing blocks, because events arrive only between two steps."""
@@ -276,6 +280,12 @@ class Phone:
         campaign = self.campaign
         return campaign.slot_seconds if campaign else self.policy.slot_seconds
 
+    def compare(self, on: bool) -> None:
+        """Switch the comparison with the others on or off; off also removes what it kept from the disk."""
+        self.comparison.switch(on)
+        if not on:
+            self.storage.erase()
+
     def leave(self) -> None:
         """End the device: forget the campaigns and what waits to be sent; everything spent stays spent. Raises OSError.
 
@@ -361,7 +371,7 @@ _ACTIONS: "dict[str, Callable[..., Any]]" = {
     "resume": lambda: _device().resume(),
     "leave": _leave,
     "describe": lambda evening: _device().describe(evening),
-    "compare": lambda on: _device().comparison.switch(on),
+    "compare": lambda on: _device().compare(on),
 }
 
 

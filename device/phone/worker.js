@@ -75,6 +75,7 @@ const PHONE = {
   },
   write: (name, hex) => succeeds(() => journal.write(name, fromHex(hex))),
   delete: (name) => succeeds(() => journal.delete(name)),
+  erase: () => journal.erase(),
   connect: (url) => {
     stream?.close();
     stream = new Stream(url, stepSoon);
@@ -267,7 +268,9 @@ async function leave() {
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
   running = false;
-  const left = { at: unixSeconds(), offer: view.offer, agreed: view.agreed, status: python("describe", evening()) };
+  // The numbers that a person entered and the comparison are not kept.
+  const { entries, compared, ...status } = python("describe", evening());
+  const left = { at: unixSeconds(), offer: view.offer, agreed: view.agreed, status };
   // From here on the device has left, even if the page closes before the next line runs.
   journal.write(LEFT, encode(left));
   finishLeaving();
