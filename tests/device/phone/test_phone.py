@@ -296,6 +296,57 @@ def test_an_entered_number_waits_for_the_end_of_its_slot(phones: Any, site: Phon
     assert receiver.report().slot > first
 
 
+# The bytes of the app's files. While the app writes, a browser may refuse to read a file.
+DISK = """async () => {
+    const root = await navigator.storage.getDirectory();
+    const read = async (suffix) => (await (await root.getFileHandle("undertone." + suffix)).getFile()).arrayBuffer();
+    try {
+        const files = await Promise.all(["a", "b"].map(read));
+        return files.map((file) => new TextDecoder("latin1").decode(file)).join("\\n");
+    } catch (error) {
+        return error.message;
+    }
+}"""
+
+
+def test_nothing_that_was_removed_can_be_read_on_the_disk(phones: Any, site: PhoneSite, receiver: Receiver) -> None:
+    # Slots of an hour, of which one passes in 6 s.
+    clock = FastClock(1_800_000_000, 600)
+    site.replaced["clock.js"] = clock.script()
+    site.allow(slot_seconds=3600)
+    receiver.issue(clock.now(), 3600)
+    page = phones()
+    page.on("dialog", lambda dialog: dialog.accept())
+
+    def disk(pattern: str, found: bool) -> None:
+        def as_expected() -> bool:
+            content = page.evaluate(DISK)
+            return "UTJ1" in content and bool(re.search(pattern, content)) == found
+
+        wait_for(as_expected, PATIENCE, f"{pattern} {'on' if found else 'off'} the disk")
+
+    take_part(page)
+    receiver.report()
+    page.fill("#number", "740")
+    press(page, "Save")
+    entered, compared = r"\[18\d{8}, 740\]", r"\[50\d{4}, 740\]"
+    disk(entered, True)
+    disk(compared, True)
+    # Nobody enters another number.
+    disk(entered, False)
+    disk(compared, True)
+    page.get_by_label("Show me beside the others").uncheck()
+    disk(r"\b740\b", False)
+    page.fill("#number", "741")
+    press(page, "Save")
+    disk(r"\b741\b", True)
+    disk("secret", True)
+    press(page, "Leave")
+    screen(page, "left")
+    disk(r"\b741\b", False)
+    disk("secret", False)
+
+
 def test_a_number_that_does_not_count_is_asked_about_and_kept_only_then(
     phones: Any, site: PhoneSite, receiver: Receiver
 ) -> None:
