@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 
 import paho.mqtt.client as paho
@@ -18,7 +19,7 @@ from undertone_aggregator.mqtt.source import open_source
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.server.hang_up import watch_hang_up
 from undertone_aggregator.settings.groups import keep_groups, read_groups
-from undertone_aggregator.store.store import open_store
+from undertone_aggregator.store.store import Batch, open_store
 from undertone_operate.fleet import devices
 from undertone_shared.topics import DEFAULT_PREFIX, report_topic
 
@@ -234,6 +235,35 @@ def test_the_inventory_is_listed_shown_and_exported(run, tmp_path):
     )
     assert "has no groups" in run("devices", "add", "1", "--group", "north", code=2)
     assert "expected 1 to 100000" in run("devices", "add", "0", code=2)
+
+
+def test_who_contradicts_itself_is_known_only_with_audit(run, tmp_path):
+    config = Home(tmp_path / "home").config("load")
+
+    def heard(count: int, *audit: tuple[str, bytes, str]) -> None:
+        with open_store(config.store_url, campaign="load") as store:
+            store.commit("worker", Batch(outcomes=Counter(conflict=count), audit=list(audit)))
+
+    needed = "[store] audit in server.toml, which this command needs,"
+    log = "look in the server's log for the devices that 'sent a second, different report'"
+    heard(1)
+    said = run("devices", "conflicts", code=2)
+    assert f"1 report contradicts another, but {needed} was off when it came: {log}" in said
+    heard(2)
+    assert f"3 reports contradict others, but {needed} was off when they came: {log}" in run(
+        "devices", "conflicts", "--json", code=2
+    )
+    heard(1, ("load-002", b"12345678", "conflict"), ("load-003", b"12345678", "counted"))
+    home = ("devices", "conflicts", "--home", str(tmp_path / "home"))
+    done = undertone(*home)
+    assert (done.stdout, done.stderr) == ("load-002\n", "")
+    settings = tmp_path / "home/server.toml"
+    text = settings.read_text(encoding="utf-8")
+    assert "audit = true" in text
+    settings.write_text(text.replace("audit = true", "audit = false"), encoding="utf-8")
+    done = undertone(*home, "--json")
+    assert json.loads(done.stdout) == ["load-002"]
+    assert done.stderr == f"{needed} is off now, so later devices can be missing: {log}\n"
 
 
 def test_an_absence_sizes_what_new_devices_keep(run, tmp_path):
