@@ -212,6 +212,11 @@ function unsuitable(offer) {
 }
 
 async function invite({ code }) {
+  if (view.stage === "running" || view.stage === "joining") {
+    // People open the link with which they joined again, to come back to the app.
+    if (code !== readJson(JOIN).code) post({ error: { key: "takes_part" } });
+    return;
+  }
   if (view.stage !== "none" && view.stage !== "offer" && view.stage !== "left") return;
   post({ stage: "asking", error: null, offer: null });
   try {
@@ -376,6 +381,8 @@ const started = start();
 
 self.onmessage = async ({ data }) => {
   await started;
+  // What the person does next makes an earlier error obsolete. Samples come by themselves.
+  if (data.do !== "sample") view.error = null;
   try {
     await ACTIONS[data.do](data);
     if (running) step();

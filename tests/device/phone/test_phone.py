@@ -202,6 +202,45 @@ def test_a_second_tab_waits_until_the_first_is_closed(phones: Any, receiver: Rec
     receiver.check()
 
 
+SECOND = "This phone takes part already, so the new link was not opened and is not used up: leave first"
+
+
+def test_a_second_link_is_not_opened_while_the_phone_takes_part(
+    phones: Any, site: PhoneSite, receiver: Receiver, now: int
+) -> None:
+    receiver.issue(now)
+    page = phones()
+    page.on("dialog", lambda dialog: dialog.accept())
+    screen(page, "join")
+    assert "If you clear this browser" not in page.inner_text("#screen")
+    press(page, "How am I protected?")
+    says(page, "If you clear this browser’s data, taking part ends")  # noqa: RUF001
+    press(page, "I agree and take part")
+    screen(page, "running")
+    asked = [path for _, path in site.requests].count("/api/join/offer")
+    # The link by which the phone joined only opens the app.
+    page.goto(f"{site.address}#{CODE}")
+    page.reload()
+    screen(page, "running")
+    receiver.report()
+    receiver.report()
+    assert SECOND not in page.inner_text("#screen")
+    page.goto(f"{site.address}#another-code")
+    says(page, SECOND)
+    page.get_by_text("Pause", exact=True).click()
+    press(page, "For a day")
+    screen(page, "paused")
+    assert SECOND not in page.inner_text("#screen"), "it is said until the person does something else"
+    page.reload()
+    says(page, SECOND)
+    screen(page, "paused")
+    assert [path for _, path in site.requests].count("/api/join/offer") == asked
+    press(page, "Leave")
+    screen(page, "left")
+    press(page, "Open another link")
+    assert SECOND not in page.inner_text("#screen")
+
+
 def test_a_pause_begins_and_ends_and_leaving_ends_everything(
     phones: Any, site: PhoneSite, receiver: Receiver, now: int
 ) -> None:
