@@ -122,6 +122,7 @@ function agree(view) {
       choose,
       element("details", {}, element("summary", {}, say.agree.experts), paragraph(agreed.expert)),
       paragraph(say.agree.end),
+      paragraph(say.agree.clear),
       element("div", { className: "actions" }, button(say.agree.yes, begin, "main"), button(say.join.no, decline)),
     ],
   ];

@@ -1,8 +1,9 @@
 // Named byte strings on the phone's disk: the device's files, each written completely or not at all.
 //
 // A journal is two files of the origin's private file system, opened for this tab alone. One of them is current: each
-// write appends a record to it and flushes, so that a record that `write` has accepted survives a power cut. When the
-// current file is large, its live records are copied to the other file, whose header is written last.
+// write appends a record to it and flushes, so that a record that `write` has accepted survives a power cut. After a
+// deletion, on request, at the next opening, or when the current file is large, its live records are copied to the other
+// file, whose header is written last. Then the old file is emptied, so that what was removed is in neither file.
 //
 //     file    'UTJ1', u32 generation, u32 CRC of both (one sector, so that a disk writes it completely or not at all);
 //             then records; the file of the higher generation is current
@@ -64,6 +65,10 @@ export class Journal {
     this.large = large;
     this.entries = new Map();
     this.broken = false;
+    // Whether the current file has records that a later one replaced or deleted, and whether a copy has to be tried
+    // again because the disk failed.
+    this.dead = false;
+    this.due = false;
     const files = handles.map(readWhole);
     const generations = files.map(generationOf);
     this.current = generations[1] > generations[0] ? 1 : 0;
@@ -71,6 +76,7 @@ export class Journal {
     if (this.generation) {
       this.end = this.replay(files[this.current]);
       if (this.end < files[this.current].length) this.cut();
+      this.erase();
     } else {
       this.begin(0, 1);
     }
@@ -88,15 +94,38 @@ export class Journal {
   // Write the content durably. If it throws, the old content is kept.
   write(name, content) {
     this.append(name, content);
+    this.dead ||= this.entries.has(name);
     this.entries.set(name, content.slice());
-    this.compactIfLarge();
+    if (this.due || this.isLarge()) this.erase();
   }
 
-  // Delete the content durably, if there is any.
+  // Delete the content durably, if there is any, and erase it.
   delete(name) {
     if (!this.entries.has(name)) return;
     this.append(name, null);
+    this.dead = true;
     this.entries.delete(name);
+    this.erase();
+  }
+
+  // Remove from the disk what was replaced or deleted. If the disk fails, the next write or opening tries again.
+  erase() {
+    let copied = true;
+    try {
+      if (this.dead) this.begin(1 - this.current, this.generation + 1);
+    } catch {
+      // The old file is still current and complete.
+      copied = false;
+    }
+    this.due = true;
+    try {
+      this.empty(1 - this.current);
+      this.due = !copied;
+    } catch {
+      // The header of a failed copy may have reached the disk. Then no write may follow in the old file, because the
+      // next opening would read the copy.
+      if (!copied) this.broken = true;
+    }
   }
 
   close() {
@@ -119,6 +148,7 @@ export class Journal {
       }
       const length = (body[0] << 8) | body[1];
       const name = new TextDecoder().decode(body.subarray(2, 2 + length));
+      this.dead ||= this.entries.has(name) || !body[2 + length];
       if (body[2 + length]) this.entries.set(name, body.slice(3 + length));
       else this.entries.delete(name);
       at = end;
@@ -151,21 +181,15 @@ export class Journal {
     }
   }
 
-  compactIfLarge() {
+  isLarge() {
     const live = [...this.entries].reduce((sum, [name, content]) => sum + name.length + content.length, 0);
-    if (this.end < this.large || this.end < 4 * live) return;
-    try {
-      this.begin(1 - this.current, this.generation + 1);
-    } catch {
-      // The old file is still current and complete; the next write tries again.
-    }
+    return this.end >= this.large && this.end >= 4 * live;
   }
 
   // Make the file `index` current, with the live records; its header is written after everything else.
   begin(index, generation) {
     const handle = this.handles[index];
-    handle.truncate(0);
-    handle.flush();
+    this.empty(index);
     let end = HEADER;
     for (const [name, content] of this.entries) {
       const bytes = record(name, content);
@@ -178,6 +202,14 @@ export class Journal {
     this.current = index;
     this.generation = generation;
     this.end = end;
+    this.dead = false;
+  }
+
+  empty(index) {
+    const handle = this.handles[index];
+    if (handle.getSize() === 0) return;
+    handle.truncate(0);
+    handle.flush();
   }
 }
 

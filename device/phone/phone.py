@@ -71,6 +71,10 @@ class JournalStorage:
         if not _phone.delete(self._folder + name):
             raise OSError(errno.EIO)
 
+    def erase(self) -> None:
+        """Remove from the disk what later writes have replaced; if that fails, the journal tries again by itself."""
+        _phone.erase()
+
 
 class SocketStream:
     """The worker's WebSocket as a `ByteStream`: nothing blocks, because events arrive only between two steps."""
@@ -139,7 +143,7 @@ class Phone:
     """One device on this phone.
 
     ``files``: the files that the server gave the device, text by name. ``url``: the WebSocket of the server.
-    ``entered``: True if the person enters numbers, which are stored until their slot ends. Otherwise `worker.js`
+    ``entered``: True if the person enters numbers, which are stored for up to three slots. Otherwise `worker.js`
     supplies the samples.
     """
 
@@ -180,6 +184,8 @@ class Phone:
         self._due = 0
         self._since = 0
         self._ready = False
+        # The slot in which old numbers were removed last.
+        self._checked = -1
 
     @property
     def campaign(self) -> "Campaign | None":
@@ -197,6 +203,7 @@ class Phone:
         """Do one round of the client; it never blocks."""
         self.others.campaign = self.campaign
         if self._entered:
+            self.remove_old()
             self._report_last()
             self.client.exchange(0)
         else:
@@ -253,12 +260,30 @@ class Phone:
 
     def enter(self, number: int) -> None:
         """Keep a number that the person has entered now. Raises Invalid, OSError."""
-        campaign = self.campaign
-        now = unix_time()
-        seconds = campaign.slot_seconds if campaign else self.policy.slot_seconds
-        entries = [entry for entry in self.entries() if entry[0] // seconds >= now // seconds - 2]
-        entries.append([now, check_sample(number)])
-        self.storage.write(_ENTRIES, json.dumps(entries[-_LARGEST_ENTRIES:]).encode())
+        entry = [unix_time(), check_sample(number)]
+        self.storage.write(_ENTRIES, json.dumps(self.entries()[1 - _LARGEST_ENTRIES :] + [entry]).encode())
+
+    def remove_old(self) -> None:
+        """Remove the numbers that were entered in neither this slot nor the two before, once in each slot.
+
+        A number's slot is reported in the next one, and a counter's reading is the start of the slot after its own.
+        """
+        seconds = self._slot_seconds()
+        slot = unix_time() // seconds
+        if slot == self._checked:
+            return
+        self._checked = slot
+        entries = self.entries()
+        # If the clock was set back, numbers can be of a later slot. They go, too, because they could stay for years.
+        kept = [entry for entry in entries if slot - 2 <= entry[0] // seconds <= slot]
+        if len(kept) == len(entries):
+            return
+        try:
+            self.storage.write(_ENTRIES, json.dumps(kept).encode())
+        except OSError:
+            # The disk takes nothing now. The next slot tries again.
+            return
+        self.storage.erase()
 
     def pause(self, seconds: int) -> None:
         """Pause from the next slot on for ``seconds``, 0 for no end. Raises OSError."""
@@ -275,6 +300,12 @@ class Phone:
     def _slot_seconds(self) -> int:
         campaign = self.campaign
         return campaign.slot_seconds if campaign else self.policy.slot_seconds
+
+    def compare(self, on: bool) -> None:
+        """Switch the comparison with the others on or off; off also removes what it kept from the disk."""
+        self.comparison.switch(on)
+        if not on:
+            self.storage.erase()
 
     def leave(self) -> None:
         """End the device: forget the campaigns and what waits to be sent; everything spent stays spent. Raises OSError.
@@ -361,7 +392,7 @@ _ACTIONS: "dict[str, Callable[..., Any]]" = {
     "resume": lambda: _device().resume(),
     "leave": _leave,
     "describe": lambda evening: _device().describe(evening),
-    "compare": lambda on: _device().comparison.switch(on),
+    "compare": lambda on: _device().compare(on),
 }
 
 

@@ -75,6 +75,7 @@ const PHONE = {
   },
   write: (name, hex) => succeeds(() => journal.write(name, fromHex(hex))),
   delete: (name) => succeeds(() => journal.delete(name)),
+  erase: () => journal.erase(),
   connect: (url) => {
     stream?.close();
     stream = new Stream(url, stepSoon);
@@ -211,6 +212,11 @@ function unsuitable(offer) {
 }
 
 async function invite({ code }) {
+  if (view.stage === "running" || view.stage === "joining") {
+    // People open the link with which they joined again, to come back to the app.
+    if (code !== readJson(JOIN).code) post({ error: { key: "takes_part" } });
+    return;
+  }
   if (view.stage !== "none" && view.stage !== "offer" && view.stage !== "left") return;
   post({ stage: "asking", error: null, offer: null });
   try {
@@ -267,7 +273,9 @@ async function leave() {
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
   running = false;
-  const left = { at: unixSeconds(), offer: view.offer, agreed: view.agreed, status: python("describe", evening()) };
+  // The numbers that a person entered and the comparison are not kept.
+  const { entries, compared, ...status } = python("describe", evening());
+  const left = { at: unixSeconds(), offer: view.offer, agreed: view.agreed, status };
   // From here on the device has left, even if the page closes before the next line runs.
   journal.write(LEFT, encode(left));
   finishLeaving();
@@ -373,6 +381,8 @@ const started = start();
 
 self.onmessage = async ({ data }) => {
   await started;
+  // What the person does next makes an earlier error obsolete. Samples come by themselves.
+  if (data.do !== "sample") view.error = null;
   try {
     await ACTIONS[data.do](data);
     if (running) step();

@@ -71,9 +71,25 @@ def change_group(path: Path, group: str, device: str) -> None:
     """
     append_groups(path, group, [])
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else [",".join(_HEADER)]
-    lines = [line for line in lines if next(csv.reader([line]), [""])[0] != device]
+    lines = _without(lines, device)
     lines += [] if group == EVERYBODY else [f"{device},{group}"]
     write_private(path, "\n".join(lines) + "\n")
+
+
+def remove_device(path: Path, device: str) -> None:
+    """Remove the lines of a device from the CSV file that `read_groups` reads, if it has any.
+
+    A file that the server would refuse is changed, too, so that no mistake in another line keeps a name there.
+    """
+    if not path.exists():
+        return
+    lines = path.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    if (kept := _without(lines, device)) != lines:
+        write_private(path, "\n".join(kept) + "\n")
+
+
+def _without(lines: list[str], device: str) -> list[str]:
+    return [line for line in lines if next(csv.reader([line]), [])[:1] != [device]]
 
 
 def keep_groups(store: Store, groups: Mapping[str, str]) -> bool:

@@ -24,7 +24,7 @@ from undertone_aggregator.mqtt import credentials
 from undertone_aggregator.mqtt.credentials import Secret
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.settings.config import Config
-from undertone_aggregator.settings.groups import append_groups, change_group
+from undertone_aggregator.settings.groups import append_groups, change_group, keep_groups, remove_device
 from undertone_aggregator.settings.report_sources import DIRECT
 from undertone_aggregator.store.inventory import ACTIVE, FORGOTTEN, REVOKED, Device, key_text, tombstone
 from undertone_aggregator.store.store import Store, open_store
@@ -229,10 +229,22 @@ class FleetFiles:
         return f"{name} is revoked: the server refuses its later reports, and its earlier reports stay in the sums"
 
     def forget(self, name: str, now: int) -> None:
-        """Delete a revoked device's name and files; keep its key, so that the name is not given again."""
+        """Delete a revoked device's name, files and group.
+
+        Its key is kept, so that the name is not given again. Raises Invalid.
+        """
         device = self.devices().get(name)
         if device is None or device.state != REVOKED:
             raise Invalid(f"{name} is {device.state if device else 'not in the inventory'}, expected a revoked device")
+        # The line goes before the inventory's row, because a device without a row cannot be forgotten again after a
+        # crash between the two.
+        if self.config.campaign.groups is not None:
+            with self.changing():
+                remove_device(self.config.path(self.config.campaign.groups), name)
+        # No server takes up the file again if the campaign is over.
+        groups = self.store.groups()
+        if groups.pop(name, None) is not None:
+            keep_groups(self.store, groups)
         self.store.set_devices([tombstone(device, now)], without=[name])
         self._codes.forget(name)
         shutil.rmtree(self.folder / "devices" / name, ignore_errors=True)

@@ -1,6 +1,7 @@
 """``undertone devices``: add, list, change and remove the devices of a running fleet."""
 
 import json
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -248,13 +249,20 @@ def conflicts(
 ) -> None:
     """List devices that sent two reports for one interval: a sign of a copied ledger or a stolen password.
 
-    The command needs [store] audit in the configuration.
+    It finds only devices whose reports came while [store] audit was on in server.toml; the server's log names them too.
     """
     with choice.open() as fleet:
         names = sorted({device for device, _, outcome in fleet.store.audit() if outcome == "conflict"})
-        if not names and fleet.store.outcomes()["conflict"]:
-            raise Invalid("there are conflicts, but [store] audit is off, so their devices are not known")
+        refused = fleet.store.outcomes()["conflict"]
+        audit = fleet.config.store.audit
+    off = "[store] audit in server.toml, which this command needs,"
+    log = "look in the server's log for the devices that 'sent a second, different report'"
+    if refused and not names:
+        told = many(refused, "report contradicts another", "reports contradict others")
+        raise Invalid(f"{told}, but {off} was off when {'it' if refused == 1 else 'they'} came: {log}")
     print(json.dumps(names) if as_json else "\n".join(names) or "none")
+    if refused and not audit:
+        print(f"{off} is off now, so later devices can be missing: {log}", file=sys.stderr)
 
 
 @app.command()

@@ -5,7 +5,8 @@ const HEADER = 12;
 
 class PowerCut extends Error {}
 
-// A file whose writes are certain once they are flushed. `power.left`: writes and flushes until the power fails.
+// A file whose writes are certain once they are flushed. `power.left`: writes and flushes until the power fails, or
+// until `power.lasts` of them fail; after that it fails again for good when `power.later` more have been done.
 class File {
     constructor(power, content = new Uint8Array(0)) {
         this.power = power;
@@ -13,7 +14,10 @@ class File {
         this.flushed = content;
     }
     use(change) {
-        if (this.power.left === 0) throw new PowerCut();
+        if (this.power.left === 0) {
+            if (this.power.lasts && --this.power.lasts === 0) this.power.left = this.power.later;
+            throw new PowerCut();
+        }
         this.power.left--;
         change();
     }
@@ -71,7 +75,18 @@ const text = (content) => (content ? new TextDecoder().decode(content) : undefin
 const state = (journal) => JSON.stringify(journal.names.sort().map((name) => [name, text(journal.read(name))]));
 
 // The same changes in every run: three names, contents of several sizes, deletions, and enough of them to copy a file.
-const CHANGES = Array.from({ length: 60 }, (_, i) => [`name-${i % 3}`, i % 7 === 6 ? null : `${i} `.repeat(1 + (i % 9))]);
+const CHANGES = Array.from({ length: 60 }, (_, i) => [`name-${i % 3}`, i % 7 === 6 ? null : `<${i}>`.repeat(1 + (i % 9))]);
+
+// Throws if the files still have a content that was replaced or deleted.
+function clean(journal, files, when) {
+    const disk = files.map(({ content }) => new TextDecoder('latin1').decode(content)).join('');
+    const live = journal.names.map((name) => text(journal.read(name)));
+    for (const [, content] of CHANGES) {
+        if (content && !live.includes(content) && disk.includes(content)) throw new Error(`${when}: ${content} is left`);
+    }
+    if (files.every((file) => file.content.length)) throw new Error(`${when}: both files have content`);
+    erased++;
+}
 
 function apply(journal, states) {
     for (const [name, content] of CHANGES) {
@@ -85,6 +100,7 @@ const LARGE = 300;
 let cuts = 0;
 let openings = 0;
 let copies = 0;
+let erased = 0;
 for (let left = 0; ; left++) {
     const power = { left };
     const files = [new File(power), new File(power)];
@@ -94,7 +110,8 @@ for (let left = 0; ; left++) {
         apply(journal, states);
         copies = journal.generation - 1;
     } catch (error) {
-        if (!(error instanceof PowerCut)) throw error;
+        // A journal that cannot tell what is on its disk closes itself.
+        if (!(error instanceof PowerCut) && power.left) throw error;
     }
     if (power.left > 0) break;
     cuts++;
@@ -105,12 +122,66 @@ for (let left = 0; ; left++) {
     for (const first of survivors(files[0])) {
         for (const second of survivors(files[1])) {
             openings++;
-            const again = new Journal([new File({ left: -1 }, first), new File({ left: -1 }, second)], LARGE);
+            const survived = [new File({ left: -1 }, first), new File({ left: -1 }, second)];
+            const again = new Journal(survived, LARGE);
+            clean(again, survived, `opened after ${left} steps`);
             const found = state(again);
             if (found !== all[done] && found !== all[done + 1]) {
                 throw new Error(`after ${left} steps: ${found}, expected ${all[done]} or ${all[done + 1]}`);
             }
             again.write('after', bytes('x'));
+        }
+    }
+}
+
+// A deletion erases the content, and `erase` also erases what other writes have replaced.
+{
+    const files = [new File({ left: -1 }), new File({ left: -1 })];
+    const journal = new Journal(files);
+    for (const [i, [name, content]] of CHANGES.entries()) {
+        if (content) journal.write(name, bytes(content));
+        else journal.delete(name);
+        if (i % 5 === 4) journal.erase();
+        if (content === null || i % 5 === 4) clean(journal, files, `change ${i}`);
+    }
+}
+
+// If operations of the disk fail and it works again later, the journal reads what it has accepted, also at the next
+// opening after a power cut, and erases what was removed.
+let failures = 0;
+for (const [lasts, later] of [1, 2].flatMap((lasts) => [-1, 1, 2, 3].map((later) => [lasts, later]))) {
+    for (let left = 0; ; left++) {
+        const power = { left, lasts, later };
+        const files = [new File(power), new File(power)];
+        let journal = null;
+        const kept = () => state(new Journal(files.map(({ content }) => new File({ left: -1 }, content)), LARGE));
+        for (const [name, content] of CHANGES) {
+            const before = journal ? state(journal) : '[]';
+            let refused = false;
+            try {
+                journal ??= new Journal(files, LARGE);
+                if (content === null) journal.delete(name);
+                else journal.write(name, bytes(content));
+            } catch (error) {
+                refused = true;
+                if (journal && state(journal) !== before) throw new Error(`failure ${left}: a refused change is kept`);
+                if (!(error instanceof PowerCut) && !journal.broken) throw error;
+            }
+            if (!journal) continue;
+            // A journal that cannot undo a write or a copy closes itself. Then the next opening may find that write.
+            const after = new Map(JSON.parse(before)).set(name, content);
+            if (content === null) after.delete(name);
+            const right = [state(journal), ...(journal.broken ? [JSON.stringify([...after].sort())] : [])];
+            if (!right.includes(kept())) throw new Error(`failure ${left}, ${lasts}: ${kept()}, expected ${right}`);
+            if (journal.broken) break;
+            if (content === null && !refused && !journal.due) clean(journal, files, `after failure ${left}`);
+        }
+        if (power.lasts) break;
+        failures++;
+        power.left = -1;
+        if (journal?.due && !journal.broken) {
+            journal.write('last', bytes('x'));
+            clean(journal, files, `after failure ${left}`);
         }
     }
 }
@@ -146,4 +217,4 @@ try {
 delete file.write;
 journal.write('ledger', bytes('four'));
 const reread = new Journal([new File({ left: -1 }, file.content), new File({ left: -1 }, other.content)]);
-console.log(JSON.stringify({ cuts, openings, copies, refused, damaged: last, full: text(reread.read('ledger')) }));
+console.log(JSON.stringify({ cuts, openings, copies, erased, failures, refused, damaged: last, full: text(reread.read('ledger')) }));

@@ -29,6 +29,8 @@ def test_a_journal_keeps_the_state_before_or_after_the_write_that_a_power_cut_in
     )
     assert done.returncode == 0, done.stderr
     tried = json.loads(done.stdout)
+    assert tried["erased"] > tried["openings"]
+    assert tried["failures"] > 1000
     assert tried["cuts"] > 150
     assert tried["openings"] > 1000
     assert tried["copies"] > 5

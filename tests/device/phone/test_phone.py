@@ -202,6 +202,45 @@ def test_a_second_tab_waits_until_the_first_is_closed(phones: Any, receiver: Rec
     receiver.check()
 
 
+SECOND = "This phone takes part already, so the new link was not opened and is not used up: leave first"
+
+
+def test_a_second_link_is_not_opened_while_the_phone_takes_part(
+    phones: Any, site: PhoneSite, receiver: Receiver, now: int
+) -> None:
+    receiver.issue(now)
+    page = phones()
+    page.on("dialog", lambda dialog: dialog.accept())
+    screen(page, "join")
+    assert "If you clear this browser" not in page.inner_text("#screen")
+    press(page, "How am I protected?")
+    says(page, "If you clear this browser’s data, taking part ends")  # noqa: RUF001
+    press(page, "I agree and take part")
+    screen(page, "running")
+    asked = [path for _, path in site.requests].count("/api/join/offer")
+    # The link by which the phone joined only opens the app.
+    page.goto(f"{site.address}#{CODE}")
+    page.reload()
+    screen(page, "running")
+    receiver.report()
+    receiver.report()
+    assert SECOND not in page.inner_text("#screen")
+    page.goto(f"{site.address}#another-code")
+    says(page, SECOND)
+    page.get_by_text("Pause", exact=True).click()
+    press(page, "For a day")
+    screen(page, "paused")
+    assert SECOND not in page.inner_text("#screen"), "it is said until the person does something else"
+    page.reload()
+    says(page, SECOND)
+    screen(page, "paused")
+    assert [path for _, path in site.requests].count("/api/join/offer") == asked
+    press(page, "Leave")
+    screen(page, "left")
+    press(page, "Open another link")
+    assert SECOND not in page.inner_text("#screen")
+
+
 def test_a_pause_begins_and_ends_and_leaving_ends_everything(
     phones: Any, site: PhoneSite, receiver: Receiver, now: int
 ) -> None:
@@ -294,6 +333,57 @@ def test_an_entered_number_waits_for_the_end_of_its_slot(phones: Any, site: Phon
     says(page, "You entered 740 Wh")
     says(page, "You have entered nothing for this period")
     assert receiver.report().slot > first
+
+
+# The bytes of the app's files. While the app writes, a browser may refuse to read a file.
+DISK = """async () => {
+    const root = await navigator.storage.getDirectory();
+    const read = async (suffix) => (await (await root.getFileHandle("undertone." + suffix)).getFile()).arrayBuffer();
+    try {
+        const files = await Promise.all(["a", "b"].map(read));
+        return files.map((file) => new TextDecoder("latin1").decode(file)).join("\\n");
+    } catch (error) {
+        return error.message;
+    }
+}"""
+
+
+def test_nothing_that_was_removed_can_be_read_on_the_disk(phones: Any, site: PhoneSite, receiver: Receiver) -> None:
+    # Slots of an hour, of which one passes in 6 s.
+    clock = FastClock(1_800_000_000, 600)
+    site.replaced["clock.js"] = clock.script()
+    site.allow(slot_seconds=3600)
+    receiver.issue(clock.now(), 3600)
+    page = phones()
+    page.on("dialog", lambda dialog: dialog.accept())
+
+    def disk(pattern: str, found: bool) -> None:
+        def as_expected() -> bool:
+            content = page.evaluate(DISK)
+            return "UTJ1" in content and bool(re.search(pattern, content)) == found
+
+        wait_for(as_expected, PATIENCE, f"{pattern} {'on' if found else 'off'} the disk")
+
+    take_part(page)
+    receiver.report()
+    page.fill("#number", "740")
+    press(page, "Save")
+    entered, compared = r"\[18\d{8}, 740\]", r"\[50\d{4}, 740\]"
+    disk(entered, True)
+    disk(compared, True)
+    # Nobody enters another number.
+    disk(entered, False)
+    disk(compared, True)
+    page.get_by_label("Show me beside the others").uncheck()
+    disk(r"\b740\b", False)
+    page.fill("#number", "741")
+    press(page, "Save")
+    disk(r"\b741\b", True)
+    disk("secret", True)
+    press(page, "Leave")
+    screen(page, "left")
+    disk(r"\b741\b", False)
+    disk("secret", False)
 
 
 def test_a_number_that_does_not_count_is_asked_about_and_kept_only_then(

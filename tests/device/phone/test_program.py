@@ -27,6 +27,8 @@ def write(name, content):
     files[name] = content
     return True
 delete = lambda name: files.pop(name, None) is None or True
+erased = []
+erase = lambda: erased.append(dict(files))
 """
 # Three numbers fall into the slot before, two into the slot, and one after it.
 CODE = """
@@ -40,6 +42,10 @@ class Said(program.Phone):
         self._modulus = 0
         self.storage = program.JournalStorage("energy")
         self.policy = program.phone_policy(sys.argv[1])
+        self.others = self.client = self
+        self._entered = True
+        self._checked = -1
+    _report_last = exchange = lambda *_: None
 said = Said()
 begin = 500_000 * 3600
 for second, number in ((-3000, 7), (-60, 40), (0, 50), (3599, 90), (3600, 200)):
@@ -50,6 +56,15 @@ for measure in ("last", "sum", "max", "mean", "counter", "duration"):
     Campaign.measure = measure
     answers[measure] = said._value(Campaign, 500_000)
 answers["nothing"] = said._value(Campaign, 500_002)
+def steps_at(second):
+    _phone.now = begin + second
+    said.step()
+    return [entry[1] for entry in json.loads(bytes.fromhex(_phone.files["state/energy/entries"]))]
+# A slot has 3600 s. Nothing is entered any more; the last number was entered in the slot that begins at 3600.
+answers["kept"] = [steps_at(second) for second in (3600, 7199, 7200, 10799, 10800, 14399, 14400)]
+answers["erased"] = [bytes.fromhex(each["state/energy/entries"]).decode() for each in _phone.erased]
+said.enter(300)
+answers["set back"] = [steps_at(second) for second in (14400, 14401, 10799)]
 answers["boots"] = [said.policy.rest_by, said.policy.boots_per_day, said.policy.write_seconds]
 words = json.loads(sys.argv[2])
 policy = json.loads(sys.argv[1])
@@ -104,6 +119,14 @@ def test_the_value_of_a_slot_comes_from_the_numbers_entered_in_it(
     answers: dict[str, Any], measure: str, value: int | None
 ) -> None:
     assert answers[measure] == value
+
+
+def test_a_number_is_kept_for_three_slots_whether_or_not_another_is_entered(answers: dict[str, Any]) -> None:
+    first, second, third = [7, 40, 50, 90, 200], [50, 90, 200], [200]
+    assert answers["kept"] == [first, first, second, second, third, third, []]
+    # Each removal also removes what the disk kept of the numbers.
+    assert [len(json.loads(kept)) for kept in answers["erased"][:3]] == [3, 1, 0]
+    assert answers["set back"] == [[300], [300], []]
 
 
 def test_a_phone_counts_by_its_clock_and_writes_each_draw(answers: dict[str, Any]) -> None:

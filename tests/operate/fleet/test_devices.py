@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 
 import paho.mqtt.client as paho
@@ -17,6 +18,8 @@ from undertone_aggregator.mqtt.endpoint.access import read_access
 from undertone_aggregator.mqtt.source import open_source
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.server.hang_up import watch_hang_up
+from undertone_aggregator.settings.groups import keep_groups, read_groups
+from undertone_aggregator.store.store import Batch, open_store
 from undertone_operate.fleet import devices
 from undertone_shared.topics import DEFAULT_PREFIX, report_topic
 
@@ -140,12 +143,43 @@ def test_names_are_never_given_twice(run, tmp_path):
     assert "expected an active device" in run("devices", "revoke", "load-099", code=2)
 
 
-def test_a_revocation_that_was_cut_short_is_ended_by_another(run, tmp_path, monkeypatch):
-    def cut(*_):
-        raise OSError("power cut")
-
+def test_no_file_of_the_fleet_names_a_forgotten_device(run, tmp_path, monkeypatch):
+    run("devices", "add", "2", "--group", "north")
+    groups = tmp_path / "home/fleets/load/groups.csv"
+    with open_store(Home(tmp_path / "home").config("load").store_url, campaign="load") as store:
+        keep_groups(store, read_groups(groups))
+    run("devices", "revoke", "load-004")
+    assert read_groups(groups) == {"load-004": "north", "load-005": "north"}
     with monkeypatch.context() as patched:
-        patched.setattr(devices.credentials, "change_passwords", cut)
+        patched.setattr(devices, "tombstone", raiser("power cut"))
+        assert "power cut" in run("devices", "forget", "load-004", code=2)
+    # An editor's mistake in another line, or bytes that are no UTF-8, keep no name in the file.
+    groups.write_bytes(groups.read_bytes() + b"load-004,nor\xffth\r\nload-004\nload-40,south,\n\n")
+    run("devices", "forget", "load-004")
+    assert groups.read_bytes() == b"device,group\nload-005,north\nload-40,south,\n\n"
+    assert groups.stat().st_mode & 0o777 == 0o600
+    with open_store(Home(tmp_path / "home").config("load").store_url, campaign="load") as store:
+        assert store.groups() == {"load-005": "north"}
+    # The store's file keeps the bytes of a deleted row for a while.
+    files = [path for path in (tmp_path / "home").rglob("*") if path.is_file() and path.parent.name != "stores"]
+    assert [path for path in files if b"load-004" in path.read_bytes()] == []
+    # A device that is in no group leaves the file as it is.
+    before = groups.stat()
+    run("devices", "revoke", "load-001")
+    run("devices", "forget", "load-001")
+    assert groups.stat().st_mtime_ns == before.st_mtime_ns
+
+
+def raiser(words: str):
+    def cut(*_):
+        raise OSError(words)
+
+    return cut
+
+
+def test_a_revocation_that_was_cut_short_is_ended_by_another(run, tmp_path, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(devices.credentials, "change_passwords", raiser("power cut"))
         assert "power cut" in run("devices", "revoke", "load-001", code=2)
     assert "load-001:" in (tmp_path / "home/broker/passwords").read_text(encoding="utf-8")
     since = json.loads(run("devices", "show", "load-001", "--json"))
@@ -201,6 +235,35 @@ def test_the_inventory_is_listed_shown_and_exported(run, tmp_path):
     )
     assert "has no groups" in run("devices", "add", "1", "--group", "north", code=2)
     assert "expected 1 to 100000" in run("devices", "add", "0", code=2)
+
+
+def test_who_contradicts_itself_is_known_only_with_audit(run, tmp_path):
+    config = Home(tmp_path / "home").config("load")
+
+    def heard(count: int, *audit: tuple[str, bytes, str]) -> None:
+        with open_store(config.store_url, campaign="load") as store:
+            store.commit("worker", Batch(outcomes=Counter(conflict=count), audit=list(audit)))
+
+    needed = "[store] audit in server.toml, which this command needs,"
+    log = "look in the server's log for the devices that 'sent a second, different report'"
+    heard(1)
+    said = run("devices", "conflicts", code=2)
+    assert f"1 report contradicts another, but {needed} was off when it came: {log}" in said
+    heard(2)
+    assert f"3 reports contradict others, but {needed} was off when they came: {log}" in run(
+        "devices", "conflicts", "--json", code=2
+    )
+    heard(1, ("load-002", b"12345678", "conflict"), ("load-003", b"12345678", "counted"))
+    home = ("devices", "conflicts", "--home", str(tmp_path / "home"))
+    done = undertone(*home)
+    assert (done.stdout, done.stderr) == ("load-002\n", "")
+    settings = tmp_path / "home/server.toml"
+    text = settings.read_text(encoding="utf-8")
+    assert "audit = true" in text
+    settings.write_text(text.replace("audit = true", "audit = false"), encoding="utf-8")
+    done = undertone(*home, "--json")
+    assert json.loads(done.stdout) == ["load-002"]
+    assert done.stderr == f"{needed} is off now, so later devices can be missing: {log}\n"
 
 
 def test_an_absence_sizes_what_new_devices_keep(run, tmp_path):

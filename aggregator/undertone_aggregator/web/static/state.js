@@ -9,7 +9,7 @@ const ADVICE = {
   crowd: ["make room as the sentence says, and start the server again", "scale"],
   clock: ["check that the server's clock is set by NTP"],
   refused: ["look up the reason in the server's guide, and who sends these reports"],
-  conflict: ["undertone devices conflicts names the devices: were their credentials or their state copied?", "threats"],
+  conflict: ["look in the server's log for the devices: were their credentials or their state copied?", "threats"],
   silent: ["check the devices' network; undertone doctor looks for the cause"],
   dropped: ["give the broker longer queues, or serve by more workers"],
   foreign: ["find out who else may publish campaigns on this broker", "threats"],
