@@ -59,3 +59,18 @@ def test_the_power_of_an_experiment():
     assert f"which is {60 * (2 / 2500) ** 0.5:.1f} % here" in page
     normal = NormalDist()
     assert f"It must be {normal.inv_cdf(0.975) + normal.inv_cdf(0.8):.1f} times its standard error" in page
+
+
+@pytest.mark.parametrize(
+    ("reports", "pattern"),
+    [
+        (10, "at most ε = {0:.3g} for a slot, {1:.2g} for a day of half-hours and {2:,.0f} for a year"),
+        (1000, "With `--reports 1000` it is {0:.2g}, {1:.2g} and {2:.2g}."),
+    ],
+)
+def test_what_published_means_tell_of_one_household(reports: int, pattern: str):
+    page = " ".join((REPO / "docs/privacy.md").read_text(encoding="utf-8").split())
+    spans = undertone.certify_published(epsilon=1, reports=reports)
+    assert {each.delta for each in spans.values()} == {1e-6}
+    found = [float(f"{spans[name].epsilon:.3g}") for name in ("a slot", "a day", "a year")]
+    assert pattern.format(*found) in page
