@@ -1,5 +1,6 @@
 """The worked examples (choosing ε, the size of an experiment) have the numbers that `undertone plan` predicts."""
 
+import math
 from functools import cache
 from statistics import NormalDist
 
@@ -7,6 +8,8 @@ import pytest
 
 import undertone
 from support.micropython import REPO
+from undertone_device.core.units import UNIT
+from undertone_device.host.consent import percent
 
 pytestmark = pytest.mark.services
 
@@ -74,3 +77,16 @@ def test_what_published_means_tell_of_one_household(reports: int, pattern: str):
     assert {each.delta for each in spans.values()} == {1e-6}
     found = [float(f"{spans[name].epsilon:.3g}") for name in ("a slot", "a day", "a year")]
     assert pattern.format(*found) in page
+
+
+def test_guesses_are_rounded_up_as_the_devices_do():
+    """A phone that joins a campaign at ε = 1 says 74 %, so no page says 73 %."""
+    page = (REPO / "docs/privacy.md").read_text(encoding="utf-8")
+    shown = [f"{percent(round(epsilon * UNIT))} %" for epsilon in (0.5, 1, 2, 4)]
+    assert f"| 50 % | {' | '.join(shown)} |" in page
+    odds = [math.exp(epsilon) / 9 for epsilon in (0.5, 1, 2, 4)]
+    assert f"| 10 % | {' | '.join(f'{math.ceil(100 * each / (1 + each))} %' for each in odds)} |" in page
+    likely = percent(UNIT)
+    assert likely is not None
+    for name in ("privacy.md", "concepts.md"):
+        assert f"at most {likely} to {100 - likely}" in " ".join((REPO / "docs" / name).read_text("utf-8").split())
