@@ -1,5 +1,6 @@
 """The worked examples (choosing ε, the size of an experiment) have the numbers that `undertone plan` predicts."""
 
+import math
 from functools import cache
 from statistics import NormalDist
 
@@ -7,6 +8,8 @@ import pytest
 
 import undertone
 from support.micropython import REPO
+from undertone_device.core.units import UNIT
+from undertone_device.host.consent import percent
 
 pytestmark = pytest.mark.services
 
@@ -59,3 +62,31 @@ def test_the_power_of_an_experiment():
     assert f"which is {60 * (2 / 2500) ** 0.5:.1f} % here" in page
     normal = NormalDist()
     assert f"It must be {normal.inv_cdf(0.975) + normal.inv_cdf(0.8):.1f} times its standard error" in page
+
+
+@pytest.mark.parametrize(
+    ("reports", "pattern"),
+    [
+        (10, "at most ε = {0:.3g} for a slot, {1:.2g} for a day of half-hours and {2:,.0f} for a year"),
+        (1000, "With `--reports 1000` it is {0:.2g}, {1:.2g} and {2:.2g}."),
+    ],
+)
+def test_what_published_means_tell_of_one_household(reports: int, pattern: str):
+    page = " ".join((REPO / "docs/privacy.md").read_text(encoding="utf-8").split())
+    spans = undertone.certify_published(epsilon=1, reports=reports)
+    assert {each.delta for each in spans.values()} == {1e-6}
+    found = [float(f"{spans[name].epsilon:.3g}") for name in ("a slot", "a day", "a year")]
+    assert pattern.format(*found) in page
+
+
+def test_guesses_are_rounded_up_as_the_devices_do():
+    """A phone that joins a campaign at ε = 1 says 74 %, so no page says 73 %."""
+    page = (REPO / "docs/privacy.md").read_text(encoding="utf-8")
+    shown = [f"{percent(round(epsilon * UNIT))} %" for epsilon in (0.5, 1, 2, 4)]
+    assert f"| 50 % | {' | '.join(shown)} |" in page
+    odds = [math.exp(epsilon) / 9 for epsilon in (0.5, 1, 2, 4)]
+    assert f"| 10 % | {' | '.join(f'{math.ceil(100 * each / (1 + each))} %' for each in odds)} |" in page
+    likely = percent(UNIT)
+    assert likely is not None
+    for name in ("privacy.md", "concepts.md"):
+        assert f"at most {likely} to {100 - likely}" in " ".join((REPO / "docs" / name).read_text("utf-8").split())

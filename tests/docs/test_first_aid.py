@@ -1,8 +1,9 @@
-"""The table of first aid has each word that explains why a device is silent, and no other word."""
+"""The tables of words have each word: why a device is silent (first aid), why a report was refused."""
 
 import re
 
 from support import micropython as mp
+from undertone_aggregator.ingest.admission import DUPLICATES, REASONS
 from undertone_device.host import household
 
 # These words are printed in the same place, but do not explain a silence.
@@ -18,3 +19,9 @@ def words_of_the_table() -> set[str]:
 
 def test_the_table_of_first_aid_has_every_reason_for_silence() -> None:
     assert words_of_the_table() - OTHERS == set(household.WHY)
+
+
+def test_the_servers_manual_explains_every_reason_of_a_refusal():
+    page = (mp.REPO / "aggregator/README.md").read_text(encoding="utf-8")
+    table = page.split("## Why was a report refused?\n")[1].split("\n## ")[0]
+    assert [reason for reason in (*REASONS, *DUPLICATES) if f"`{reason}`" not in table] == []

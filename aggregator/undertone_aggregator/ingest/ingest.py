@@ -25,8 +25,9 @@ from undertone_shared.topics import SHARDS
 
 IDLE_SECONDS = 0.1
 RETRY_SECONDS = 1.0
-# Least number of records between two snapshots of the deduplication state.
-COMPACT_RECORDS = 100_000
+# A snapshot replaces the records of counted reports once there are more of them than devices, and more than this
+# number. Until then, the store holds a digest and the slot of each of these reports.
+COMPACT_RECORDS = 20
 # Largest number of devices that one alarm names.
 _MOST_NAMES = 5
 
@@ -229,7 +230,7 @@ class Ingest:
             self._say(f"alarm: devices sent a second, different report for a slot that was already counted: {names}")
         self._records += len(batch.seen) // RECORD_BYTES
         if self._records > max(COMPACT_RECORDS, len(self._admission.seen)):
-            # Compacting only saves space. If it fails, it is tried again after the next batch.
+            # No count depends on compacting. If it fails, it is tried again after the next batch.
             with contextlib.suppress(StoreError):
                 self._compact()
         return True

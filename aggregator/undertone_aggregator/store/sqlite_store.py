@@ -59,6 +59,8 @@ class SqliteStore(SqlStore):
             if not read_only:
                 raw.execute("PRAGMA journal_mode = WAL")
                 raw.execute("PRAGMA synchronous = FULL")
+                # What is deleted is overwritten, as the digests of older reports when a snapshot replaces them.
+                raw.execute("PRAGMA secure_delete = ON")
                 if application != tables.APPLICATION:
                     raw.execute(f"PRAGMA application_id = {tables.APPLICATION}")
 

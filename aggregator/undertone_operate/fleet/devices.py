@@ -17,7 +17,9 @@ import numpy as np
 from undertone_aggregator.base.files import write_private
 from undertone_aggregator.base.owner import give_to_owner
 from undertone_aggregator.campaign.handover import leaving
+from undertone_aggregator.campaign.preview import epochs_of
 from undertone_aggregator.counts.device_states import SEEN
+from undertone_aggregator.counts.epochs import Timeline
 from undertone_aggregator.counts.partial import EVERYBODY
 from undertone_aggregator.counts.seen import Seen, device_key
 from undertone_aggregator.mqtt import credentials
@@ -45,8 +47,8 @@ from undertone_operate.fleet.device_files import (
 )
 from undertone_operate.fleet.join_codes import JoinCodes
 from undertone_shared.checks import check_integer
-from undertone_shared.errors import Invalid
-from undertone_shared.policy import parse_policy
+from undertone_shared.errors import Invalid, Refused
+from undertone_shared.policy import Policy, parse_policy
 from undertone_shared.topics import check_name
 
 
@@ -309,16 +311,17 @@ def revoke_at_home(home: Home, name: str, device: str) -> str:
 def model_of(fleet: FleetFiles) -> tuple[Target, str, int | None]:
     """Return (broker, policy, outbox) of the fleet's first device, as a model for new ones.
 
-    In an empty fleet the policy allows only what the campaign needs. Raises Invalid.
+    In an empty fleet the policy allows only what the campaign needs. So it does if the first device's policy refuses
+    the campaign, which can succeed one with a smaller ε, a smaller bound or longer slots. Raises Invalid, StoreError.
     """
     first = min((fleet.folder / "devices").glob("*/device.json"), default=None)
     if first is None:
         target = target_of(fleet.config)
-        return target, json.dumps(policy_of(fleet.config, target), indent=2) + "\n", None
+        return target, _planned_policy(fleet.config, target), None
     policy = first.with_name("policy.json").read_bytes()
     try:
         device = read_config(str(first))
-        parse_policy(policy)
+        refuses = _refuses(parse_policy(policy), fleet)
     except Invalid as wrong:
         raise Invalid(f"{first.parent}, the model of the new devices, cannot be read: {wrong}") from None
     authority = first.with_name("ca.crt")
@@ -326,7 +329,23 @@ def model_of(fleet: FleetFiles) -> tuple[Target, str, int | None]:
     places = [(host, port or device.broker.port) for host, port in fleet.config.broker.places]
     if len(places) > 1:
         target = replace(target, places=tuple(places))
-    return target, policy.decode(), None if device.outbox == DEFAULT_OUTBOX else device.outbox
+    text = _planned_policy(fleet.config, target) if refuses else policy.decode()
+    return target, text, None if device.outbox == DEFAULT_OUTBOX else device.outbox
+
+
+def _planned_policy(config: Config, target: Target) -> str:
+    return json.dumps(policy_of(config, target), indent=2) + "\n"
+
+
+def _refuses(policy: Policy, fleet: FleetFiles) -> bool:
+    """Return True if a device with this policy refuses the campaign, or can refuse its later epochs."""
+    plan, newest = fleet.config.campaign, Timeline(fleet.store.epochs()).last
+    epoch = epochs_of(fleet.config).first(int(time.time())) if newest is None else newest
+    try:
+        policy.check_campaign(epoch.campaign)
+    except Refused:
+        return True
+    return policy.theta[1] < plan.bound
 
 
 def for_successors(config: Config, target: Target, successors: int) -> str:

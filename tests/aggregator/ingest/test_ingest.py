@@ -13,7 +13,7 @@ from support.waiting import wait_for
 from undertone_aggregator.base.interpreter import INGEST_THREADS, ThreadLimit
 from undertone_aggregator.campaign.collection import cells_of
 from undertone_aggregator.counts.device_states import SEEN
-from undertone_aggregator.counts.seen import Seen
+from undertone_aggregator.counts.seen import RECORD_BYTES, Seen
 from undertone_aggregator.ingest import ingest as module
 from undertone_aggregator.ingest.ingest import Ingest, IngestPlan
 from undertone_aggregator.ingest.intake import Delivery
@@ -156,6 +156,24 @@ def test_an_epoch_that_another_process_issues_is_known_at_once(store: Failing) -
     assert ingest.commit(late)
     assert store.outcomes() == {"other_campaign": 1, "counted": 1, "received": 2}
     assert [outcome for _, _, outcome in store.audit()] == ["counted"]
+
+
+def test_a_small_fleet_leaves_digests_of_about_one_slot_besides_the_three_newest(store: Failing) -> None:
+    ingest, devices = make(store, []), 50
+    for slot in range(40):
+        assert ingest.commit(reports(devices, FIRST + slot))
+        rows = sum(len(data) // RECORD_BYTES for is_snapshot, data in store.segments(SEEN) if not is_snapshot)
+        assert rows <= devices, f"slot {slot}"
+
+
+def test_a_tiny_fleet_is_not_tidied_after_each_report(store: Failing, monkeypatch: pytest.MonkeyPatch) -> None:
+    ingest, tidied = make(store, []), []
+    monkeypatch.setattr(store, "compact", lambda *given: tidied.append(given[0]))
+    for slot in range(module.COMPACT_RECORDS):
+        assert ingest.commit(reports(1, FIRST + slot))
+    assert not tidied
+    assert ingest.commit(reports(1, FIRST + module.COMPACT_RECORDS))
+    assert SEEN in tidied
 
 
 def test_deduplication_is_compacted_and_survives(store: Failing, monkeypatch: pytest.MonkeyPatch) -> None:

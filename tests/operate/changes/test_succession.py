@@ -17,7 +17,10 @@ from undertone_aggregator.server.history import history
 from undertone_aggregator.store.inventory import refused_keys
 from undertone_aggregator.store.store import open_store
 from undertone_operate.changes.succession import succeed
+from undertone_operate.fleet.join_codes import parse_code
+from undertone_operate.join.joining import Joining
 from undertone_shared.errors import Invalid
+from undertone_shared.policy import parse_policy
 from undertone_shared.topics import report_topic
 
 CREATE = ("--sensor", "load", "--unit", "Wh", "--bound", "1000", "--epsilon", "1")
@@ -156,6 +159,32 @@ def test_policies_that_refuse_it_are_asked_first(home: Home) -> None:
     assert home.names() == ["power", "power-2"]
 
 
+@pytest.mark.parametrize("change", ["epsilon=2", "bound=2000", "slot_seconds=900"])
+def test_new_devices_and_links_of_a_campaign_that_old_policies_refuse_get_a_policy_of_its_plan(
+    home: Home, change: str
+) -> None:
+    begin(home, "power", 1_800_000_000)
+    theirs = home.fleet("power") / "devices/power-001/policy.json"
+    agreed = theirs.read_bytes()
+    settings = home.folder / "server.toml"
+    before, heading, after = settings.read_text(encoding="utf-8").partition("[join]\n")
+    joining = 'listen = "127.0.0.1:8444"\nurl = "http://127.0.0.1:8444"\n'
+    after = after.replace("insecure = false", "insecure = true", 1)
+    settings.write_text(before + heading + joining + after, encoding="utf-8")
+    options = ("--set", change, "--set", f"report_slots={5760 if 'slot' in change else 2880}")
+    run("campaign", "succeed", home.folder, "power", "power-2", *options, "--although-refused")
+    run("devices", "add", 1, "--home", home.folder, "--campaign", "power-2")
+    link = run("join", "create", "--home", home.folder, "--campaign", "power-2").strip()
+    new = parse_policy((home.fleet("power-2") / "devices/power-2-004/policy.json").read_bytes())
+    code = parse_code(link.rpartition("#")[2].partition(".")[0])
+    offered = parse_policy(json.dumps(Joining(home).offer(code)["policy"]).encode())
+    campaign = epochs_of(home.config("power-2")).first(int(time.time())).campaign
+    for policy in (new, offered):
+        policy.check_campaign(campaign)
+        assert policy.theta[1] == home.config("power-2").campaign.bound
+    assert theirs.read_bytes() == agreed, "nobody changes what a household has"
+
+
 def test_a_campaign_has_one_successor(home: Home) -> None:
     begin(home, "power", 1_800_000_000)
     run("campaign", "succeed", home.folder, "power", "power-2")
@@ -237,7 +266,6 @@ def test_another_kind_of_measurement_asks_every_household_again(home: Home, chan
 def test_who_has_joined_by_a_code_goes_on_inside_what_was_agreed_to_and_no_further(home: Home) -> None:
     from undertone_operate.fleet.agreements import agreements, is_inside
     from undertone_operate.join.offer import offered_policy
-    from undertone_shared.policy import parse_policy
 
     config = home.config("power")
     model = (home.fleet("power") / "devices/power-001/policy.json").read_text(encoding="utf-8")
