@@ -29,9 +29,10 @@ from undertone_simulator.wire.wire_device import WireDevice
 
 Sample = int | tuple[int, ...]
 
-# Number of groups in which devices draw; then shares of a slot: before the first group draws, and over which the groups
-# are spread (by default and at most). The rest of a slot is a reserve for a slow machine.
+# Number of groups in which devices draw.
 GROUPS = 16
+# Shares of a slot: how long the first group waits before it draws, and over how long the groups are spread, by default
+# and at most. The rest of the slot is a reserve for a slow machine.
 FIRST_PART = 0.03
 JITTER = 0.6
 LARGEST_JITTER = 0.8

@@ -42,8 +42,8 @@ MOST = 19_000
 # Slots for which the server is away, and seconds after its return within which all devices must be back.
 AWAY_SLOTS = 2
 ALLOWED_SECONDS = 90.0
-# Slots by which a report may be late. A server that has returned waits for as long; with half-hours it waits ten
-# minutes.
+# A slot settles this many slots after its end. A server that starts again waits for as long before it settles anything;
+# in a campaign of half-hours it waits for ten minutes.
 _SETTLE_SLOTS = 4
 _CONNECTS_PER_SECOND = 250
 _PATIENCE_SECONDS = 900.0
@@ -195,7 +195,7 @@ def _settled(store: Store) -> int:
 
 
 def _accounts(folder: Path, store: Store) -> Accounts:
-    """Return the accounts, once the server has counted the last reports that it was sent."""
+    """Wait until the server has counted all reports that devices sent to it; return the accounts."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:
         accounts = reconcile(read_ledgers([folder / "fleet.ledger"]), store)
