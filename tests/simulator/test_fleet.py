@@ -222,7 +222,8 @@ def test_a_fault_of_a_slot_that_the_machine_skipped_happens_in_the_next():
     on_slot = schedule(fleet, [Fault(1, "kill", "a"), Fault(3, "hold", "a")])
     on_slot(97)
     fleet.report_slot = 100
-    # The faults begin with 101 and 103, and end with 103 and 105.
+    # The faults are due in slots 101 and 103, which are skipped, so both begin in slot 104. They would end in slot 106,
+    # which is skipped, too, so they end in slot 107.
     expected = {98: [], 100: [], 104: ["kill", "hold_back"], 105: [], 107: ["restart", "release"], 108: []}
     for slot, done in expected.items():
         on_slot(slot)

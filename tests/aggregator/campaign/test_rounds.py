@@ -51,7 +51,10 @@ def play(
     journal: Any = None,
     **options: object,
 ) -> Outlet:
-    """Run a campaign for ``slots`` seconds, with a new coordinator every so often; nobody reports while ``away``."""
+    """Run a campaign for ``slots`` slots of a second; every ``restart_every`` slots, a new coordinator takes over.
+
+    ``away``: slots in which no device reports.
+    """
     journal = journal or Journal(Nobody())  # type: ignore[arg-type]
     config = server.config(folder, cells=16, **options)
     outlet, chance = Outlet(), random.Random(11)
@@ -92,7 +95,7 @@ def test_the_status_says_what_each_group_does(tmp_path: Path) -> None:
 def test_the_status_says_when_the_devices_fall_silent(tmp_path: Path) -> None:
     """The status says when no device reports any more.
 
-    It counts the devices of now, not those of the last settled slot.
+    It counts the devices that report now, also if the newest settled slot is an old one.
     """
     left, chance = 20, random.Random(3)
     said = {}

@@ -80,7 +80,7 @@ def test_sorted_words_agree_with_the_young_dictionary() -> None:
 def test_a_million_devices_would_take_32_megabytes() -> None:
     """Each device takes 32 bytes in the arrays of words.
 
-    Up to 4,096 new devices, or a 64th, wait outside the arrays.
+    New devices wait outside the arrays: at most 4,096, or a 64th of all devices if that is more.
     """
     seen = Seen()
     for number in range(20_000):

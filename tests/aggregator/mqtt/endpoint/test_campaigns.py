@@ -1,4 +1,4 @@
-"""Several campaigns at one endpoint: each report is acknowledged after its own campaign's commit, and by no other."""
+"""Several campaigns at one endpoint: each report is acknowledged after the commit of its own campaign alone."""
 
 import threading
 import time
@@ -315,16 +315,17 @@ def test_a_home_with_three_campaigns_one_of_which_fails(tmp_path: Path, free_por
 @pytest.mark.parametrize(
     ("campaigns", "reports", "grows", "due"),
     [
-        # The first case has few reports. The others have many, for few campaigns, for many and for even more.
+        # Few campaigns, or few reports: a batch is taken after 20 ms.
         (2, 1, 0.0, 0.02),
         (2, 24, 0.0, 0.02),
         (20, 23, 0.0, 0.02),
+        # Large batches that grow: they wait 5 ms for each campaign, at most 100 ms.
         (10, 24, 1.0, 0.05),
         (20, 24, 1.0, 0.1),
         (60, 24, 1.0, 0.1),
         # A whole batch is taken at once.
         (20, 100, 0.0, 0.0),
-        # Many reports came, and then none for a while.
+        # Reports arrive for 30 ms. The batch is taken 20 ms after the last one.
         (20, 24, 0.03, 0.05),
     ],
 )
