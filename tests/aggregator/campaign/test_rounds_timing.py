@@ -150,8 +150,8 @@ def test_the_end_of_the_threshold_rounds_is_that_of_the_last_one_and_its_pauses(
     assert rounds.learning_ends(Timeline([])) is None
     epochs = [rounds.first(NOW), Epoch(server.campaign(NOW + 100), 0), Epoch(server.campaign(NOW + 200), 0)]
     ends = [rounds.learning_ends(Timeline(epochs[: number + 1])) for number in range(3)]
-    # While the first of the two rounds runs, the second one is still to come. The third epoch repeats a round that nobody
-    # answered.
+    # While the first of the two rounds runs, the second one is still to come. The third epoch repeats a round that
+    # nobody answered.
     assert ends == [NOW + 2 + 4 + 8 + 2 * (1 + 2 + 1), NOW + 100 + 8 + 1 + 2 + 1, NOW + 200 + 8 + 1 + 2 + 1]
     assert rounds.learning_ends(Timeline(server.two_epochs())) is None
     minutes = rounds_of(server.plan(slot_seconds=MINUTE, rounds=[4], settle_slots=1, lead_slots=2))

@@ -134,8 +134,8 @@ def test_what_closes_no_gap_changes_nothing() -> None:
     assert losses.note(CLOSES, "north", 3) == []
     # A late report closes a gap that was noticed after its slot, the earliest first, and no more gaps than there are.
     assert [losses.note(CLOSES, "all", 3) for _ in range(3)] == [[(("all", 9), -1)], [(("all", 9), -1)], []]
-    # A gap may have been noticed just one slot after the late report's own slot. A gap that was noticed before that slot
-    # stays open.
+    # A gap may have been noticed just one slot after the late report's own slot. A gap that was noticed before that
+    # slot stays open.
     assert MissingReports({("all", 9): 1}).note(CLOSES, "all", 8) == [(("all", 9), -1)]
     assert MissingReports({("all", 9): 1, ("all", 3): 1}).note(CLOSES, "all", 7) == [(("all", 9), -1)]
     # It also closes the earlier of two gaps that were noticed much later.
