@@ -1,6 +1,7 @@
 """Several machines on one database: each is killed, stopped or restarted, and every report is counted exactly once.
 
-A machine is a process here. The short form has leases of 4 s, the long one the usual ones and pauses of a minute.
+A machine is a process here. In the short form of the test, leases last 4 s; in the long one, they last as long as by
+default, and processes are stopped for a minute.
 """
 
 import random

@@ -73,9 +73,9 @@ def test_a_curve_that_is_never_the_least_to_the_end_has_no_crossing() -> None:
 
 @pytest.mark.slow
 def test_the_sanitizers_memory_does_not_grow_with_the_number_of_blocks() -> None:
-    """The note of Kaplan and Stemmer says: the space of one block.
+    """The note of Kaplan and Stemmer says that a stream of blocks needs no more memory than one block.
 
-    Here, sixteen blocks take at most a tenth more than one.
+    Here, sixteen blocks take at most a tenth more memory than one.
     """
     rows = EXPERIMENTS.run("counting-space", StudyOptions(quick=True)).rows
     for concepts in CLASSES:

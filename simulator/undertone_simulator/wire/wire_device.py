@@ -96,7 +96,7 @@ class WireDevice:
         self._task = asyncio.get_running_loop().create_task(self._knock(after))
 
     async def _knock(self, wait: float) -> None:
-        """Wait for so many seconds, then try the addresses in turn; repeat until a server takes the connection."""
+        """Wait for ``wait`` seconds, then try the addresses in turn; repeat until a server takes the connection."""
         wire = self._wire
         loop = asyncio.get_running_loop()
         while True:

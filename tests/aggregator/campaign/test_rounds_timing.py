@@ -1,4 +1,7 @@
-"""When an epoch is due, how long it lasts, and when θ may stay: one slot, one device, one reading at each limit."""
+"""When an epoch is due, how long it lasts, and when θ stays as it is.
+
+At each limit, the tests try one slot, one device or one reading more and less.
+"""
 
 import json
 from collections.abc import Callable
@@ -218,11 +221,11 @@ def test_an_extended_campaign_gets_its_newest_epoch_with_a_later_end() -> None:
         unchanged, extent = json.loads(bytes(before.body)), {"epoch": after.epoch, "last_slot": after.last_slot}
         assert json.loads(bytes(after.body)) == unchanged | extent
         assert (later.issued_at, later.chosen, later.phase) == (now, newest.chosen, "report")
-    # No epoch is shorter than a cycle of 4 slots, so that the next campaign may begin after it.
+    # No epoch is shorter than a cycle of 4 slots, because devices take a new epoch only a cycle after the last one.
     assert extended(1, newest.campaign.end - 5) is None
     assert extended(2, newest.campaign.end - 5) is not None
     assert extended(200, newest.campaign.end + 100) is not None, "it goes on after a pause"
-    # With a lead of a whole cycle, the next epoch is issued in the first second of the newest epoch, and not before.
+    # With a lead of a whole cycle, an epoch can be extended from its first second on, and not before.
     rounds = rounds_of(server.plan(report_slots=length + 20, lead_slots=4, epoch_slots=8))
     assert [rounds.reissued(timeline, begun + late) is None for late in (-1, 0)] == [True, False]
 

@@ -123,7 +123,7 @@ def test_a_damaged_segment_is_refused() -> None:
 
 
 def test_a_snapshot_replaces_a_record_of_the_same_device() -> None:
-    # The record is of an older report. The reports that the snapshot holds after it must stay counted.
+    # The record knows only the report of slot 1000, the snapshot also those of later slots. These must stay counted.
     whole = Seen()
     for slot in range(1000, 1010):
         whole.judge(7, slot, 1)

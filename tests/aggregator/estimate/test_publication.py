@@ -60,7 +60,8 @@ def numbers_of(groups: list[str], sizes: tuple[int, ...], shown: Iterable[str]) 
 
 
 def groupings(most: int) -> Iterator[tuple[list[str], tuple[int, ...]]]:
-    """Names of groups, some reports of which belong to no group, and the number of reports of each."""
+    # "Yield names of groups, and the number of reports of each group. `EVERYBODY` stands for reports without a
+    # group."""
     for names in ([EVERYBODY], ["a"], [EVERYBODY, "a"], ["a", "b"], [EVERYBODY, "a", "b"], ["a", "b", "c", "other"]):
         for sizes in itertools.product(range(most + 1), repeat=len(names)):
             yield names, sizes
@@ -245,9 +246,9 @@ def test_no_history_of_one_slot_lets_a_report_out(least: int) -> None:
 
 @pytest.mark.slow
 def test_no_history_of_two_slots_lets_a_report_out() -> None:
-    """Every 29th history is tried.
+    """The test tries every 29th history.
 
-    In some, a device's report of one slot comes late, beside its report of the next slot.
+    In some of them, a device's late report of one slot arrives together with its report of the next slot.
     """
     for groups, times in itertools.islice(histories(2), 0, None, 29):
         assert not isolates(played(groups, times, 2, now), (1,) * 2 * DEVICES, 2), (groups, times)

@@ -47,9 +47,9 @@ def numbers(batch: Batch) -> dict[bytes, bytes]:
 
 
 def audits(batch: Batch) -> dict[tuple[str, bytes], str]:
-    """The outcome of each report that a store's audit keeps.
+    """What a store's audit keeps: one outcome for each report.
 
-    It is the first one, or `COUNTED` if the report was counted.
+    This is `COUNTED` if the report was ever counted, else its first outcome.
     """
     kept: dict[tuple[str, bytes], str] = {}
     for device, code, outcome in batch.audit:

@@ -136,7 +136,8 @@ def check_means(hand: Hand, answer: Any, printed: Any) -> None:
     assert all(row["total"] is not None for row in rows.values()), rows
     for cells in shown:
         row = rows[cells[0]]
-        # A number is shown with as many decimals as its error with two digits: rounded to a twentieth of the error.
+        # The error is shown with two digits, and the number with as many decimals as the error. So rounding changes the
+        # number by at most a twentieth of the error.
         for cell, value, error in ((cells[1], "estimate", "standard_error"), (cells[2], "total", "total_se")):
             assert with_error(cell)[0] == pytest.approx(row[value], abs=1.96 * row[error] / 20)
             assert with_error(cell)[1] == pytest.approx(1.96 * row[error], rel=0.05)

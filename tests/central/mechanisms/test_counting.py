@@ -1,6 +1,6 @@
-"""Counters: exact without noise, their variances, empty items and ends.
+"""Counters are exact without noise, have the computed variances, and handle empty items and the end of a stream.
 
-Also the sanitizer, quantiles, and ranges over releases.
+The sanitizer, quantiles, and ranges over releases are tested here, too.
 """
 
 import json
