@@ -291,7 +291,7 @@ def test_whatever_is_killed_each_report_has_landed(server: Server, sender: Sende
     assert server.end() == 0, server.log()
     again = recount(server.folder / "landing", epochs)
     assert again.partial == partial
-    # The sender itself sends six reports twice.
+    # Six reports come twice in any case, because the sender itself sends them twice.
     assert again.outcomes["duplicate"] > 6, "no delivery came twice: the kills hit nothing"
     assert not list((server.folder / "landing" / ".pending").rglob("*.parquet")), "all is gathered at the end"
 

@@ -94,7 +94,7 @@ def begin(site: Site, sender: Any, seed: int) -> Fleet:
 
 
 def check_counts(site: Site, sender: Any, fleet: Fleet, seconds: float = 120.0) -> None:
-    """Check that each report has the outcome that one admission alone gives it, and is counted once."""
+    """Check that each report is counted once, and has the outcome that it would have with a single worker."""
     sender.flush(fleet.made)
     with open_store(site.store, read_only=True) as store:
         partial, outcomes = expected(fleet._campaign, Timeline(store.epochs()), sender.sent)

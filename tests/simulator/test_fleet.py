@@ -207,7 +207,7 @@ def test_an_unknown_fault_is_refused():
 
 
 class Recorded(dict):
-    """The attributes of a fleet of one device that a schedule needs; notes what was done to the fleet."""
+    """Stands for a fleet of one device in a schedule of faults, and records what the schedule does to the device."""
 
     def __init__(self, report_slot):
         self.report_slot = report_slot

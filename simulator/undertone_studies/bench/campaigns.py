@@ -84,7 +84,7 @@ class Drained:
 
 
 def run(options: StudyOptions) -> list[Measured]:
-    """Measure ingest of 20 campaigns, of one, and of 20 with readers of the page.
+    """Measure ingest of 20 campaigns, of one campaign, and of 20 campaigns whose page has readers.
 
     Raises Invalid without /proc.
     """

@@ -51,7 +51,7 @@ _PATIENCE_SECONDS = 900.0
 
 @dataclass(frozen=True)
 class Storm:
-    """Number of devices, milliseconds between two knocks of one of them, and seconds of a slot."""
+    """Number of devices, milliseconds between two knocks of the same device, and length of a slot in seconds."""
 
     devices: int
     period: int

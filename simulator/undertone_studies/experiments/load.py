@@ -34,7 +34,7 @@ PARAGRAPH = (
     "interval. So it does not show what people want to know, the mean of the readings."
 )
 
-# Number of days of a campaign; number of campaigns of a cell, and of a cell of the population that the guides quote.
+# Number of days of a campaign; number of campaigns in a cell, and in the cells that the guides quote.
 DAYS, REPEATS, QUOTED_REPEATS = 14, 1, 3
 # All fleets have the same reach, so that fleets of different sizes can be compared.
 WAYS: dict[str, dict[str, Any]] = {

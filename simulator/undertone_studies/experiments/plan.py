@@ -1,8 +1,8 @@
 """Experiment: `undertone plan` against simulation, by the ratio of predicted to simulated standard error.
 
 Devices draw independently, so the error of a fleet is the average of its blocks' errors, and its variance is that of a
-block's error divided by the number of blocks. Therefore only a number of blocks is simulated, each decoded by the
-server's code, whatever the size of the fleet.
+block's error divided by the number of blocks. So the same number of blocks is simulated for every size of fleet, and
+the server's code decodes each of them.
 """
 
 from fractions import Fraction

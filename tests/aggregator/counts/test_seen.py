@@ -173,7 +173,7 @@ def test_many_newer_reports_at_once_are_what_they_are_one_by_one(gap: int) -> No
 
 @pytest.mark.parametrize("reports", [[1], [1, 2], [1, 2, 3], [1, 3, 7, 30], [33, 34, 35, 62, 63], [63]])
 def test_several_newer_reports_of_a_device_are_what_they_are_one_by_one(reports: list[int]) -> None:
-    """Each device sends one report, two or several, after one report before or a report in every slot."""
+    """Some devices have sent one report so far, others one in every slot. Now each sends one, two or several."""
     seen = Seen()
     for key, slots in enumerate(([1095], range(1000, 1096), [1095], [1095])):
         for slot in slots:

@@ -60,8 +60,7 @@ def numbers_of(groups: list[str], sizes: tuple[int, ...], shown: Iterable[str]) 
 
 
 def groupings(most: int) -> Iterator[tuple[list[str], tuple[int, ...]]]:
-    # "Yield names of groups, and the number of reports of each group. `EVERYBODY` stands for reports without a
-    # group."""
+    """Yield names of groups with their numbers of reports. `EVERYBODY` stands for the reports of no group."""
     for names in ([EVERYBODY], ["a"], [EVERYBODY, "a"], ["a", "b"], [EVERYBODY, "a", "b"], ["a", "b", "c", "other"]):
         for sizes in itertools.product(range(most + 1), repeat=len(names)):
             yield names, sizes

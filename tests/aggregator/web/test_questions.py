@@ -288,7 +288,7 @@ def test_the_newest_load_and_its_error(hand: type[Hand], call: Any, fleet: Path)
     (printed,) = [row for row in command(fleet, "slots", "--settled", "--newest", "1", "--filtered") if row["filtered"]]
     assert newest["estimate"] == pytest.approx(printed["estimate"])
     clicks = hand(SATURDAY)
-    # The card rounds as its error does: an error of two digits, such as ± 33, has no decimals.
+    # The card rounds the number like its error. An error of two digits such as ± 33 has no decimals.
     shown = figure(clicks.page.locator(".card .value").inner_text().split()[0])
     assert 10 <= 1.96 * newest["standard_error"] < 100
     assert abs(shown - newest["estimate"]) <= 0.5

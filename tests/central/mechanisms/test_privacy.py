@@ -516,7 +516,10 @@ def test_every_counter_that_ships_is_tested_here():
 @pytest.mark.slow_but("3-3", "2-2")
 @pytest.mark.parametrize(("group", "parts"), [(2, 2), (4, 2), (3, 3), (4, 4)])
 def test_the_drift_moves_by_at_most_its_sensitivity_over_all_neighbours(group, parts):
-    """All streams of three blocks of 0 or θ (or 4,000 random ones) are tried, with every change of one value."""
+    """Streams of three blocks are tried, each with every change of one value.
+
+    Short streams are all streams of the values 0 and θ. Of longer streams, 4,000 random ones are tried.
+    """
     theta, n = 2, 3 * group
     rng = np.random.default_rng(2)
     samples = list(product((0, theta), repeat=n)) if n <= 9 else rng.choice([0, 1, theta], (4000, n)).tolist()
