@@ -133,7 +133,10 @@ def test_a_days_samples_of_fast_have_its_budget_together(samples: int) -> None:
 
 
 def test_the_noise_of_fasts_samples_is_that_of_its_budget() -> None:
-    """If the assumed process may do anything, a sampled slot shows what was measured. Its variance is θ² M/(μ² n)."""
+    """If the variance Q of a step is assumed to be huge, a sampled slot shows just what was measured.
+
+    The variance of this is θ² M/(μ² n).
+    """
     of, theta, squared = fleet(), 200.0, 0.5
     parameters = Fast(48, 0.1, 0.0, 1e18)
     mean, _ = of.truncated(theta)

@@ -273,7 +273,7 @@ def test_theta_stays_while_the_fleet_is_away(tmp_path: Path) -> None:
 def test_no_theta_is_decided_while_the_devices_that_keep_reports_are_away(tmp_path: Path, restart_every: int) -> None:
     """Absent devices keep reports under the old epoch until they are back.
 
-    A θ chosen before would lack those reports.
+    A θ that was chosen before their return would lack these reports.
     """
     config, outlet, chance, notes = (
         server.config(tmp_path, cells=16, report_slots=400),
@@ -364,9 +364,9 @@ def test_turns_are_no_absence() -> None:
 @pytest.mark.waits
 @pytest.mark.parametrize("settle_slots", [1, 3])
 def test_a_server_that_is_killed_again_and_again_still_publishes(tmp_path: Path, settle_slots: int) -> None:
-    """Each start waits for the reports that brokers and devices hold.
+    """After each start, the server waits for the reports that brokers and devices hold.
 
-    A start during the wait continues the same wait.
+    If it is killed while it waits, the next start continues the same wait.
     """
     outlet = play(tmp_path, 60, restart_every=2, settle_slots=settle_slots, report_slots=100)
     slots = [json.loads(payload)["slot"] - NOW for topic, payload in outlet.messages if topic.endswith("/all/raw")]

@@ -28,7 +28,7 @@ EVENTS = st.lists(st.tuples(st.integers(0, 3), st.integers(1000, 1250), st.integ
 
 
 class Model:
-    """The rules in the simplest form: remember every report, and forget by rule when judging."""
+    """The rules in the simplest form: every report is remembered, and judging leaves out what should be forgotten."""
 
     def __init__(self) -> None:
         self.counted: dict[int, dict[int, int]] = {}
@@ -193,7 +193,7 @@ def test_several_newer_reports_of_a_device_are_what_they_are_one_by_one(reports:
 
 @pytest.mark.parametrize("added", [3, 500])
 def test_new_devices_are_written_as_they_are_judged(added: int) -> None:
-    """A few new devices wait outside the sorted words and many are merged into them; the state is the same."""
+    """A few new devices wait outside the sorted words; many are merged into the words. The state is the same."""
     fast, slow = Seen(), Seen()
     for key in range(1, 1001):
         for seen in (fast, slow):

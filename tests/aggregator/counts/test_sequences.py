@@ -56,7 +56,7 @@ def observed(reports: list[tuple[int, int]], first_slot: int = 100) -> list[int]
         # A second report for the same slot has another number.
         ([(100, 1), (100, 7)], [0, 0]),
         ([(100, 1), (103, 4), (103, 2)], [0, 2, 0]),
-        # After two reports of one slot, the next report is compared with the first of both numbers.
+        # After two reports of one slot, the next report is compared with the first of the two.
         ([(100, 1), (100, 7), (103, 9)], [0, 0, 2]),
         # The same number in a later slot comes from a ledger that began again.
         ([(150, 51), (155, 51)], [50, 4]),

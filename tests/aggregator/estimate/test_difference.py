@@ -107,7 +107,7 @@ def test_two_groups_at_the_same_time_are_between_the_explanations() -> None:
 def test_a_later_choice_of_theta_knows_the_reports_of_an_earlier_one() -> None:
     """Both choices err in the same direction, in proportion to their biases, so equal biases cancel.
 
-    The share is the mean of the stated errors divided by the mean of the biases.
+    The ratio of error to bias is the mean of the stated errors divided by the mean of the biases.
     """
     early, late = side("a", [5], bias=9.0, fit=3.0), side("a", [5 + 7 * CYCLE], bias=9.0, fit=1.5, choice=1)
     assert apart(early, late).bias_se == NOTHING

@@ -182,7 +182,7 @@ def played(
     return frozenset(seen)
 
 
-# The mean of up to two slots with up to four reports each, times this, has whole numbers as weights.
+# A mean over up to two slots with up to four reports each has weights that become whole numbers if multiplied by this.
 WHOLE = 24
 
 
@@ -217,7 +217,7 @@ def compared(groups: tuple[str, ...], times: tuple[int, ...], least: int) -> fro
 def test_no_difference_of_means_lets_a_report_out(least: int) -> None:
     """Differences are combined with all other numbers.
 
-    Of two slots, every 290th of 82,000 histories is tried; of one, all.
+    All histories of one slot are tried, and every 290th of the 82,000 histories of two slots.
     """
     for groups, times in itertools.chain(histories(1), itertools.islice(histories(2), 0, None, 290)):
         numbers = played(groups, times, least, now) | compared(groups, times, least)
@@ -225,7 +225,7 @@ def test_no_difference_of_means_lets_a_report_out(least: int) -> None:
 
 
 def test_a_difference_from_a_mean_of_a_few_reports_would_let_one_out() -> None:
-    """If the one device of b had a number of its own, the difference a - b would reveal it together with a."""
+    """If b with its single device had a number, the difference a - b and the number of a would reveal the device."""
 
     def everything(store: MemoryStore, _: int) -> OfGroup:
         return before(store, 1)

@@ -1,4 +1,7 @@
-"""The fast path counts and refuses the same reports as the rules applied one by one, whatever arrives in any order."""
+"""The fast path counts and refuses the same reports as the slow path, whatever arrives and in whatever order.
+
+The slow path applies the rules to one report after the other.
+"""
 
 import random
 from typing import Any
@@ -59,7 +62,7 @@ def audits(batch: Batch) -> dict[tuple[str, bytes], str]:
 
 
 def compare(epochs: list[Epoch], deliveries: list[Delivery], size: int, now: int, **options: Any) -> tuple[int, int]:
-    """Judge batches by the fast path and reports one by one.
+    """Judge the same reports twice: in batches by the fast path, and one by one.
 
     Return (reports counted, reports that the fast path counted).
     """

@@ -534,9 +534,9 @@ def test_the_drift_moves_by_at_most_its_sensitivity_over_all_neighbours(group, p
 
 
 def test_noise_of_mean_and_drift_is_what_their_sensitivity_asks(monkeypatch):
-    """The cost of the noise follows from its scales and from how far one value moves the results.
+    """The test computes what the noise costs, from its scales and from how far one value moves the results.
 
-    It is what the guarantee counts.
+    The guarantee counts the same cost.
     """
     scales = []
 
