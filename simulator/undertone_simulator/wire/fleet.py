@@ -249,7 +249,7 @@ class Fleet:
             await self._draw(slot, stop)
             if self.report_slot is not None and slot >= self.report_slot + slots:
                 return
-            # If the machine was too slow for a slot, that slot is skipped, as devices do.
+            # If the machine was too slow for a slot, the fleet skips that slot, as a real device would.
             following = max(slot + 1, int(clock.now()) // seconds)
             self.skipped += (following - slot - 1) * len(self.devices)
             slot = following

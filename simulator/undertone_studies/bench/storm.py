@@ -62,11 +62,11 @@ class Storm:
 class Return:
     """The measurements of a return.
 
-    ``starting``: seconds until the server listened. ``waits``: seconds from then until each device was connected.
-    ``stored``: reports that devices had drawn before the return and not yet delivered. ``counted``: how many of these
-    were counted in settled slots at the end. ``after_settling``: reports that came too late for their slot's published
-    number. ``processor``: seconds of the server's processor time from its return until all devices were back.
-    ``memory``: growth of its resident memory in that time, in KB.
+    ``starting``: seconds until the server listened. ``waits``: for each device, seconds from then until its
+    first report was acknowledged. ``stored``: reports that devices had drawn before the return and not yet delivered.
+    ``counted``: how many of these were counted in settled slots at the end. ``after_settling``: reports that came too
+    late for their slot's published number. ``processor``: seconds of the server's processor time from its return until
+    all devices were back. ``memory``: growth of its resident memory in that time, in KB.
     """
 
     starting: float
@@ -107,7 +107,7 @@ def run(options: StudyOptions) -> list[Measured]:
 
 
 def come_back(storm: Storm) -> Return:
-    """Let the devices report, kill the server, start it again after the absence, and wait until all are settled."""
+    """Let the devices report, kill the server, start it again later, and wait until all reports are settled."""
     with tempfile.TemporaryDirectory(prefix="undertone-storm-") as name:
         folder = Path(name)
         home, port = folder / "home", free_port()

@@ -106,8 +106,8 @@ class MovedResult:
     """Result of a campaign, counted from the change on.
 
     ``held``: share of slots whose 95 % interval holds the mean of the readings; ``least``: that of the worst day;
-    ``half``: median half-width over the mean from the third day after the change on; ``second``: mean square error in
-    the second week of the report phase.
+    ``half``: median of half-width divided by mean, from the third day after the change on; ``second``: mean square
+    error in the second week of the report phase.
     """
 
     held: float
