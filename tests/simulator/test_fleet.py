@@ -166,8 +166,8 @@ def test_report_slots_of_a_running_campaign_begin_once_the_last_device_has_accep
     slot = int(clock.moment) // 60
     running = campaign((slot - 10) * 60, slot + 1000, **reporting(hybrid(2)))
     message = pack(running, int(clock.moment))
-    # The first three calls are the devices' first ones. The fourth is by a device that accepts the campaign again, as
-    # after a restart.
+    # In the first three calls, each of the three devices accepts the campaign for the first time. In the fourth, one of
+    # them accepts it again, as after a restart.
     for seconds, first in ((0, slot + 1), (30, slot + 1), (61, slot + 2), (500, slot + 2)):
         clock.moment = slot * 60 + seconds
         fleet.wire.on_campaign(message)

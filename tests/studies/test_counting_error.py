@@ -46,16 +46,16 @@ def test_what_is_said_of_the_blogs_counters_follows_from_the_stored_rows() -> No
 
 @pytest.mark.slow
 def test_the_binary_counter_is_the_best_one_from_where_the_stored_note_says() -> None:
-    """The blog says that this begins around t = 4000.
+    """The blog says that the binary counter is best from around t = 4000 on.
 
-    The exact variances cross before, the errors of 25 trials after.
+    By the exact variances this begins a little earlier, and by the errors of 25 trials a little later.
     """
     kept = Outcome.of(json.loads((RESULTS / "counting-blog.json").read_text(encoding="utf-8")))
     assert kept.notes[-1] == counting_blog.crossing_note(kept.panels)
     measured, exact = (int(each.replace(",", "")) for each in re.findall(r"from t = ([\d,]+) on", kept.notes[-1]))
     assert exact < 4000 < measured < 5000
-    # The variances have closed forms: 2 levels² for each digit of t, and 8 for each block and single item. Means are
-    # over 250 counts.
+    # The variances have closed forms: 2 levels² for each digit 1 of t in binary, and 8 for each block and each single
+    # item. Means are over 250 counts.
     levels, t = 14, np.arange(1, 10_001)
     digits = np.array([int(each).bit_count() for each in t])
     binary, two_level = (

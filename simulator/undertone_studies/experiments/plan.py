@@ -119,9 +119,10 @@ def run(options: StudyOptions) -> Outcome:
 
 
 def _standard_error(errors: Errors, parts: float) -> tuple[float, float]:
-    """Return the standard error of an average of ``parts`` parts with these errors, whose mean is 0; and its accuracy.
+    """Return the standard error of an average of ``parts`` independent errors, and how accurately it is known.
 
-    The accuracy is one standard deviation of the standard error, relative to it.
+    ``errors`` are examples of such errors, whose mean is 0. The accuracy is the standard deviation of the returned
+    standard error, divided by it.
     """
     squares = np.square(errors).mean(axis=1)
     mean = float(squares.mean())

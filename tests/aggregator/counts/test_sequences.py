@@ -140,7 +140,7 @@ def test_what_closes_no_gap_changes_nothing() -> None:
     assert MissingReports({("all", 9): 1, ("all", 3): 1}).note(CLOSES, "all", 7) == [(("all", 9), -1)]
     # It also closes the earlier of two gaps that were noticed much later.
     assert MissingReports({("all", 300): 1, ("all", 200): 1}).note(CLOSES, "all", 3) == [(("all", 200), -1)]
-    # A gap noticed in an older slot leaves the newest gap where it is.
+    # If another gap is noticed in an older slot, the newest gap is still closed by a report that is late for slot 6.
     older = MissingReports({("all", 9): 1})
     older.note(1, "all", 5)
     assert older.note(CLOSES, "all", 6) == [(("all", 9), -1)]

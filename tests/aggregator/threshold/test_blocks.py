@@ -84,7 +84,7 @@ def blocks(chosen, day):
 
 @pytest.mark.slow
 def test_night_and_day_are_told_apart(blocks):
-    # A block of one or two slots at the beginning or the end costs little, and chance may make one.
+    # A block of one or two slots at the beginning or the end costs little, so chance may make one.
     assert 2 <= len(blocks.ranges) <= 5
     in_force = np.repeat(
         [theta for _, _, theta in blocks.ranges],

@@ -106,7 +106,7 @@ def test_monotone_counts_and_empty_items_come_from_the_counter_alone(monkeypatch
     assert monotone == expected
 
 
-# --- consistent hierarchies, with smoothing and without falls ------------------------------------------------------
+# --- consistent hierarchies, smoothed and monotone -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("consistency", ["least-squares", "least-absolute"])

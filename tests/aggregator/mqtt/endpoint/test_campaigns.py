@@ -212,7 +212,7 @@ def test_a_report_to_no_campaign_is_never_acknowledged_and_hinders_no_other(
         (number,) = device.publish([b"mine"], to=topic("power", "power-1"))
         assert device.wait("acked") == [("acked", number)]
         assert endpoint.facts()["unknown_campaign"] == len(strange) - 1
-        # A report to another topic below the campaign's is counted there, under an empty topic.
+        # A report to a wrong topic that names a campaign is passed to this campaign, which gets it with an empty topic.
         device.publish([b"y"], to=strange[1])
         device.wait("acked")
         assert [(each.topic, each.payload) for each in power.taken] == [
