@@ -42,7 +42,7 @@ Array = NDArray[np.float64]
 
 
 def run(options: StudyOptions) -> Outcome:
-    """Compare the chosen with the best θ, for each ε and for each part of it that the round may cost."""
+    """Compare the chosen θ with the best one, for each ε and for each part of it that the round may cost."""
     seeds = range(options.seed, options.seed + (options.repeats or SEEDS))
     devices = 200 if options.quick else DEVICES
     cells = list(product(EPSILONS[:1] if options.quick else EPSILONS, PARTS))

@@ -76,7 +76,7 @@ def deltas_of(n: int, extra: float, t: float, cells: int) -> tuple[list[float], 
         (1, 2.0, 0.3, 4),
         (2, 0.7, 0.5, 4),
         (9, 1.7, 0.3, 1),
-        # With narrow spans, the first of these cases leaves out a single count below the span, and the second one also a
+        # With narrow spans, the first of these cases leaves out a single count below the span, the second one also a
         # single count above it.
         (12, 1.7, 0.3, 1),
         (7, 0.9, 0.5, 1),

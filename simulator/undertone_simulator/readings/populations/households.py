@@ -49,7 +49,7 @@ SEASON = 0.16
 # Days from mid-January to the population's first day.
 SEASON_SHIFT = 77
 
-# Mean load by half-hour of the day over the daily mean, from midnight.
+# Mean load in each half-hour of the day from midnight on, divided by the mean load of the day.
 SHAPE = (
     0.70,
     0.60,
