@@ -30,7 +30,7 @@ def test_what_is_said_of_the_k_ary_counter_follows_from_the_stored_rows() -> Non
     assert kept.notes[0] == counting_error.notes_of([tuple(row) for row in kept.rows])[0]
     ours = [row for row in kept.rows if row[1] == "k-ary"]
     assert [row[0] for row in ours] == list(counting_error.LENGTHS)
-    # These figures are of an independent computation, rounded to hundredths.
+    # These figures come from an independent computation and are rounded to hundredths.
     assert [float(row[4]) for row in ours] == pytest.approx([0.84, 0.73, 0.69, 0.55, 0.38], abs=0.01)
 
 

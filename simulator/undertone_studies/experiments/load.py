@@ -253,7 +253,7 @@ def picture(title: str, unit: str, series: Published) -> Panel:
 
 
 def _repeats(name: str, options: StudyOptions) -> int:
-    """Return the number of campaigns of each of a population's cells."""
+    """Return how many campaigns each cell of a population has."""
     return 1 if options.quick else options.repeats or (QUOTED_REPEATS if name == "edrp" else REPEATS)
 
 

@@ -267,7 +267,7 @@ SLOTS = 4
 
 
 def pools(counts: tuple[tuple[int, int], ...], publications: Iterable[Publication]) -> frozenset[Number]:
-    """All numbers that are ever published, of each slot and of pooled slots, for each selection and length of runs.
+    """All numbers that are ever published: of single slots, and of pooled slots for every selection and length of runs.
 
     ``counts``: (reports for the threshold, others) of each slot. A number has a column for each of the two.
     """
