@@ -153,7 +153,7 @@ class Processes:
             time.sleep(_POLL_SECONDS)
 
     def ledgers(self) -> list[Path]:
-        """Return the ledgers of the fleet and of other devices, and those that name the faults of this run."""
+        """Return the files of all ledgers: of the fleet, of other devices, and of the faults of this run."""
         return [*sorted(self.folder.glob("*.ledger")), *sorted(self.folder.glob("micropython*.log"))]
 
     def drain(self, hostile: frozenset[str] = frozenset(), show: Callable[[Accounts], None] | None = None) -> Accounts:

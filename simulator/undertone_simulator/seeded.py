@@ -1,10 +1,10 @@
 """Seeded random words, for simulations only: every word is a function of (seed, device, slot, word number).
 
 A word is hash(device · G + key) mod 2^32, G = 0x9E3779B9: one round of xor-shift and multiply, a second key, another
-round (the constants of a two-round 32-bit hash of low bias by Wellons, 2018). Both keys come from shake_256(seed, slot,
-refill) at this word. So devices can be simulated in any order and in chunks of any size. A single device's `Entropy`
-reads the same words that numpy computes for millions of devices. The words are predictable by design: no real device
-may use them.
+round (the constants of a two-round 32-bit hash of low bias by Wellons, 2018). Each word number has its own two keys,
+which are taken from shake_256(seed, slot, refill). So devices can be simulated in any order and in chunks of any size.
+A single device's `Entropy` reads the same words that numpy computes for millions of devices. The words are predictable
+by design: no real device may use them.
 """
 
 import hashlib
@@ -119,11 +119,10 @@ class SlotWords:
 
 
 class Buffers:
-    """`undertone_shared.entropy.Entropy` for many devices in one slot, after its first ``refill``.
+    """`undertone_shared.entropy.Entropy` for many devices in one slot, each with its own position in its words.
 
-    Each has its own next word.
-
-    ``failed`` marks the devices whose buffer ran out within a draw: their values must not be used.
+    The first buffers are already filled. ``failed`` marks the devices whose buffer ran out within a draw: their values
+    must not be used.
     """
 
     def __init__(self, seed: int, slot: int, positions: Words) -> None:

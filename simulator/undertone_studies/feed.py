@@ -1,4 +1,4 @@
-"""Publisher of a benchmark's backlog, as fast as the broker accepts it, which is faster than with paho.
+"""Publishes a benchmark's backlog as fast as the broker accepts it; paho would be slower.
 
 It speaks MQTT 3.1.1 at QoS 1 over a plain socket and sends a window of packets at a time.
 """

@@ -151,7 +151,7 @@ def turns(epsilon: str) -> Way:
 
 
 def stream(epsilon: str) -> Way:
-    """Return a function that makes the published series of correlated Gaussian streams, (ε, δ) for each cycle."""
+    """Return a function that makes the published series of correlated Gaussian streams, with (ε, δ) per cycle."""
 
     def publish(truth: TrueSeries, devices: int) -> PublishedSeries:
         fleet, cycle = truth.readings[:devices], truth.cycle

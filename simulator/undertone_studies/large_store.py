@@ -172,7 +172,7 @@ def _mean(phase: int) -> float:
 
 
 def _law(edges: Any, mean: float) -> NDArray[np.float64]:
-    """Return the exponential distribution over cells between integer edges; the last one has the rest."""
+    """Return the exponential distribution over cells between integer edges; the last cell has all larger values."""
     survival = np.exp(-np.asarray(edges, dtype=np.float64) / mean)
     survival[-1] = 0.0
     return np.asarray(survival[:-1] - survival[1:])

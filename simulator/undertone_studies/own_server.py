@@ -1,4 +1,4 @@
-"""A server that a benchmark sets up by the commands that an operator types, and runs as a process of its own."""
+"""A server in its own process, for benchmarks. It is set up by the commands that an operator types."""
 
 import socket
 import subprocess

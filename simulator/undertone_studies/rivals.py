@@ -238,7 +238,11 @@ def filtered_stream(means: Array, share: float, noise: float, process: float, wi
 
 
 def _interval(errors: Sequence[float], between: int, interval: float, options: Fast) -> float:
-    """Return FAST's next interval from the feedback errors of all samples and the slots since the one before."""
+    """Return FAST's next interval.
+
+    ``errors``: the feedback errors of all samples so far. ``between``: number of slots from the last sample but one to
+    the last one.
+    """
     recent = errors[-options.span :]
     change = (errors[-1] - errors[-2]) / between if len(errors) > 1 else 0.0
     delta = (

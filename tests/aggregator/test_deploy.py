@@ -87,7 +87,7 @@ def test_promtool_agrees(what: list[str]) -> None:
 
 
 def tool(name: str) -> str:
-    """The path of a linter that the extra dev installs beside this interpreter."""
+    """The path of a linter. The package's extra `dev` installs it beside this interpreter."""
     path = Path(sys.executable).with_name(name)
     return str(path) if path.exists() else unavailable(f"needs {name}: pip install -e ./device -e '.[dev]'")
 

@@ -273,7 +273,7 @@ def under_fire(
 def test_whatever_is_killed_each_report_has_landed(server: Server, sender: Sender, workers: int) -> None:
     server.configure(workers, '[landing]\nfolder = "landing"\nseconds = 1\ncounts = "spark"\n')
     campaign = server.begin_campaign()
-    # The first kill is certain to fall between the files and the acknowledgement.
+    # The first kill certainly comes after the files are written and before the reports are acknowledged.
     server.start("after_landing", 1)
     sender.flush(sender.send(some_reports(campaign, random.Random(7), 39, 60)))
     wait_for(lambda: not server.running or "starting it again" in server.log())
@@ -291,7 +291,7 @@ def test_whatever_is_killed_each_report_has_landed(server: Server, sender: Sende
     assert server.end() == 0, server.log()
     again = recount(server.folder / "landing", epochs)
     assert again.partial == partial
-    # The sender itself sends six reports twice.
+    # Six reports come twice in any case, because the sender itself sends them twice.
     assert again.outcomes["duplicate"] > 6, "no delivery came twice: the kills hit nothing"
     assert not list((server.folder / "landing" / ".pending").rglob("*.parquet")), "all is gathered at the end"
 

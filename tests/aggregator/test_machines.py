@@ -1,6 +1,7 @@
 """Several machines on one database: each is killed, stopped or restarted, and every report is counted exactly once.
 
-A machine is a process here. The short form has leases of 4 s, the long one the usual ones and pauses of a minute.
+A machine is a process here. In the short form of the test, leases last 4 s; in the long one, they last as long as by
+default, and processes are stopped for a minute.
 """
 
 import random
@@ -93,7 +94,7 @@ def begin(site: Site, sender: Any, seed: int) -> Fleet:
 
 
 def check_counts(site: Site, sender: Any, fleet: Fleet, seconds: float = 120.0) -> None:
-    """Check that each report has the outcome that one admission alone gives it, and is counted once."""
+    """Check that each report is counted once, and has the outcome that it would have with a single worker."""
     sender.flush(fleet.made)
     with open_store(site.store, read_only=True) as store:
         partial, outcomes = expected(fleet._campaign, Timeline(store.epochs()), sender.sent)
@@ -255,7 +256,7 @@ def test_brokers_by_shard_into_one_database(
 def test_rabbitmq_with_quorum_queues_as_it_comes(
     tmp_path: Path, database: Postgres, free_port: Callable[[], int]
 ) -> None:
-    """The broker has no access rules and no users for workers, as any broker may. The test kills it and a worker."""
+    """The broker is used as installed: it has no access rules and no users for workers. It and a worker are killed."""
     if not BINARIES.exists():
         unavailable(NO_RABBITMQ)
     users = dict.fromkeys(("aggregator", "fleet"), deliveries.PASSWORD)

@@ -1,4 +1,7 @@
-"""What a restart or a second server may do to a running campaign, tried over a real broker. Changes are shown first."""
+"""What a restart or a second server may do to a running campaign, tried over a real broker.
+
+A change of a plan is shown before anything is changed.
+"""
 
 import io
 import json

@@ -1,6 +1,6 @@
-"""A whole campaign as in the papers: one linear round of Square Wave, EM, white box, Eq.
+"""A whole campaign as in the papers.
 
-8, the Hybrid, and no filter.
+It has one round of Square Wave with equal bins, EM, the white box of Eq. 8, the Hybrid, and no filter.
 """
 
 import numpy as np

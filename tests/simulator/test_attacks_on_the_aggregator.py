@@ -56,7 +56,7 @@ class Liar:
 
 @pytest.fixture
 def scene(make_world):
-    """A campaign whose clock stands still some slots after the first one, so that no report is late on any machine."""
+    """A campaign whose clock stands still a few slots after its first slot, so that no machine makes reports late."""
     world = make_world(3, SECONDS, SteppedClock(1_798_416_000))
     world.start_aggregator()
     liars = [Liar(world, name) for name in world.names]

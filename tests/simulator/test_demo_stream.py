@@ -63,7 +63,7 @@ def test_streams_over_mqtt_with_a_device_killed_on_the_way(mechanism, dimension,
     assert result.worst < 6
     assert len(result.slots) >= 8 * dimension
     assert "user-level" in result.guarantee
-    # A round finds θ for readings of one coordinate alone. Its report is part of the guarantee.
+    # Only for readings of one coordinate does a round find θ. The guarantee covers the round's report, too.
     assert result.found is (dimension == 1)
     assert ("for the one report that finds theta" in result.guarantee) is result.found
     if find_micropython():

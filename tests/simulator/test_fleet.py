@@ -166,8 +166,8 @@ def test_report_slots_of_a_running_campaign_begin_once_the_last_device_has_accep
     slot = int(clock.moment) // 60
     running = campaign((slot - 10) * 60, slot + 1000, **reporting(hybrid(2)))
     message = pack(running, int(clock.moment))
-    # The first three calls are the devices' first ones. The fourth is by a device that accepts the campaign again, as
-    # after a restart.
+    # In the first three calls, each of the three devices accepts the campaign for the first time. In the fourth, one of
+    # them accepts it again, as after a restart.
     for seconds, first in ((0, slot + 1), (30, slot + 1), (61, slot + 2), (500, slot + 2)):
         clock.moment = slot * 60 + seconds
         fleet.wire.on_campaign(message)
@@ -207,7 +207,7 @@ def test_an_unknown_fault_is_refused():
 
 
 class Recorded(dict):
-    """The attributes of a fleet of one device that a schedule needs; notes what was done to the fleet."""
+    """Stands for a fleet of one device in a schedule of faults, and records what the schedule does to the device."""
 
     def __init__(self, report_slot):
         self.report_slot = report_slot
@@ -222,7 +222,8 @@ def test_a_fault_of_a_slot_that_the_machine_skipped_happens_in_the_next():
     on_slot = schedule(fleet, [Fault(1, "kill", "a"), Fault(3, "hold", "a")])
     on_slot(97)
     fleet.report_slot = 100
-    # The faults begin with 101 and 103, and end with 103 and 105.
+    # The faults are due in slots 101 and 103, which are skipped, so both begin in slot 104. They would end in slot 106,
+    # which is skipped, too, so they end in slot 107.
     expected = {98: [], 100: [], 104: ["kill", "hold_back"], 105: [], 107: ["restart", "release"], 108: []}
     for slot, done in expected.items():
         on_slot(slot)

@@ -74,7 +74,7 @@ def test_a_campaign_that_runs_already_gets_all_slots_asked_for(make_world, tmp_p
 class Jumping:
     """The load test's clock.
 
-    It jumps by an hour after a sentence for which ``when`` holds, so that the test need not wait.
+    It jumps by an hour when the load test says a sentence for which ``when`` is true. So the test need not wait.
     """
 
     def __init__(self, monkeypatch, when):

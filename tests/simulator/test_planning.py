@@ -310,7 +310,7 @@ def test_a_missing_reading_does_not_count_in_the_slots_of_a_day():
     readings = np.where(present, 300 + np.arange(30)[:, None], 0)
     slots = DaySlots.of(Readings(readings, present, "Wh", "", 1800), 1000, 1, 2, 30)
     assert slots.values.min() >= 300
-    # Each reading also stands for the two missing ones after it, and the day goes round.
+    # Two of three devices miss each slot. The reading of the third one takes their place, so it counts three times.
     expected = [readings[present[:, slot], slot].mean() for slot in range(48)]
     assert slots.raw == pytest.approx(np.array(expected))
     assert np.array_equal(slots.values.T[present], readings[present])

@@ -209,7 +209,7 @@ def test_turns_estimate_the_whole_fleet():
     reports = {}
     for key, counts in simulation.partial.items():
         reports[key.slot] = reports.get(key.slot, 0) + int(counts.sum())
-    # In each slot, a seventh of the devices reports. The largest of 60 numbers is within 6.5 standard deviations.
+    # In each slot, a seventh of the devices reports. Every number of reports is within 6.5 standard deviations.
     assert all(abs(n - 1000) < 6.5 * math.sqrt(1000) for n in reports.values())
     compared = simulation.compared()
     assert {truth.reports for truths in simulation.truths.values() for truth in truths.values()} == {7000}

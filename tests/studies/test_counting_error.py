@@ -30,7 +30,7 @@ def test_what_is_said_of_the_k_ary_counter_follows_from_the_stored_rows() -> Non
     assert kept.notes[0] == counting_error.notes_of([tuple(row) for row in kept.rows])[0]
     ours = [row for row in kept.rows if row[1] == "k-ary"]
     assert [row[0] for row in ours] == list(counting_error.LENGTHS)
-    # These figures are of an independent computation, rounded to hundredths.
+    # These figures come from an independent computation and are rounded to hundredths.
     assert [float(row[4]) for row in ours] == pytest.approx([0.84, 0.73, 0.69, 0.55, 0.38], abs=0.01)
 
 
@@ -46,16 +46,16 @@ def test_what_is_said_of_the_blogs_counters_follows_from_the_stored_rows() -> No
 
 @pytest.mark.slow
 def test_the_binary_counter_is_the_best_one_from_where_the_stored_note_says() -> None:
-    """The blog says that this begins around t = 4000.
+    """The blog says that the binary counter is best from around t = 4000 on.
 
-    The exact variances cross before, the errors of 25 trials after.
+    By the exact variances this begins a little earlier, and by the errors of 25 trials a little later.
     """
     kept = Outcome.of(json.loads((RESULTS / "counting-blog.json").read_text(encoding="utf-8")))
     assert kept.notes[-1] == counting_blog.crossing_note(kept.panels)
     measured, exact = (int(each.replace(",", "")) for each in re.findall(r"from t = ([\d,]+) on", kept.notes[-1]))
     assert exact < 4000 < measured < 5000
-    # The variances have closed forms: 2 levels² for each digit of t, and 8 for each block and single item. Means are
-    # over 250 counts.
+    # The variances have closed forms: 2 levels² for each digit 1 of t in binary, and 8 for each block and each single
+    # item. Means are over 250 counts.
     levels, t = 14, np.arange(1, 10_001)
     digits = np.array([int(each).bit_count() for each in t])
     binary, two_level = (
@@ -73,9 +73,9 @@ def test_a_curve_that_is_never_the_least_to_the_end_has_no_crossing() -> None:
 
 @pytest.mark.slow
 def test_the_sanitizers_memory_does_not_grow_with_the_number_of_blocks() -> None:
-    """The note of Kaplan and Stemmer says: the space of one block.
+    """The note of Kaplan and Stemmer says that a stream of blocks needs no more memory than one block.
 
-    Here, sixteen blocks take at most a tenth more than one.
+    Here, sixteen blocks take at most a tenth more memory than one.
     """
     rows = EXPERIMENTS.run("counting-space", StudyOptions(quick=True)).rows
     for concepts in CLASSES:

@@ -50,7 +50,7 @@ def test_both_intervals_over_two_thousand_seeds_and_two_weeks(meters, epsilon, c
 @pytest.mark.data
 @pytest.mark.parametrize("factor", [2.0, 0.4])
 def test_the_interval_of_the_mean_holds_when_readings_move(meters, factor):
-    """The rounds see the readings as they are. In the report phase, the readings are doubled or at two fifths."""
+    """The rounds see the readings as they are. In the report phase, they are doubled, or fall to two fifths."""
     moved = meters[:, : 144 + 96].copy()
     moved[:, 144:] = np.minimum(np.rint(moved[:, 144:] * factor), BOUND)
     held, _, _ = coverage.raw(moved, "4", BOUND, 48, 2, 2)

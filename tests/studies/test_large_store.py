@@ -32,7 +32,10 @@ def test_it_is_the_store_of_a_server(path: Path) -> None:
 
 
 def test_its_estimates_are_those_of_its_readings(path: Path) -> None:
-    """The mean over two days of 3 x 40 devices is within 5 standard errors: a chance below 1e-6. The seed is fixed."""
+    """The mean over two days of 3 x 40 devices is within 5 standard errors.
+
+    A false alarm has a chance below 1e-6, and the seed is fixed.
+    """
     with open_public(path) as results:
         rows = [row for row in results.estimates() if row.kind == "report"]
         assert len(rows) == SLOTS - 96

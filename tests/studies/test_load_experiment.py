@@ -48,7 +48,10 @@ def test_a_quick_run_has_a_row_for_each_series() -> None:
 
 @pytest.mark.slow
 def test_intervals_of_the_right_width_vary_by_as_many_slots_as_are_independent() -> None:
-    """The share of intervals that hold is that of a binomial of 1,000 times 672 draws, within six standard errors."""
+    """If all slots are independent, the share of intervals that hold varies like that of 672 independent draws.
+
+    With errors that are alike for a day, it varies like that of far fewer draws.
+    """
     rng = np.random.default_rng(1)
     parts = np.arange(672) % 48 // 8
     white = calibrated([rng.standard_normal(672)], parts, 1)

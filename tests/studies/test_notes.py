@@ -1,4 +1,4 @@
-"""The stored notes of studies are those that their sources write, so that pages and sources agree."""
+"""The stored notes of studies are the notes that the studies' code writes, so pages and code agree."""
 
 import ast
 import functools

@@ -27,7 +27,8 @@ def test_the_queries_are_200_random_ranges_of_up_to_r_values() -> None:
     lengths = QUERIES[:, 1] - QUERIES[:, 0]
     assert lengths.min() >= 0
     assert lengths.max() < R
-    # The length of a random range has the mean r/3 and the standard deviation r/√18. The mean of 200 lengths has r/60.
+    # The length of a random range has the mean r/3 and the standard deviation r/√18. The mean of 200 such lengths has
+    # the standard deviation r/60.
     assert abs(lengths.mean() - R / 3) < 4 * R / 60
 
 

@@ -82,7 +82,7 @@ def test_errors_of_budget_and_population_have_their_variance() -> None:
 def test_adaptive_publication_follows_the_stream(absorbs: bool) -> None:
     """With ten million devices, there is hardly any noise.
 
-    What is published is near the mean, or the last value still is.
+    Every slot shows a value near its mean: a new one, or the last one as long as the mean has not moved.
     """
     readings = np.repeat(np.array([100.0] * 48 + [300.0] * 48)[:, None], 50, axis=1)
     out = adaptive(CopiedFleet(readings, 10_000_000, 48), 400.0, 1.0, np.random.default_rng(3), absorbs=absorbs)
@@ -91,9 +91,9 @@ def test_adaptive_publication_follows_the_stream(absorbs: bool) -> None:
 
 
 def test_a_known_change_is_published_when_it_exceeds_the_error_to_expect() -> None:
-    """At first, values are published until their errors are by chance small.
+    """At first, new values are published until one has a small error by chance.
 
-    A jump of the readings is published at once.
+    Then there is no new value until the readings jump, and the jump is published at once.
     """
     readings = np.repeat([[100.0], [300.0]], 24, axis=0) * np.ones(50)
     of = CopiedFleet(readings, 10_000_000, 48)
@@ -133,7 +133,10 @@ def test_a_days_samples_of_fast_have_its_budget_together(samples: int) -> None:
 
 
 def test_the_noise_of_fasts_samples_is_that_of_its_budget() -> None:
-    """If the assumed process may do anything, a sampled slot shows what was measured. Its variance is θ² M/(μ² n)."""
+    """If the variance Q of a step is assumed to be huge, a sampled slot shows just what was measured.
+
+    The variance of this is θ² M/(μ² n).
+    """
     of, theta, squared = fleet(), 200.0, 0.5
     parameters = Fast(48, 0.1, 0.0, 1e18)
     mean, _ = of.truncated(theta)

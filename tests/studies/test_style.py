@@ -1,4 +1,4 @@
-"""What all figures have in common, and that the pictures of the results have it."""
+"""The rules that all figures follow. The stored pictures of the results follow them, too."""
 
 import hashlib
 import json

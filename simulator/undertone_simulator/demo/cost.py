@@ -21,7 +21,7 @@ class TurnsCost:
     """Cost of a campaign in which devices report every ``stride``-th slot and rest ``window`` seconds.
 
     ``closest``: least number of seconds between two messages of a device in the broker's own log, or None if no device
-    sent two. A late report is closer to the next message than its reading is to the next reading.
+    sent two. If a report is late, the time to the next message is shorter than the time between the two readings.
     """
 
     window: int
@@ -30,7 +30,7 @@ class TurnsCost:
 
 
 def cost(epsilon: Fraction, per_day: int, readings: int, turns: TurnsCost | None) -> list[str]:
-    """Return sentences about a device's privacy cost after ``readings`` reports, and their meaning."""
+    """Return sentences: the privacy cost of a device after ``readings`` reports, and what this cost means."""
     reading, day, spent = (shown(epsilon * n) for n in (1, per_day, readings))
     if turns is None:
         return [
@@ -80,9 +80,10 @@ def published_apart(log: Path) -> dict[str, int]:
 
 
 def reported_apart(reports: Iterable[Key]) -> dict[str, int]:
-    """Return for each device with at least two of these (device, report) the smallest difference between their slots.
+    """Return a map: device -> the smallest difference between the slots of two of its reports.
 
-    Copies of one report count once.
+    ``reports``: pairs (device, report). Devices with fewer than two reports are left out; copies of one report count
+    once.
     """
     slots: dict[str, set[int]] = {}
     for device, report in reports:

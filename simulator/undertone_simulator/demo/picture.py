@@ -1,4 +1,7 @@
-"""The demonstration's picture: the estimated stream against the truth, θ, both ways, and the cost for a household."""
+"""The demonstration's picture: the estimated stream against the truth, θ, and the cost for a household.
+
+It also compares the errors of the papers' way of collecting and of the default.
+"""
 
 import math
 from functools import singledispatch
@@ -31,7 +34,7 @@ def draw(result: DemoResult, path: Path) -> None:
 
 @draw.register
 def _reports(result: ReportsResult, path: Path) -> None:
-    """Draw the estimated stream against the truth, θ, the errors of both ways, and the cost for a household."""
+    """Draw the estimated stream against the truth, θ, the errors of both ways of collecting, and the privacy cost."""
     figure = Figure(figsize=(14.0, 8.0), layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
     grid = figure.add_gridspec(2, 3, height_ratios=(1.75, 1.0), width_ratios=(1.25, 1.0, 1.0))

@@ -158,7 +158,10 @@ class PreparedDemo:
         return len(self.rounds) * self.playback.days * self.readings.per_day
 
     def measured(self, row: int, column: int) -> int | tuple[int, ...]:
-        """Return the reading of device number ``row``, the public default for a gap; coordinate k is k days later."""
+        """Return the reading of device number ``row``: a number, or a tuple if readings have several coordinates.
+
+        Coordinate k is the device's reading k days later. A missing reading is replaced by the public default.
+        """
         dimension, default = self.options.dimension or 1, self.config.campaign.default
         days = [self.readings.at(row, column + k * self.readings.per_day) for k in range(dimension)]
         reading = tuple(default if value is None else value for value in days)

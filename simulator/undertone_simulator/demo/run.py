@@ -141,7 +141,7 @@ def _start_devices(plan: PreparedDemo, processes: Processes, *, with_micropython
 def _wait_until(processes: Processes, done: Callable[[], bool], failure: str) -> None:
     """Wait until ``done`` returns True.
 
-    Raises Failed if a process has ended with an error, and with the sentence ``failure`` after `CONNECT_SECONDS`.
+    Raises Failed if a process has ended with an error, or after `CONNECT_SECONDS`; ``failure`` is then its message.
     """
     deadline = time.monotonic() + CONNECT_SECONDS
     while not done():
@@ -218,7 +218,7 @@ class _Watch:
 
 
 def is_online(log: str) -> bool | None:
-    """Return True if `device/examples/unix_device.py`, whose log this is, is connected; None if its log has no state.
+    """Tell from the log of `device/examples/unix_device.py` whether this device is connected; None without a state.
 
     It prints its state as ``state WORD``, or as ``state SENTENCE`` after an error. It is connected in all states but
     ``offline`` and errors.

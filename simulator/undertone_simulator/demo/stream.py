@@ -230,7 +230,7 @@ chains = {_CHAINS}
 
 
 def _played(mechanism: str, slots: list[StreamSlot]) -> StreamWay:
-    """Return the first coordinate's raw means as a way to compare with others."""
+    """Return the raw means of the first coordinate, in the form that `stream_ways` compares with other methods."""
     names = ("estimate", "standard_error", "truth_clipped", "truth_raw")
     first = [slot for slot in slots if slot.coordinate == 1]
     first = [slot for slot, whole in zip(first, full([slot.reports for slot in first]), strict=True) if whole]
@@ -266,9 +266,8 @@ def _truths(
 ) -> dict[int, tuple[Vector, Vector]]:
     """Return a map: slot -> (mean reading, mean clipped reading) of the devices that reported.
 
-    Both have shape [coordinates].
-
-    The unit is the range, centred: a point lies within a ball of diameter 1, and moves by at most the slew.
+    Both have shape [coordinates]. Readings are clipped as in a device, where the range is the unit and its middle is 0:
+    a clipped point lies within a ball of diameter 1, and moves by at most the slew from one report to the next.
     """
     rows = {name: row for row, name in enumerate(plan.names)}
     last: dict[str, Vector] = {}

@@ -115,9 +115,10 @@ class FleetPart:
         return self._fleet.behaviour.joined(self.devices, slot, start)
 
     def struck(self, slot: int, begins: int | None) -> tuple[Flags | None, Flags]:
-        """Return two masks for ``slot``: the devices that a fault silences, or None if there are none, and the liars.
+        """Return two masks for ``slot``: of the devices that a fault silences, and of the liars.
 
-        ``begins``: first report slot.
+        The first one is None if no fault silences a device. ``begins``: the first report slot, from which faults are
+        counted; None before there is one.
         """
         silent, lying = None, self._lying
         for device, fault in self._fleet.faults if begins is not None else ():

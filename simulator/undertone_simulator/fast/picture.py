@@ -58,7 +58,7 @@ def _panel(axes: Axes, simulated: Simulated, raw: list[Compared], filtered: list
 
 
 def _thresholds(axes: Axes, hours: NDArray[np.float64], raw: list[Compared]) -> None:
-    """Draw θ on its own scale on the right, if blocks of the day have different ones."""
+    """Draw θ on a scale of its own on the right, if the blocks of the day have different θ."""
     thetas = [each.estimate.theta or 0 for each in raw]
     if len(set(thetas)) < 2:
         return

@@ -32,8 +32,8 @@ TOGETHER = 1 << 15
 class ReportContext:
     """Input of the reports of one campaign.
 
-    ``start``: the first slot of all; ``reporting``: the first slot of the report phase, from which faults are counted,
-    None before it.
+    ``start``: the campaign's first slot. ``reporting``: the first slot of the report phase, from which faults are
+    counted; None as long as that phase has not begun.
     """
 
     campaign: Campaign

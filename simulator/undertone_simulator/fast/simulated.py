@@ -135,7 +135,7 @@ class Compared:
     def truth(self) -> float:
         """The true mean that the estimate is for.
 
-        It is of truncated readings if truncation is not modelled, else of readings.
+        If the estimate models what truncation removes, this is the mean of the readings, else that of truncated ones.
         """
         return self.truth_truncated if self.estimate.bias is None else self.truth_raw
 

@@ -15,9 +15,9 @@ class Cell(NamedTuple):
 
 @dataclass
 class Truth:
-    """Sums over the devices of a group whose reports a cell counts.
+    """True sums for a cell of a group: over its devices whose reports the cell counts.
 
-    If devices take turns, the sums are over all devices.
+    If devices take turns, the sums are over all devices of the group.
 
     ``reports``: number of devices; ``raw``: sum of their readings less the offset; ``truncated``: sum of what the
     mechanism received: readings truncated to the slot's θ, or in a stream the clipped grid points. Exact integers.

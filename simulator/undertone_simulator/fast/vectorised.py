@@ -20,9 +20,9 @@ from undertone_simulator.fast.draws import Index, PatientDraws, Unsigned, Vector
 from undertone_simulator.fast.lookup import Lookup
 from undertone_simulator.seeded import Memory
 
-# Number of devices per block, whose arrays fit in a core's second-level cache; then the number of devices whose reports
-# a histogram draws at a time.
+# Number of devices in a block: its arrays fit in a core's second-level cache.
 BLOCK = 1 << 17
+# Number of devices whose reports `histogram` draws at a time.
 _POOL = 1 << 20
 # A device that rejects more words than this in one draw repeats the draw later, so that many such devices are handled
 # together.

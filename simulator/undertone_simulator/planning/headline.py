@@ -30,8 +30,8 @@ def of_slot(means: Vector, start: int, prediction: Prediction, left: float = LEF
     """Return the root mean square error of a slot in the filtered series.
 
     ``means``: the true means of the campaign's slots, whose first one begins at ``start`` (Unix second). ``left``:
-    share of the bias that is left. ``carried``: share of a slot's noise that a stream carries over to the next slot of
-    the day.
+    share of the bias that is left. ``carried``: share of a slot's noise that a stream carries over to the next slot;
+    nothing is carried over from one day to the next.
     """
     per_day = len(prediction.bias)
     phase = np.arange(len(means)) % per_day

@@ -50,7 +50,7 @@ FAULTS = ("kill", *(f"kill-{death}" for death in DEATHS), "duplicate", "disconne
 def schedule(fleet: Fleet, faults: Sequence[Fault]) -> Callable[[int], None]:
     """Return a function for `Fleet.run` that injects the faults.
 
-    If a slot is skipped, its faults happen in the next slot.
+    If slots are skipped, their faults happen in the first slot after them.
     """
     last: int | None = None
     under_way: list[tuple[Fault, int]] = []

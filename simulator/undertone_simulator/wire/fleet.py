@@ -29,9 +29,10 @@ from undertone_simulator.wire.wire_device import WireDevice
 
 Sample = int | tuple[int, ...]
 
-# Number of groups in which devices draw; then shares of a slot: before the first group draws, and over which the groups
-# are spread (by default and at most). The rest of a slot is a reserve for a slow machine.
+# Number of groups in which devices draw.
 GROUPS = 16
+# Shares of a slot: how long the first group waits before it draws, and over how long the groups are spread, by default
+# and at most. The rest of the slot is a reserve for a slow machine.
 FIRST_PART = 0.03
 JITTER = 0.6
 LARGEST_JITTER = 0.8
@@ -248,7 +249,7 @@ class Fleet:
             await self._draw(slot, stop)
             if self.report_slot is not None and slot >= self.report_slot + slots:
                 return
-            # If the machine was too slow for a slot, that slot is skipped, as devices do.
+            # If the machine was too slow for a slot, the fleet skips that slot, as a real device would.
             following = max(slot + 1, int(clock.now()) // seconds)
             self.skipped += (following - slot - 1) * len(self.devices)
             slot = following

@@ -200,7 +200,7 @@ def _outages(sent: Sent, window: float) -> Iterator[tuple[float, float]]:
 
 
 def _check_schedule(sent: Sent, store: Store, result: Accounts, hostile: Collection[str]) -> None:
-    """Check that every report belongs to a campaign in the store, is in its device's turn, and of the right kind.
+    """Check that every report belongs to a campaign in the store, is from its device's turn, and has the right kind.
 
     A campaign that is not canonical, or whose schedule does not fit its cycle, cannot be read from the store at all.
     """

@@ -16,7 +16,7 @@ from undertone_simulator.wire.commons import Wire
 from undertone_simulator.wire.connection import DeviceConnection
 from undertone_simulator.wire.liar import Liar
 
-# Moments at which a device that a fault kills may die: after its draw is on file and before the ledger records it as
+# Moments at which a fault can kill a device: after its draw is on file and before the ledger records it as
 # sent; in the middle of sending the packet; after the packet and before its acknowledgement.
 DEATHS = ("drawn", "torn", "sent")
 
@@ -96,7 +96,7 @@ class WireDevice:
         self._task = asyncio.get_running_loop().create_task(self._knock(after))
 
     async def _knock(self, wait: float) -> None:
-        """Wait for so many seconds, then try the addresses in turn; repeat until a server takes the connection."""
+        """Wait for ``wait`` seconds, then try the addresses in turn; repeat until a server takes the connection."""
         wire = self._wire
         loop = asyncio.get_running_loop()
         while True:

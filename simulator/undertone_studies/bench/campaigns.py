@@ -1,4 +1,6 @@
-"""Benchmark: one server with twenty campaigns against one campaign with as many devices, and readers of the page.
+"""Benchmark: a server with twenty campaigns, against a server with one campaign and as many devices.
+
+It also measures the page of the twenty campaigns while many people read it.
 
 Each device has four reports under way, and sends the next one when its campaign has committed one of them and the
 endpoint has acknowledged it. While the waits are measured, devices send one report at a time and pause. Then this
@@ -44,7 +46,7 @@ TITLE = "Twenty campaigns in one process, and the readers of its page"
 
 CAMPAIGNS = 20
 SLOT_SECONDS = 60
-# Number of unacknowledged reports that a device may have in the timed rounds; a device's client has at most as many.
+# Number of reports that each device keeps unacknowledged in the timed rounds; a real device's client allows no more.
 _IN_FLIGHT = 4
 # Time limit in seconds, long enough for an overloaded machine.
 _WAIT_SECONDS = 600.0
@@ -84,7 +86,7 @@ class Drained:
 
 
 def run(options: StudyOptions) -> list[Measured]:
-    """Measure ingest of 20 campaigns, of one, and of 20 with readers of the page.
+    """Measure ingest of 20 campaigns, of one campaign, and of 20 campaigns whose page has readers.
 
     Raises Invalid without /proc.
     """
@@ -299,7 +301,7 @@ def _wait(home: Home, child: Any, page: int) -> None:
 
 
 def serve(folder: str, ahead: "Synchronized[float]") -> None:
-    """Run `undertone serve` in a child process, with a clock that is ahead by so many seconds."""
+    """Run `undertone serve` in a child process, with a clock that is ``ahead`` seconds ahead."""
     from undertone_aggregator.base.log import Journal
     from undertone_aggregator.campaign.runner import RunOptions
     from undertone_aggregator.server.page_process import run_page

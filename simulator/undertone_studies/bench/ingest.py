@@ -123,7 +123,7 @@ class _Scene:
             order = list(self._drains)
             for name in order[number % 4 :] + order[: number % 4]:
                 drains[name].append(self._drains[name]())
-            # A broker may deliver a report twice, so only the numbers of counted reports are equal.
+            # A broker may deliver a report twice, so the subscribers agree only on the number of counted reports.
             ours, old = (store.outcomes()[COUNTED] for store in self._stores)
             if ours != old:
                 raise RuntimeError(f"the subscribers counted {ours} and {old} reports, expected the same")

@@ -42,8 +42,8 @@ MOST = 19_000
 # Slots for which the server is away, and seconds after its return within which all devices must be back.
 AWAY_SLOTS = 2
 ALLOWED_SECONDS = 90.0
-# Slots by which a report may be late. A server that has returned waits for as long; with half-hours it waits ten
-# minutes.
+# A slot settles this many slots after its end. A server that starts again waits for as long before it settles anything;
+# in a campaign of half-hours it waits for ten minutes.
 _SETTLE_SLOTS = 4
 _CONNECTS_PER_SECOND = 250
 _PATIENCE_SECONDS = 900.0
@@ -51,7 +51,7 @@ _PATIENCE_SECONDS = 900.0
 
 @dataclass(frozen=True)
 class Storm:
-    """Number of devices, milliseconds between two knocks of one of them, and seconds of a slot."""
+    """Number of devices, milliseconds between two knocks of the same device, and length of a slot in seconds."""
 
     devices: int
     period: int
@@ -62,11 +62,11 @@ class Storm:
 class Return:
     """The measurements of a return.
 
-    ``starting``: seconds until the server listened. ``waits``: seconds from then until each device was connected.
-    ``stored``: reports that devices had drawn before the return and not yet delivered. ``counted``: how many of these
-    were counted in settled slots at the end. ``after_settling``: reports that came too late for their slot's published
-    number. ``processor``: seconds of the server's processor time from its return until all devices were back.
-    ``memory``: growth of its resident memory in that time, in KB.
+    ``starting``: seconds until the server listened. ``waits``: for each device, seconds from then until its
+    first report was acknowledged. ``stored``: reports that devices had drawn before the return and not yet delivered.
+    ``counted``: how many of these were counted in settled slots at the end. ``after_settling``: reports that came too
+    late for their slot's published number. ``processor``: seconds of the server's processor time from its return until
+    all devices were back. ``memory``: growth of its resident memory in that time, in KB.
     """
 
     starting: float
@@ -107,7 +107,7 @@ def run(options: StudyOptions) -> list[Measured]:
 
 
 def come_back(storm: Storm) -> Return:
-    """Let the devices report, kill the server, start it again after the absence, and wait until all are settled."""
+    """Let the devices report, kill the server, start it again later, and wait until all reports are settled."""
     with tempfile.TemporaryDirectory(prefix="undertone-storm-") as name:
         folder = Path(name)
         home, port = folder / "home", free_port()
@@ -195,7 +195,7 @@ def _settled(store: Store) -> int:
 
 
 def _accounts(folder: Path, store: Store) -> Accounts:
-    """Return the accounts, once the server has counted the last reports that it was sent."""
+    """Wait until the server has counted all reports that devices sent to it; return the accounts."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:
         accounts = reconcile(read_ledgers([folder / "fleet.ledger"]), store)

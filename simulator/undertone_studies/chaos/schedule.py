@@ -82,7 +82,10 @@ def schedule(seed: int, seconds: float, *, direct: bool = False) -> list[Event]:
 
 
 def device_faults(seed: int, slots: int, names: Sequence[str]) -> tuple[tuple[int, str, str], ...]:
-    """Make (report slot, fault, device), one fault at a time for a device."""
+    """Make faults (report slot, fault, device) at random: every few slots a fault of a random device.
+
+    A device may get its next fault before the one before is over.
+    """
     chance = random.Random(f"undertone chaos devices {seed}")
     faults = []
     slot = chance.randint(*_DEVICE_SECONDS)

@@ -29,7 +29,7 @@ _FULL = 4096
 # ten times too much work.
 _REFUSED_SECONDS = 120.0
 _LOOK_SECONDS = 0.1
-# Names in the ledger of the beginning and the end of the devices' absence.
+# Words that the ledger uses for the two ends of a time in which all devices are without network.
 OFFLINE, ONLINE = "offline", "online"
 # Files of the server's folder that a server needs, besides its campaigns.
 _SERVER_FILES = ("server.toml", "signing.key", "aggregator.password")

@@ -11,7 +11,8 @@ from undertone_studies.commands.experiment import data_folder
 from undertone_studies.registry import EXPERIMENTS, StudyOptions
 from undertone_studies.results import write_results
 
-# Paper -> the beginnings of the names of its experiments. PAK is a rival in the figures of ToPS, and FAST one of CGM.
+# Paper -> the beginnings of the names of its experiments. PAK is shown as a rival in figures of ToPS. FAST, a rival of
+# CGM, is in the experiment `rivals`.
 PAPERS: dict[str, tuple[str, ...]] = {
     "tops": ("tops-fig", "tops-table"),
     "pak": ("tops-fig2", "tops-fig3", "tops-fig6", "tops-fig7", "tops-fig10"),

@@ -81,10 +81,10 @@ def notes_of(rows: Sequence[Sequence[Cell]]) -> list[str]:
 
 
 def crossing_note(panels: Sequence[Panel]) -> str:
-    """Return a sentence with the count from which `binary` has the least error of the blog's four counters.
+    """Return a sentence: from which time t on `binary` has the least error of the blog's four counters.
 
-    The sentence gives two counts: the measured one is from the panels' curves, the expected one from the counters'
-    exact variances over the same stretches.
+    It gives two values of t: one from the errors in the panels' curves, and one from the exact variances of the
+    counters, averaged over the same stretches of time.
     """
     long, block = LENGTHS[-1], f"two-level, B = {BLOCKS[0]}"
     curves = {name: curve for panel in panels[1:] for name, curve in panel.curves.items()}

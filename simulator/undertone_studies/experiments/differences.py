@@ -43,9 +43,10 @@ WEEK = 7
 
 
 class Pairing(NamedTuple):
-    """Two sides of a difference: half-hours of ``days`` days of a group, and those of another side.
+    """The two sides of a difference.
 
-    The days of the other side are ``earlier`` days before.
+    The first side has the ``hours`` of ``days`` days of ``group``. The other side has the ``against_hours`` of as many
+    days of the group ``against``; these days are ``earlier`` days before those of the first side.
     """
 
     group: str

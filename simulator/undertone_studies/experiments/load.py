@@ -34,7 +34,7 @@ PARAGRAPH = (
     "interval. So it does not show what people want to know, the mean of the readings."
 )
 
-# Number of days of a campaign; number of campaigns of a cell, and of a cell of the population that the guides quote.
+# Number of days of a campaign; number of campaigns in a cell, and in the cells that the guides quote.
 DAYS, REPEATS, QUOTED_REPEATS = 14, 1, 3
 # All fleets have the same reach, so that fleets of different sizes can be compared.
 WAYS: dict[str, dict[str, Any]] = {
@@ -253,7 +253,7 @@ def picture(title: str, unit: str, series: Published) -> Panel:
 
 
 def _repeats(name: str, options: StudyOptions) -> int:
-    """Return the number of campaigns of each of a population's cells."""
+    """Return how many campaigns each cell of a population has."""
     return 1 if options.quick else options.repeats or (QUOTED_REPEATS if name == "edrp" else REPEATS)
 
 

@@ -106,8 +106,8 @@ class MovedResult:
     """Result of a campaign, counted from the change on.
 
     ``held``: share of slots whose 95 % interval holds the mean of the readings; ``least``: that of the worst day;
-    ``half``: median half-width over the mean from the third day after the change on; ``second``: mean square error in
-    the second week of the report phase.
+    ``half``: median of half-width divided by mean, from the third day after the change on; ``second``: mean square
+    error in the second week of the report phase.
     """
 
     held: float
@@ -117,7 +117,7 @@ class MovedResult:
 
 
 def run(options: StudyOptions) -> Outcome:
-    """Simulate each case, and beside it the best case: a fleet whose readings have changed from the beginning."""
+    """Simulate each case, and for comparison the same fleet with the changed readings from its first slot on."""
     days, repeats = (7, 1) if options.quick else (DAYS, options.repeats or REPEATS)
     cases = [number for number, case in enumerate(CASES) if case.population != "edrp" or options.data is not None]
     cases = [number for number in cases if not options.only or CASES[number].population in options.only]
@@ -153,7 +153,7 @@ def _results(options: StudyOptions, task: tuple[int, int, int], tick: Tick) -> t
 
 
 def simulated(case: MovingCase, options: StudyOptions, seed: int, days: int, *, best: bool = False) -> Simulated:
-    """Simulate a campaign of a case; ``best``: its readings have changed before the first threshold round."""
+    """Simulate a campaign of a case; ``best``: its readings change before the first threshold round."""
     source: dict[str, Any] = {"population": case.population}
     if case.population == "edrp":
         assert options.data is not None

@@ -1,8 +1,8 @@
 """Experiment: `undertone plan` against simulation, by the ratio of predicted to simulated standard error.
 
 Devices draw independently, so the error of a fleet is the average of its blocks' errors, and its variance is that of a
-block's error divided by the number of blocks. Therefore only a number of blocks is simulated, each decoded by the
-server's code, whatever the size of the fleet.
+block's error divided by the number of blocks. So the same number of blocks is simulated for every size of fleet, and
+the server's code decodes each of them.
 """
 
 from fractions import Fraction
@@ -119,9 +119,10 @@ def run(options: StudyOptions) -> Outcome:
 
 
 def _standard_error(errors: Errors, parts: float) -> tuple[float, float]:
-    """Return the standard error of an average of ``parts`` parts with these errors, whose mean is 0; and its accuracy.
+    """Return the standard error of an average of ``parts`` independent errors, and how accurately it is known.
 
-    The accuracy is one standard deviation of the standard error, relative to it.
+    ``errors`` are examples of such errors, whose mean is 0. The accuracy is the standard deviation of the returned
+    standard error, divided by it.
     """
     squares = np.square(errors).mean(axis=1)
     mean = float(squares.mean())

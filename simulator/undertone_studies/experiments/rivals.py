@@ -73,8 +73,8 @@ DAYS, DAY, RUNS = 7, 48, 8
 DRAWN_RUNS = 2
 DELTA, SLEW = 1e-5, Fraction(1, 20)
 MARGINS = (0.0, 0.5, 2.0)
-# The parameters among which FAST has the best ones in hindsight: M, ξ, its θ, and Q over the mean square of a step of
-# the means.
+# FAST is run with each combination of these parameters, and the best result is shown: M, ξ, its own θ, and Q divided by
+# the mean square of the step from one slot's mean to the next.
 SAMPLES, SET_POINTS, MAGNITUDES, PROCESSES = (12, 24, 48), (0.1, 0.3, 1.0), (1.0, 5.0), (1.0, 4.0)
 FAST, KALMAN, EVERY_FOURTH = "FAST", "Kalman, every slot", "every fourth slot, held"
 SHIPS, SMOOTHED = "CGM, what ships", "CGM, what ships, Kalman"

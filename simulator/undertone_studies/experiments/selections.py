@@ -178,10 +178,16 @@ def measure(
 ) -> tuple[int, float, float, float | str, float, float, float | str]:
     """Return seven figures of the errors of each campaign's selections.
 
-    They are the number of intervals, the root mean square error (rmse), the share of intervals that contain the truth
-    with its standard error, the intervals' mean half-width divided by 1.96 rmse, and the share of intervals of the
-    truncated mean that contain its truth with its standard error. Standard errors are between campaigns, because the
-    selections of one campaign are not independent; "" for one campaign.
+    1. the number of intervals;
+    2. the root mean square error (rmse);
+    3. the share of intervals that contain the truth, and
+    4. the standard error of this share;
+    5. the intervals' mean half-width, divided by 1.96 rmse;
+    6. the share of the truncated mean's intervals that contain its truth, and
+    7. the standard error of this share.
+
+    Standard errors are between campaigns, because the selections of one campaign are not independent. With a single
+    campaign, they are "".
     """
     every = [each for errors in campaigns for each in errors]
     rmse = float(np.sqrt(np.mean([each.away**2 for each in every])))

@@ -42,7 +42,7 @@ Array = NDArray[np.float64]
 
 
 def run(options: StudyOptions) -> Outcome:
-    """Compare the chosen with the best θ, for each ε and for each part of it that the round may cost."""
+    """Compare the chosen θ with the best one, for each ε and for each part of it that the round may cost."""
     seeds = range(options.seed, options.seed + (options.repeats or SEEDS))
     devices = 200 if options.quick else DEVICES
     cells = list(product(EPSILONS[:1] if options.quick else EPSILONS, PARTS))
@@ -104,7 +104,8 @@ def _mean(values: Array) -> tuple[float, float]:
 def _compared(readings: Readings, epsilon: Fraction, share: Fraction, seed: int) -> list[float]:
     """Return θ, the best θ, the error in per cent, and two ratios of the error to that of the best θ.
 
-    The best θ is at the ε that is left for the stream in the first ratio, and at the whole ε in the second.
+    Both ratios have the error of the chosen θ at the ε that is left for the stream. The first one divides it by the
+    error of the best θ at this ε, the second one by that of the best θ at the whole ε.
     """
     bound, _ = public_bound(readings, None)
     plan = CampaignPlan(

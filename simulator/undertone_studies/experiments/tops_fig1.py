@@ -102,7 +102,10 @@ def panel_of(rows: Sequence[Sequence[Cell]], base_rmse: float, title: str) -> Pa
 
 
 def equation_4(thetas: np.ndarray, excess: np.ndarray, epsilon: Fraction) -> np.ndarray:
-    """Return ToPS's Eq. 4: (b - 1) log_b³(r) 2θ²/ε² + (r/3 E[(v - θ)⁺])², for b = 16 and r = 2^20; ``excess``: E."""
+    """Return ToPS's Eq. 4 for b = 16 and r = 2^20: (b - 1) log_b³(r) 2θ²/ε² + (r/3 E[(v - θ)⁺])².
+
+    ``excess``: E[(v - θ)⁺].
+    """
     return np.asarray((_noise(epsilon) * thetas) ** 2 + (R / 3 * excess) ** 2)
 
 

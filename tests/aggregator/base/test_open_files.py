@@ -1,4 +1,8 @@
-"""The limit of open files: the server raises it at a start, compares it with the devices, and raises an alarm at it."""
+"""The limit of open files.
+
+The server raises the limit when it starts, compares it with the number of devices, and gives an alarm when the limit is
+reached.
+"""
 
 import asyncio
 import errno

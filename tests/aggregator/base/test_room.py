@@ -1,4 +1,7 @@
-"""How many devices may be connected at once, by files, memory and setting; and what an operator does to allow more."""
+"""How many devices can be connected at once, and what an operator does to allow more.
+
+Open files, memory and the server's own setting limit the number.
+"""
 
 from pathlib import Path
 

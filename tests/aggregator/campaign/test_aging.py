@@ -134,7 +134,10 @@ def test_blocks_of_the_day_wait_until_workdays_and_days_off_have_reported(days, 
 
 
 def test_a_decision_reads_each_epoch_once_however_many_groups_there_are(monkeypatch):
-    """A store holds much of many groups: each epoch is read once, and only the sum of the groups stays in memory."""
+    """A store with many groups is large.
+
+    So each epoch is read only once, and only the sum over the groups stays in memory.
+    """
     asked, epochs, reads, days = plan(rounds=[4]), two_epochs(), [], []
     slots = {epoch: range(epoch.campaign.first_slot, epoch.campaign.first_slot + 4) for epoch in epochs}
 

@@ -10,7 +10,7 @@ from undertone_aggregator.counts.epochs import Timeline, late_seconds
 from undertone_aggregator.counts.partial import Key, Partial
 from undertone_shared import report
 
-# Slots last a second, so that reports are late after two days.
+# With slots of a second, a report is counted up to two days after its slot.
 SLOT, CYCLE, LATE = 1, 4, late_seconds(1)
 ASKED = plan(rounds=[4])
 

@@ -21,7 +21,7 @@ def announced() -> tuple[str, dict[str, object]]:
 
 
 def state_of(component: dict[str, Any], value: dict[str, object]) -> str:
-    """What Home Assistant makes of a message, by the template language that it uses."""
+    """The state that Home Assistant shows for a message, computed with its own template language."""
     return jinja2.Template(component["value_template"]).render(value_json=value)
 
 
@@ -46,7 +46,8 @@ def test_every_series_has_its_mean_and_interval() -> None:
     assert topic == "homeassistant/device/undertone_meters/config"
     components = value["components"]
     assert isinstance(components, dict)
-    # Besides the series' entities there are θ, lost reports, the phase, and three of how today differs from last week.
+    # Three entities for each series, one each for θ, lost reports and the phase, and three that compare today with the
+    # same day of last week.
     assert len(components) == 3 + 3 * len(SERIES) + 3
     assert components["today_estimate"]["state_topic"] == "undertone/v2/meters/aggregate/all/today"
     assert state_of(components["today_low"], {"low": -1.26}) == "-1.3"

@@ -15,7 +15,11 @@ HALF_HOUR = 1800
     [("10m", "devices rest 2 hours, and campaign.window asks for 10 minutes"), ("24h", "")],
 )
 def test_a_rest_that_is_longer_than_the_window_is_said(tmp_path: Path, window: str, rest: str) -> None:
-    """In the turns of half-hours of a day, a turn has at least 5 slots, since 2, 3 and 4 divide the cycle of 48."""
+    """Devices report every fifth half-hour, so they rest two hours, although the window is only ten minutes.
+
+    The number of slots from one report to the next must have no common divisor with the cycle of 48, so it cannot be 2,
+    3 or 4.
+    """
     plan = server.config(tmp_path, slot_seconds=HALF_HOUR, cycle=48, window=f'"{window}"', report_slots=480)
     said = [sentence for sentence in preview(plan, HALF_HOUR) if sentence.startswith("devices rest ")]
     assert [sentence.partition(":")[0] for sentence in said] == ([rest] if rest else [])

@@ -51,7 +51,10 @@ def play(
     journal: Any = None,
     **options: object,
 ) -> Outlet:
-    """Run a campaign for ``slots`` seconds, with a new coordinator every so often; nobody reports while ``away``."""
+    """Run a campaign for ``slots`` slots of a second; every ``restart_every`` slots, a new coordinator takes over.
+
+    ``away``: slots in which no device reports.
+    """
     journal = journal or Journal(Nobody())  # type: ignore[arg-type]
     config = server.config(folder, cells=16, **options)
     outlet, chance = Outlet(), random.Random(11)
@@ -92,7 +95,7 @@ def test_the_status_says_what_each_group_does(tmp_path: Path) -> None:
 def test_the_status_says_when_the_devices_fall_silent(tmp_path: Path) -> None:
     """The status says when no device reports any more.
 
-    It counts the devices of now, not those of the last settled slot.
+    It counts the devices that report now, also if the newest settled slot is an old one.
     """
     left, chance = 20, random.Random(3)
     said = {}
@@ -270,7 +273,7 @@ def test_theta_stays_while_the_fleet_is_away(tmp_path: Path) -> None:
 def test_no_theta_is_decided_while_the_devices_that_keep_reports_are_away(tmp_path: Path, restart_every: int) -> None:
     """Absent devices keep reports under the old epoch until they are back.
 
-    A θ chosen before would lack those reports.
+    A θ that was chosen before their return would lack these reports.
     """
     config, outlet, chance, notes = (
         server.config(tmp_path, cells=16, report_slots=400),
@@ -361,9 +364,9 @@ def test_turns_are_no_absence() -> None:
 @pytest.mark.waits
 @pytest.mark.parametrize("settle_slots", [1, 3])
 def test_a_server_that_is_killed_again_and_again_still_publishes(tmp_path: Path, settle_slots: int) -> None:
-    """Each start waits for the reports that brokers and devices hold.
+    """After each start, the server waits for the reports that brokers and devices hold.
 
-    A start during the wait continues the same wait.
+    If it is killed while it waits, the next start continues the same wait.
     """
     outlet = play(tmp_path, 60, restart_every=2, settle_slots=settle_slots, report_slots=100)
     slots = [json.loads(payload)["slot"] - NOW for topic, payload in outlet.messages if topic.endswith("/all/raw")]

@@ -1,4 +1,7 @@
-"""When an epoch is due, how long it lasts, and when θ may stay: one slot, one device, one reading at each limit."""
+"""When an epoch is due, how long it lasts, and when θ stays as it is.
+
+At each limit, the tests try one slot, one device or one reading more and less.
+"""
 
 import json
 from collections.abc import Callable
@@ -75,7 +78,10 @@ Decide = Callable[..., tuple[Epoch | None, dict[str, Any], Evidence]]
 
 @pytest.fixture
 def decide(monkeypatch: pytest.MonkeyPatch) -> Decide:
-    """Makes a function that returns the next epoch (if ``theta`` is chosen), what the choice got, and the evidence."""
+    """Makes a function that returns three things: the next epoch, the arguments of the choice of θ, and the evidence.
+
+    The choice of θ is replaced by one that always chooses ``theta``.
+    """
 
     def decided(
         epochs: list[Epoch], now: int, *, theta: int = 500, reason: str | None = None, tell: Any = None, **options: Any
@@ -147,7 +153,8 @@ def test_the_end_of_the_threshold_rounds_is_that_of_the_last_one_and_its_pauses(
     assert rounds.learning_ends(Timeline([])) is None
     epochs = [rounds.first(NOW), Epoch(server.campaign(NOW + 100), 0), Epoch(server.campaign(NOW + 200), 0)]
     ends = [rounds.learning_ends(Timeline(epochs[: number + 1])) for number in range(3)]
-    # After the first round one is left. The same holds for the third epoch, which repeats a round that nobody answered.
+    # While the first of the two rounds runs, the second one is still to come. The third epoch repeats a round that
+    # nobody answered.
     assert ends == [NOW + 2 + 4 + 8 + 2 * (1 + 2 + 1), NOW + 100 + 8 + 1 + 2 + 1, NOW + 200 + 8 + 1 + 2 + 1]
     assert rounds.learning_ends(Timeline(server.two_epochs())) is None
     minutes = rounds_of(server.plan(slot_seconds=MINUTE, rounds=[4], settle_slots=1, lead_slots=2))
@@ -214,11 +221,11 @@ def test_an_extended_campaign_gets_its_newest_epoch_with_a_later_end() -> None:
         unchanged, extent = json.loads(bytes(before.body)), {"epoch": after.epoch, "last_slot": after.last_slot}
         assert json.loads(bytes(after.body)) == unchanged | extent
         assert (later.issued_at, later.chosen, later.phase) == (now, newest.chosen, "report")
-    # No epoch is shorter than a cycle of 4 slots, so that the next campaign may begin after it.
+    # No epoch is shorter than a cycle of 4 slots, because devices take a new epoch only a cycle after the last one.
     assert extended(1, newest.campaign.end - 5) is None
     assert extended(2, newest.campaign.end - 5) is not None
     assert extended(200, newest.campaign.end + 100) is not None, "it goes on after a pause"
-    # With a lead of a whole cycle, the next epoch may follow at the newest one's first second, and not before.
+    # With a lead of a whole cycle, an epoch can be extended from its first second on, and not before.
     rounds = rounds_of(server.plan(report_slots=length + 20, lead_slots=4, epoch_slots=8))
     assert [rounds.reissued(timeline, begun + late) is None for late in (-1, 0)] == [True, False]
 

@@ -26,7 +26,7 @@ from undertone_shared.errors import Refused
 from undertone_shared.policy import parse_policy
 
 CYCLE = 4
-# The server begins; the backup is made; the epoch is extended after the backup; and the disk fails.
+# Seconds after the server's first start: when the backup is made, when the epoch is extended, and when the disk fails.
 BACKUP, EXTENSION, END = 30, 33, 45
 
 

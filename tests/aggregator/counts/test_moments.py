@@ -1,4 +1,7 @@
-"""The moments of streams are exact sums in one vector a slot that can be added. Pairs of slots are on one chain."""
+"""The moments of streams: exact sums, in one vector for each slot, and vectors can be added.
+
+The vector also counts the pairs of slots in which a device reported on the same chain.
+"""
 
 import numpy as np
 from hypothesis import given, settings
@@ -124,7 +127,10 @@ def test_a_layout_has_as_many_ages_as_reports_and_256_at_most():
 
 
 def test_what_a_report_adds_stands_where_the_module_says() -> None:
-    """A vector has 65 cells, then for each age the number and, for each coordinate, Σu and two halves of Σu²."""
+    """A vector begins with 65 cells, which are the same for every rule.
+
+    Then, for each age, come the number of reports and, for each coordinate, Σu and the two halves of Σu².
+    """
     layout = Layout(2, 3)
     assert layout.cells == 65 + 3 * 7
     x, y = 5, -7

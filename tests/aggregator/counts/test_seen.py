@@ -28,7 +28,7 @@ EVENTS = st.lists(st.tuples(st.integers(0, 3), st.integers(1000, 1250), st.integ
 
 
 class Model:
-    """The rules in the simplest form: remember every report, and forget by rule when judging."""
+    """The rules in the simplest form: every report is remembered, and judging leaves out what should be forgotten."""
 
     def __init__(self) -> None:
         self.counted: dict[int, dict[int, int]] = {}
@@ -80,7 +80,7 @@ def test_sorted_words_agree_with_the_young_dictionary() -> None:
 def test_a_million_devices_would_take_32_megabytes() -> None:
     """Each device takes 32 bytes in the arrays of words.
 
-    Up to 4,096 new devices, or a 64th, wait outside the arrays.
+    New devices wait outside the arrays: at most 4,096, or a 64th of all devices if that is more.
     """
     seen = Seen()
     for number in range(20_000):
@@ -123,7 +123,7 @@ def test_a_damaged_segment_is_refused() -> None:
 
 
 def test_a_snapshot_replaces_a_record_of_the_same_device() -> None:
-    # The record is of an older report. The reports that the snapshot holds after it must stay counted.
+    # The record knows only the report of slot 1000, the snapshot also those of later slots. These must stay counted.
     whole = Seen()
     for slot in range(1000, 1010):
         whole.judge(7, slot, 1)
@@ -173,7 +173,7 @@ def test_many_newer_reports_at_once_are_what_they_are_one_by_one(gap: int) -> No
 
 @pytest.mark.parametrize("reports", [[1], [1, 2], [1, 2, 3], [1, 3, 7, 30], [33, 34, 35, 62, 63], [63]])
 def test_several_newer_reports_of_a_device_are_what_they_are_one_by_one(reports: list[int]) -> None:
-    """Each device sends one report, two or several, after one report before or a report in every slot."""
+    """Some devices have sent one report so far, others one in every slot. Now each sends one, two or several."""
     seen = Seen()
     for key, slots in enumerate(([1095], range(1000, 1096), [1095], [1095])):
         for slot in slots:
@@ -193,7 +193,7 @@ def test_several_newer_reports_of_a_device_are_what_they_are_one_by_one(reports:
 
 @pytest.mark.parametrize("added", [3, 500])
 def test_new_devices_are_written_as_they_are_judged(added: int) -> None:
-    """A few new devices wait outside the sorted words and many are merged into them; the state is the same."""
+    """A few new devices wait outside the sorted words; many are merged into the words. The state is the same."""
     fast, slow = Seen(), Seen()
     for key in range(1, 1001):
         for seen in (fast, slow):

@@ -39,13 +39,13 @@ def observed(reports: list[tuple[int, int]], first_slot: int = 100) -> list[int]
         ([(100, 1), (101, 2), (105, 3)], [0, 0, 0]),
         # Two late reports close a gap.
         ([(100, 1), (103, 4), (101, 2), (102, 3)], [0, 2, CLOSES, CLOSES]),
-        # The first reports are missing. The campaign is too young for more missing reports.
+        # The first three reports are missing. Thirty-nine cannot be missing, since the campaign had only four slots.
         ([(103, 4)], [3]),
         ([(103, 40)], [0]),
         # The ledger began again, and its first report is missing.
         ([(150, 51), (151, 1), (153, 3)], [50, 0, 1]),
         ([(150, 51), (155, 3)], [50, 2]),
-        # A device lies about its sequence. At most the slots between the two reports count as missing.
+        # A device lies about its sequence. Between the two reports is one slot, so only one report counts as missing.
         ([(100, 1), (102, 4_000_000_000)], [0, 1]),
         # A report of the old ledger comes late.
         ([(150, 51), (152, 1), (151, 52)], [50, 0, 0]),
@@ -56,7 +56,7 @@ def observed(reports: list[tuple[int, int]], first_slot: int = 100) -> list[int]
         # A second report for the same slot has another number.
         ([(100, 1), (100, 7)], [0, 0]),
         ([(100, 1), (103, 4), (103, 2)], [0, 2, 0]),
-        # After two reports of one slot, the next report is compared with the first of both numbers.
+        # After two reports of one slot, the next report is compared with the first of the two.
         ([(100, 1), (100, 7), (103, 9)], [0, 0, 2]),
         # The same number in a later slot comes from a ledger that began again.
         ([(150, 51), (155, 51)], [50, 4]),
@@ -134,13 +134,13 @@ def test_what_closes_no_gap_changes_nothing() -> None:
     assert losses.note(CLOSES, "north", 3) == []
     # A late report closes a gap that was noticed after its slot, the earliest first, and no more gaps than there are.
     assert [losses.note(CLOSES, "all", 3) for _ in range(3)] == [[(("all", 9), -1)], [(("all", 9), -1)], []]
-    # A late report closes the gap that was noticed in the very next slot. Where several were, it closes the one after
-    # its own slot.
+    # A gap may have been noticed just one slot after the late report's own slot. A gap that was noticed before that
+    # slot stays open.
     assert MissingReports({("all", 9): 1}).note(CLOSES, "all", 8) == [(("all", 9), -1)]
     assert MissingReports({("all", 9): 1, ("all", 3): 1}).note(CLOSES, "all", 7) == [(("all", 9), -1)]
     # It also closes the earlier of two gaps that were noticed much later.
     assert MissingReports({("all", 300): 1, ("all", 200): 1}).note(CLOSES, "all", 3) == [(("all", 200), -1)]
-    # A gap noticed in an older slot leaves the newest gap where it is.
+    # If another gap is noticed in an older slot, the newest gap is still closed by a report that is late for slot 6.
     older = MissingReports({("all", 9): 1})
     older.note(1, "all", 5)
     assert older.note(CLOSES, "all", 6) == [(("all", 9), -1)]
@@ -306,7 +306,7 @@ def test_new_devices_are_counted_with_those_that_were_merged() -> None:
     ("slot", "number", "plain"), [(102, 1, True), (102, 2, False), (102, 3, False), (102, 4, True)]
 )
 def test_a_first_report_is_expected_if_it_shows_nothing_missing(slot: int, number: int, plain: bool) -> None:
-    """A number that is larger than the campaign's slots so far is of an earlier campaign. No report is missing then."""
+    """A number above the number of slots so far comes from an earlier campaign, so it shows no missing report."""
     keys, slots, numbers = (
         np.array([value], dtype=kind) for value, kind in ((ONE, "u8"), (slot, "i8"), (number, "i8"))
     )

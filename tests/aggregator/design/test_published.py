@@ -58,7 +58,7 @@ def exact_delta(blanket: Blanket, reports: int, odds: Fraction) -> Fraction:
 
 
 def histograms(rows):
-    """The exact law of the histogram of one symbol from each row."""
+    """The exact distribution of the histogram of symbols if one symbol is drawn from each row."""
     law = {(0,) * len(rows[0]): Fraction(1)}
     for row in rows:
         following = Counter()

@@ -76,7 +76,8 @@ def deltas_of(n: int, extra: float, t: float, cells: int) -> tuple[list[float], 
         (1, 2.0, 0.3, 4),
         (2, 0.7, 0.5, 4),
         (9, 1.7, 0.3, 1),
-        # Where spans are narrow, these leave out one count alone, below and above.
+        # With narrow spans, the first of these cases leaves out a single count below the span, the second one also a
+        # single count above it.
         (12, 1.7, 0.3, 1),
         (7, 0.9, 0.5, 1),
         (40, 6.4, 0.1, 1),
@@ -91,7 +92,7 @@ def deltas_of(n: int, extra: float, t: float, cells: int) -> tuple[list[float], 
 def test_delta_is_summed_over_cells_of_a_and_b(
     n: int, extra: float, t: float, cells: int, wide: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The test also tries narrow spans, whose ends leave out some cells."""
+    """The test also tries narrow spans, which leave out some counts at their ends."""
     monkeypatch.setattr(module, "_WIDE", wide)
     assert module._span(n, t) == span(n, t)
     exact, lost = deltas_of(n, extra, t, cells)

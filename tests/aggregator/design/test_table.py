@@ -77,7 +77,7 @@ def test_one_false_report_moves_a_mean_little_further_than_it_must(tables, epsil
         return float(largest), float(np.average(variances, weights=density))
 
     (largest, variance), (_, least) = facts(table), facts(wide)
-    # Shifting cells, which repairs the rounding, moves them at most 1.6 % further out.
+    # Cells are shifted to repair the rounding, at most 1.6 % further out.
     assert largest <= 1.1 / np.tanh(float(epsilon) / 2) * 1.016
     assert variance <= 1.05 * least
     hybrid = 1 / np.tanh(float(epsilon) / 4)
@@ -175,7 +175,7 @@ def test_the_programme_over_excesses_has_the_optimum_of_the_one_over_probabiliti
     found, _ = table._solve(ratio, grid, weights, limit, 1e-5)
     variances = found @ (y * y) - x * x
     best = variances.max() if weights is None else float(weights @ (found @ (y * y)))
-    # Without a density, ties are broken among the tables that are at most `_TIE` above the least.
+    # Without a density, ties are broken among the tables whose variance is at most `_TIE` above the least one.
     assert both.fun * (1 - 1e-9) <= best <= both.fun * (1 + 1e-9 + (table._TIE if weights is None else 0.0))
     assert np.allclose(found.sum(axis=1), 1.0, atol=1e-9)
     assert np.allclose(found @ y, x, atol=1e-9)

@@ -1,4 +1,7 @@
-"""Whoever adds a mechanism writes one class and one entry in one table: shown with a mechanism of this test alone."""
+"""Whoever adds a mechanism writes one class and one entry in one table.
+
+The tests show this with a mechanism that exists only here.
+"""
 
 import json
 import os

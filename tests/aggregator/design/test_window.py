@@ -209,9 +209,9 @@ def test_the_sizes_of_a_square_wave_have_ends() -> None:
 @pytest.mark.parametrize("bins", [2, 3, 5, 9])
 @pytest.mark.parametrize("wide", [1, 2, 4, 9])
 def test_a_tail_excess_is_as_uncertain_as_the_channels_own_weights_say(bins: int, wide: int) -> None:
-    """Lᵀ(Aᵀ diag(1/(Af)) A)⁻¹L - (Lᵀf)² at the uniform f, computed from the weights.
+    """The variance is Lᵀ(Aᵀ diag(1/(Af)) A)⁻¹L - (Lᵀf)² at the uniform f, with A from the weights.
 
-    The largest over L = (i - t)+ counts.
+    L_i = (i - t)+ for a limit t. The largest of the variances for all t is compared.
     """
     made = window.WindowMechanism(7, 2, wide, 1, bins - 1)
     channel = np.array([made.weights(level) for level in range(bins)], dtype=float).T / made.total

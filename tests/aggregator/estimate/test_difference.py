@@ -105,7 +105,10 @@ def test_two_groups_at_the_same_time_are_between_the_explanations() -> None:
 
 
 def test_a_later_choice_of_theta_knows_the_reports_of_an_earlier_one() -> None:
-    """Both choices err in proportion to their biases, whatever errors they state: by a quarter of the bias here."""
+    """Both choices err in the same direction, in proportion to their biases, so equal biases cancel.
+
+    The ratio of error to bias is the mean of the stated errors divided by the mean of the biases.
+    """
     early, late = side("a", [5], bias=9.0, fit=3.0), side("a", [5 + 7 * CYCLE], bias=9.0, fit=1.5, choice=1)
     assert apart(early, late).bias_se == NOTHING
     more = side("a", [5 + 7 * CYCLE], bias=18.0, fit=3.75, choice=1)
@@ -113,9 +116,9 @@ def test_a_later_choice_of_theta_knows_the_reports_of_an_earlier_one() -> None:
 
 
 def test_large_homes_stay_in_their_group() -> None:
-    """A tenth of the variance by chance is the same in all slots of a group.
+    """A group's homes with large readings stay in it, so a tenth of the variance by chance is the same in all slots.
 
-    For all devices, the fit's error contains it.
+    For all devices together, the fit's error already contains this tenth.
     """
     many = range(100)
     group = apart(side("a", many, bias=9.0, chance=3.0), side("b", many, bias=9.0))
@@ -133,9 +136,9 @@ def test_the_shape_of_two_times_of_day_does_not_cancel() -> None:
 
 
 def test_the_level_of_two_groups_or_two_weeks_does_not_cancel() -> None:
-    """The level is made of one report, the slot's own.
+    """Here, the level comes from the slot's own report alone, so the errors of level and report add up: 3 + 1 = 4.
 
-    Together, their errors of 3 and 1 are 4, and √(4² - 1²) of it comes from the level.
+    ``bias_se`` is the level's part of this error: √(4² - 1²).
     """
     errs: dict[str, Any] = {"bias": 9.0, "level": 3.0, "noise": 1.0}
     groups = apart(side("a", [5], **errs), side("b", [5], **errs))
@@ -159,9 +162,10 @@ def test_levels_around_two_slots_are_of_the_same_reports_in_part() -> None:
 
 
 def test_a_groups_level_is_a_part_of_that_of_all() -> None:
-    """The noise of ten of forty devices is part of the noise of all.
+    """A group of ten devices is part of all forty, so its noise is part of theirs.
 
-    With the level, each side has (1 + 3) times its noise.
+    The level's error is three times the noise and comes from the same reports, so each side's error is four times its
+    noise.
     """
     part = side("a", [1], n=10, noise=math.sqrt(1 / 10), bias=9.0, level=3.0 * math.sqrt(1 / 10))
     whole = side("all", [1], n=40, noise=math.sqrt(1 / 40), bias=9.0, level=3.0 * math.sqrt(1 / 40))

@@ -100,7 +100,7 @@ def test_one_point_of_many_is_not_all_of_the_variance():
 def test_what_hardly_moves_has_no_interval_of_twice_its_error():
     """The signal is a constant in large noise.
 
-    Twelve draws of 14 days give the ratio of stated to true error to about .1.
+    Twelve draws of 14 days show the ratio of stated to true error with an accuracy of about .1.
     """
     rng = np.random.default_rng(12)
     slots = np.arange(MONDAY, MONDAY + 14 * DAY)

@@ -60,7 +60,7 @@ def numbers_of(groups: list[str], sizes: tuple[int, ...], shown: Iterable[str]) 
 
 
 def groupings(most: int) -> Iterator[tuple[list[str], tuple[int, ...]]]:
-    """Names of groups, some reports of which belong to no group, and the number of reports of each."""
+    """Yield names of groups with their numbers of reports. `EVERYBODY` stands for the reports of no group."""
     for names in ([EVERYBODY], ["a"], [EVERYBODY, "a"], ["a", "b"], [EVERYBODY, "a", "b"], ["a", "b", "c", "other"]):
         for sizes in itertools.product(range(most + 1), repeat=len(names)):
             yield names, sizes
@@ -182,7 +182,7 @@ def played(
     return frozenset(seen)
 
 
-# The mean of up to two slots with up to four reports each, times this, has whole numbers as weights.
+# A mean over up to two slots with up to four reports each has weights that become whole numbers if multiplied by this.
 WHOLE = 24
 
 
@@ -217,7 +217,7 @@ def compared(groups: tuple[str, ...], times: tuple[int, ...], least: int) -> fro
 def test_no_difference_of_means_lets_a_report_out(least: int) -> None:
     """Differences are combined with all other numbers.
 
-    Of two slots, every 290th of 82,000 histories is tried; of one, all.
+    All histories of one slot are tried, and every 290th of the 82,000 histories of two slots.
     """
     for groups, times in itertools.chain(histories(1), itertools.islice(histories(2), 0, None, 290)):
         numbers = played(groups, times, least, now) | compared(groups, times, least)
@@ -225,7 +225,7 @@ def test_no_difference_of_means_lets_a_report_out(least: int) -> None:
 
 
 def test_a_difference_from_a_mean_of_a_few_reports_would_let_one_out() -> None:
-    """If the one device of b had a number of its own, the difference a - b would reveal it together with a."""
+    """If b with its single device had a number, the difference a - b and the number of a would reveal the device."""
 
     def everything(store: MemoryStore, _: int) -> OfGroup:
         return before(store, 1)
@@ -245,9 +245,9 @@ def test_no_history_of_one_slot_lets_a_report_out(least: int) -> None:
 
 @pytest.mark.slow
 def test_no_history_of_two_slots_lets_a_report_out() -> None:
-    """Every 29th history is tried.
+    """The test tries every 29th history.
 
-    In some, a device's report of one slot comes late, beside its report of the next slot.
+    In some of them, a device's late report of one slot arrives together with its report of the next slot.
     """
     for groups, times in itertools.islice(histories(2), 0, None, 29):
         assert not isolates(played(groups, times, 2, now), (1,) * 2 * DEVICES, 2), (groups, times)
@@ -267,7 +267,7 @@ SLOTS = 4
 
 
 def pools(counts: tuple[tuple[int, int], ...], publications: Iterable[Publication]) -> frozenset[Number]:
-    """All numbers that are ever published, of each slot and of pooled slots, for each selection and length of runs.
+    """All numbers that are ever published: of single slots, and of pooled slots for every selection and length of runs.
 
     ``counts``: (reports for the threshold, others) of each slot. A number has a column for each of the two.
     """

@@ -114,7 +114,10 @@ def test_a_slot_obeys_the_larger_min_reports_of_then_and_now() -> None:
 
 
 def test_what_is_noted_when_slots_settle() -> None:
-    """The store notes the first slot under each min_reports. A slot that has settled already changes nothing."""
+    """When min_reports changes, the store notes the first slot that settles under the new number.
+
+    Settling a slot that has already settled changes nothing.
+    """
     store = MemoryStore()
     for slot, least, since in [
         (5, 2, ((0, 2),)),
@@ -192,7 +195,7 @@ def test_a_group_of_which_no_device_is_known_is_counted_as_there(counted: str) -
     store.commit("0of1", batch)
     settle(store, 0, LEAST)
     assert tell_groups(store, LEAST) == {EVERYBODY, "east"}
-    # The unknown device hides nobody: west has nine devices, and with this device the two still count as nine.
+    # An unknown device hides nobody, so it is not counted beside the nine devices of west, and nine are too few.
     enrol(store, east=12, west=9)
     assert tell_groups(store, LEAST) == {EVERYBODY}
 

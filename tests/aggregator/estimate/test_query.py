@@ -113,7 +113,7 @@ def test_results_say_everything(store: Path) -> None:
             assert abs(estimate.truncated_mean - 100) < 5 * np.hypot(estimate.truncated_se, 100 / 800**0.5)
         few, stale = results.warnings(estimates)
         assert few == "few reports"
-        # The readings' mean is 100, that of the distribution from which θ was chosen is nearly 200.
+        # θ was chosen from a distribution with a mean of nearly 200, but the readings have a mean of 100.
         assert stale.startswith("theta is stale: readings are about 0.")
         assert len(results.estimates(FIRST + 100, FIRST + 101, None)) == 6
         columns = results.arrays(FIRST + 100)

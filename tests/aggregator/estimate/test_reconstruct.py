@@ -36,7 +36,7 @@ THRESHOLD = Epoch(campaign(FIRST - 50, FIRST - 1), 0)
 
 
 def histograms(mechanism: Mechanism, theta: int, readings: Readings, runs: int, seed: int) -> list[Readings]:
-    """Histograms of as many independent runs of a fleet, drawn with the code of devices."""
+    """The histograms of ``runs`` independent runs of a fleet, with the draws that devices would make."""
     chance = np.random.default_rng(seed)
     words = GivenWords(chance.integers(0, 2**32, (runs * len(readings), 24), dtype=np.uint32))
     drawn = symbols(mechanism, np.tile(np.minimum(readings, theta), runs), theta, words).reshape(runs, -1)

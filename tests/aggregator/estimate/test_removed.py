@@ -37,7 +37,8 @@ def test_a_shared_error_stays_and_a_slots_own_error_averages_out():
 
 def test_an_error_of_the_days_shape_averages_out_over_whole_days_alone():
     assert error_of_mean(slots(DAY, shape=3.0), np.arange(7, 7 + DAY), DAY) == pytest.approx(0.0, abs=1e-9)
-    # A time of day errs alike on all days, so the same hours of seven days have the same error as those of one day.
+    # At one time of day, the error is the same on all days. So a mean over these hours of seven days has the same error
+    # as a mean over these hours of one day.
     evening = np.arange(36, 46)
     week = (evening + DAY * np.arange(7)[:, None]).ravel()
     one = error_of_mean(slots(10, shape=3.0), evening, DAY)

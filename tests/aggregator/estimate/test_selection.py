@@ -156,7 +156,8 @@ def test_the_parts_of_a_totals_error() -> None:
     fleet = RegisteredFleet(100, 1.0, 400.0)
     alone = selection(one, [5], fleet)
     assert (alone.total, alone.total_se) == (5000.0, pytest.approx(200.0))
-    # Nobody reported in slot 6. A single other slot says as little about slot 6 as any reading says about the others.
+    # Nobody reported in slot 6. How much slots differ cannot be seen from slot 5 alone, so the spread of single
+    # readings takes its place.
     assert selection(one, [5, 6], fleet).total_se == pytest.approx(200 * math.sqrt(4 + (20 / 2) ** 2))
     two = selection(replace(one, slots=2, spread=6.0), [5, 6, 7], fleet)
     assert (two.absent, two.total) == (1, 15_000.0)

@@ -57,7 +57,7 @@ def config(mechanism="gaussian", **changes):
 
 
 class Fleet:
-    """Devices with the integers of real devices. Noise comes from numpy's generator; real devices never use numpy."""
+    """Devices that compute with the integers of real devices. Only here does the noise come from numpy's generator."""
 
     def __init__(self, mechanism="gaussian", devices=200, seed=1, **changes):
         self.config = config(mechanism, **changes)

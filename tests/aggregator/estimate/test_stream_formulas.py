@@ -315,7 +315,10 @@ def side(group: str, slots: list[int]) -> Side:
 def test_the_difference_of_two_times_has_the_covariance_of_all_their_slots(
     first: tuple[int, int], second: tuple[int, int]
 ) -> None:
-    """The noise of the difference u'x has the variance u'Cu, where u = 1/n in the one time and -1/m in the other."""
+    """The noise of the difference u'x has the variance u'Cu.
+
+    u is 1/n in the slots of the one time, and -1/m in the slots of the other.
+    """
     curves = [STREAMS.curve(tables_of(PARTIAL, "north"), k) for k in (1, 2)]
     slots = curves[0].slots
     times = [slots[slice(*time)].tolist() for time in (first, second)]

@@ -1,4 +1,7 @@
-"""The fast path counts and refuses the same reports as the rules applied one by one, whatever arrives in any order."""
+"""The fast path counts and refuses the same reports as the slow path, whatever arrives and in whatever order.
+
+The slow path applies the rules to one report after the other.
+"""
 
 import random
 from typing import Any
@@ -47,9 +50,9 @@ def numbers(batch: Batch) -> dict[bytes, bytes]:
 
 
 def audits(batch: Batch) -> dict[tuple[str, bytes], str]:
-    """The outcome of each report that a store's audit keeps.
+    """What a store's audit keeps: one outcome for each report.
 
-    It is the first one, or `COUNTED` if the report was counted.
+    This is `COUNTED` if the report was ever counted, else its first outcome.
     """
     kept: dict[tuple[str, bytes], str] = {}
     for device, code, outcome in batch.audit:
@@ -59,7 +62,7 @@ def audits(batch: Batch) -> dict[tuple[str, bytes], str]:
 
 
 def compare(epochs: list[Epoch], deliveries: list[Delivery], size: int, now: int, **options: Any) -> tuple[int, int]:
-    """Judge batches by the fast path and reports one by one.
+    """Judge the same reports twice: in batches by the fast path, and one by one.
 
     Return (reports counted, reports that the fast path counted).
     """

@@ -1,4 +1,4 @@
-"""Landed reports are on the disk before they are acknowledged, in whole files, and SQL counts the same ones."""
+"""Landed reports are on the disk before they are acknowledged, in whole files, and SQL counts the same reports."""
 
 import random
 import shutil
@@ -238,7 +238,10 @@ def test_the_first_worker_gathers_what_another_number_of_workers_left(tmp_path: 
 def test_what_was_gathered_before_its_worker_died_is_not_gathered_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The worker dies after writing the gathered file, before removing the gathered ones. Each row is kept once."""
+    """A worker gathers the rows of several files in one file, and dies before it removes the several files.
+
+    Still, each row is kept only once.
+    """
     dead = Landing(landing(tmp_path, SPARK), "0of1")
     dead.land(one_row())
     dead.land(one_row())

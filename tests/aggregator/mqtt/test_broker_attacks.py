@@ -191,8 +191,8 @@ def test_what_the_queue_cannot_hold_is_told(make: Make) -> None:
     try:
         arrived = len(drain(server(broker), 100))
         assert 100 <= arrived < 1000
-        # The broker tells the number every few seconds, perhaps in the middle of the flood. Its next message has the
-        # rest.
+        # Every few seconds the broker tells how many messages it has dropped, perhaps in the middle of the flood. Its
+        # next message has the rest.
         wait_for(lambda: outlet.dropped is not None and arrived + outlet.dropped >= 1000)
         assert arrived + (outlet.dropped or 0) == 1000
     finally:

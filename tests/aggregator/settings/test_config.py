@@ -236,7 +236,7 @@ def test_a_window_gives_the_stride(window, slot_seconds, cycle, stride) -> None:
         return
     made = server.plan(slot_seconds=slot_seconds, cycle=cycle, **changes)
     assert made.stride == stride
-    # From the end of a turn to the start of the next is at least the window.
+    # Between the end of a device's turn and the start of its next turn lies at least the window.
     assert window is None or (made.stride - 1) * slot_seconds >= made.window
     assert math.gcd(made.stride, cycle) == math.gcd(made.cohort_stride, cycle * made.stride) == 1
     # A counter's value begins with a reading of the slot before.

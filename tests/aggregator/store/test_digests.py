@@ -21,7 +21,7 @@ from undertone_shared.errors import Invalid
 SLOTS = range(FIRST + 150, FIRST + 150 + DIGESTS)
 CAMPAIGN = two_epochs()[1].campaign
 PLACES = {name: CAMPAIGN.schedule.place(name) for name in (f"d{i}" for i in range(150))}
-# No device of these reports for the threshold, so that all reports have the same symbols.
+# None of these devices sends reports for the threshold, so all reports have the same set of symbols.
 DEVICES = [
     name
     for name, place in PLACES.items()
@@ -61,7 +61,7 @@ def recognised(file: Path, drawn: dict[tuple[str, int], int], *, compacted: bool
 
 @pytest.mark.parametrize("compacted", [False, True])
 def test_the_newest_reports_cannot_be_recognised_from_the_store_alone(tmp_path: Path, compacted: bool) -> None:
-    """Chance finds less than two of 240 reports in these words; it finds 40 with a probability below 1e-30."""
+    """By chance, fewer than two of 240 reports are found in these words, and 40 with a probability below 1e-30."""
     chance = random.Random(4)
     drawn = {(device, slot): chance.randrange(8) for slot in SLOTS for device in DEVICES}
     file = tmp_path / "s.sqlite"

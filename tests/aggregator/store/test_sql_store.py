@@ -1,4 +1,7 @@
-"""What databases do beside the stores' contract: files of earlier versions, several campaigns, lost connections."""
+"""What stores in databases do in addition to the contract of all stores.
+
+They read files of earlier versions, hold several campaigns, and survive lost connections.
+"""
 
 import contextlib
 import sqlite3

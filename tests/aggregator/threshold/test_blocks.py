@@ -84,7 +84,7 @@ def blocks(chosen, day):
 
 @pytest.mark.slow
 def test_night_and_day_are_told_apart(blocks):
-    # A block of one or two slots at the beginning or the end costs little, and chance may make one.
+    # A block of one or two slots at the beginning or the end costs little, so chance may make one.
     assert 2 <= len(blocks.ranges) <= 5
     in_force = np.repeat(
         [theta for _, _, theta in blocks.ranges],
@@ -139,8 +139,8 @@ def test_few_reports_make_few_pieces(night_and_day):
 
 
 def test_a_piece_has_half_of_the_days_tail_and_all_of_its_own_large_readings():
-    # The day's largest tenth begins at the third cell. The piece has twice as much there, and all of it in the fourth
-    # cell.
+    # The largest tenth of the day's readings lies in the third and later cells. In the piece, these cells have twice as
+    # much, and all of it is in the fourth cell.
     day = np.array([[0.6, 0.32, 0.04, 0.02, 0.02]])
     piece = np.array([[[0.5, 0.34, 0.0, 0.16, 0.0]]])
     assert _tailed(piece, day)[0, 0] == pytest.approx([0.5, 0.34, 0.04, 0.08 + 0.02, 0.02])

@@ -1,4 +1,4 @@
-"""A tail that is heavier than the fitted one has a probability: as much as the reports allow."""
+"""The probability of a tail that is heavier than the fitted one is as large as the reports allow."""
 
 import numpy as np
 import pytest

@@ -124,9 +124,9 @@ def test_the_hybrids_variance_needs_a_positive_epsilon():
 
 
 def test_what_is_shown_has_less_noise_in_turns_and_a_larger_theta():
-    """Eq.
+    """With turns, the variance of the noise is 1/9 and the square of the bias 1/3 of what they are without turns.
 
-    8 depends on the ratio of noise and bias. With turns, the noise's variance is 1/9 and the bias's square 1/3.
+    Eq. 8 depends on the ratio of the two.
     """
     assert Query.shown(300, turns=False) == Query.fleet(300)
     assert Query.shown(300, turns=True) == Query(100.0, 90_000.0)

@@ -51,7 +51,7 @@ def test_only_the_newest_results_are_kept() -> None:
 
     for count in (1, 2, 3, 4, 1, 5, 1, 2):
         assert first_of([cohort(count)]) == count
-    # The fifth result replaces the one that was used longest ago, that of 2.
+    # The result for 5 replaces the result for 2, which was used longest ago.
     assert [int(rounds[0].counts[0]) for rounds in calls] == [1, 2, 3, 4, 5, 2]
 
 

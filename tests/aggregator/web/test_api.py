@@ -614,7 +614,7 @@ def test_every_outlet_obeys_min_reports_and_a_plan_that_is_applied(site: StoreSi
 def test_a_selection_names_no_number_of_devices_that_others_give_away(site: StoreSite, name: str, store: Path) -> None:
     """All devices less those of the published groups would reveal a group of one.
 
-    A total is a multiple of that number.
+    A total would give this number away, because it is a multiple of the number of devices.
     """
     with open_store(store) as opened:
         newest = opened.newest_slot()

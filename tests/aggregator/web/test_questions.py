@@ -136,7 +136,8 @@ def check_means(hand: Hand, answer: Any, printed: Any) -> None:
     assert all(row["total"] is not None for row in rows.values()), rows
     for cells in shown:
         row = rows[cells[0]]
-        # A number is shown with as many decimals as its error with two digits: rounded to a twentieth of the error.
+        # The error is shown with two digits, and the number with as many decimals as the error. So rounding changes the
+        # number by at most a twentieth of the error.
         for cell, value, error in ((cells[1], "estimate", "standard_error"), (cells[2], "total", "total_se")):
             assert with_error(cell)[0] == pytest.approx(row[value], abs=1.96 * row[error] / 20)
             assert with_error(cell)[1] == pytest.approx(1.96 * row[error], rel=0.05)
@@ -287,7 +288,7 @@ def test_the_newest_load_and_its_error(hand: type[Hand], call: Any, fleet: Path)
     (printed,) = [row for row in command(fleet, "slots", "--settled", "--newest", "1", "--filtered") if row["filtered"]]
     assert newest["estimate"] == pytest.approx(printed["estimate"])
     clicks = hand(SATURDAY)
-    # The card rounds as its error does: an error of two digits, such as ± 33, has no decimals.
+    # The card rounds the number like its error. An error of two digits such as ± 33 has no decimals.
     shown = figure(clicks.page.locator(".card .value").inner_text().split()[0])
     assert 10 <= 1.96 * newest["standard_error"] < 100
     assert abs(shown - newest["estimate"]) <= 0.5

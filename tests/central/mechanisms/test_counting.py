@@ -1,6 +1,6 @@
-"""Counters: exact without noise, their variances, empty items and ends.
+"""Counters are exact without noise, have the computed variances, and handle empty items and the end of a stream.
 
-Also the sanitizer, quantiles, and ranges over releases.
+The sanitizer, quantiles, and ranges over releases are tested here, too.
 """
 
 import json
@@ -126,9 +126,10 @@ def root_mean_variance(name, horizon, **options):
 
 
 def test_the_k_ary_counter_has_the_least_error_of_pure_epsilon():
-    """Andersson et al.
+    """The counter of Andersson et al. (2024) is compared with the other counters, by root mean square error.
 
-    2024. The error is .84 of that of the best other counter at T = 1000, and .36 to .42 of the binary one's.
+    At T = 1000, the best of the others has the error 1; relative to it, this counter has .84. Relative to the binary
+    counter, it has .36 to .42.
     """
     ours = root_mean_variance("k-ary", 1000)
     others = [root_mean_variance(name, 1000) for name in ("simple-1", "two-level", "binary")]
@@ -196,7 +197,7 @@ def test_a_long_horizon_is_no_work():
 
 
 def test_a_sanitized_block_keeps_its_thresholds():
-    """n = 4096, ε = 1, three domains: for all thresholds, the rank error is within 6 of its standard deviations."""
+    """For n = 4096, ε = 1 and three domains, the rank error at every threshold is below 6 standard deviations."""
     rng = np.random.default_rng(4)
     for bound in (9, 1657, 10**6):
         items = np.minimum((rng.pareto(1.5, 4096) * bound / 50).astype(np.int64), bound)
@@ -206,13 +207,14 @@ def test_a_sanitized_block_keeps_its_thresholds():
         assert 0 <= synthetic.min() <= synthetic.max() <= bound
         places = np.unique(np.concatenate([items, synthetic]))
         error = np.searchsorted(np.sort(items), places, "right") - np.searchsorted(synthetic, places, "right")
-        # A node that is not divided further may hold up to three deviations of one count's noise.
+        # `deviation` leaves out the error inside nodes that are not divided. Such a node has a count of at most three
+        # standard deviations of a count's noise, and the limit of 6 has room for it.
         assert np.abs(error).max() < 6 * offline.deviation()
 
 
 @pytest.mark.parametrize("bound", [9, 1657, 20_000])
 def test_a_sanitized_block_keeps_the_counts_of_single_values(bound):
-    """n = 4096, ε = 1: no count is off by more than three times the bound of its root mean square error."""
+    """For n = 4096 and ε = 1, no count is off by more than three times the bound on its root mean square error."""
     items = np.minimum((np.random.default_rng(4).pareto(1.5, 4096) * bound / 50).astype(np.int64), bound)
     offline = PointSanitizer(bound, Fraction(1))
     synthetic = offline.sanitize(items, seeded(5))

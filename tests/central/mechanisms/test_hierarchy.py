@@ -180,7 +180,10 @@ def test_data_independent_constants_of_the_papers_queries():
 
 
 def test_measured_noise_has_the_computed_variance():
-    """Over 120 trees, the ratio is 1 ± 5.5 standard errors. Squares of such sums deviate by at most 2.3."""
+    """Over 120 trees, the ratio of measured to computed variance is 1 within 5.5 standard errors.
+
+    The standard deviation of the square of such a sum is at most 2.3 times its mean.
+    """
     online = Consistent(4, 3, Fraction(50), seeded(11), "least-squares")
     noise = online.publish(np.zeros(120 * 64, dtype=np.int64)).reshape(120, 64)
     for first, end in ((0, 64), (5, 43), (7, 8), (16, 32)):

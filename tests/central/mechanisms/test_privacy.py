@@ -106,7 +106,7 @@ def test_monotone_counts_and_empty_items_come_from_the_counter_alone(monkeypatch
     assert monotone == expected
 
 
-# --- consistent hierarchies, with smoothing and without falls ------------------------------------------------------
+# --- consistent hierarchies, smoothed and monotone -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("consistency", ["least-squares", "least-absolute"])
@@ -516,7 +516,10 @@ def test_every_counter_that_ships_is_tested_here():
 @pytest.mark.slow_but("3-3", "2-2")
 @pytest.mark.parametrize(("group", "parts"), [(2, 2), (4, 2), (3, 3), (4, 4)])
 def test_the_drift_moves_by_at_most_its_sensitivity_over_all_neighbours(group, parts):
-    """All streams of three blocks of 0 or θ (or 4,000 random ones) are tried, with every change of one value."""
+    """Streams of three blocks are tried, each with every change of one value.
+
+    Short streams are all streams of the values 0 and θ. Of longer streams, 4,000 random ones are tried.
+    """
     theta, n = 2, 3 * group
     rng = np.random.default_rng(2)
     samples = list(product((0, theta), repeat=n)) if n <= 9 else rng.choice([0, 1, theta], (4000, n)).tolist()
@@ -531,9 +534,9 @@ def test_the_drift_moves_by_at_most_its_sensitivity_over_all_neighbours(group, p
 
 
 def test_noise_of_mean_and_drift_is_what_their_sensitivity_asks(monkeypatch):
-    """The cost of the noise follows from its scales and from how far one value moves the results.
+    """The test computes what the noise costs, from its scales and from how far one value moves the results.
 
-    It is what the guarantee counts.
+    The guarantee counts the same cost.
     """
     scales = []
 

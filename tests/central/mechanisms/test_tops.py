@@ -180,7 +180,7 @@ def test_the_default_threshold_needs_no_constant(pos):
 
 
 def test_a_threshold_that_is_far_too_large_is_rare_where_few_values_choose_it():
-    """The MSE over the best θ's is small in the mean, not only in the median.
+    """The ratio of the MSE to that of the best θ is small in the mean, not only in the median.
 
     If E_θ were capped at θ itself, the mean would be 355.
     """
@@ -210,9 +210,9 @@ def mse_at(values, queries, workload):
 
 
 def test_on_meter_readings_the_default_threshold_is_within_twice_the_best(undertone_data):
-    """EDRP in time order, ε = .05, unsmoothed ToPS: the median of 15 choices.
+    """θ is chosen 15 times on EDRP in time order at ε = .05; errors are those of ToPS without smoothing.
 
-    More than five above twice the best are very unlikely.
+    It is very unlikely that more than five choices have over twice the least error.
     """
     readings = np.load(undertone_data / "edrp_scotland_622x4416_halfhour_wh.npz")["wh"].T.reshape(-1).astype(np.int64)
     workload = Workload(2**20, 16, 5, Fraction(1, 20))

@@ -14,9 +14,10 @@ The constants reproduce, within a tenth (the lowest quantile within a fifth), su
 households of the Energy Demand Research Project (spring 2009; UK Data Service SN 7591), computed from the readings that
 the phovafer project publishes: mean 219 Wh; quantiles 5 % 24, 25 % 66, 50 % 129, 75 % 252, 90 % 488, 95 % 755, 99 %
 1408, 99.9 % 2531; standard deviation of a household's log mean .56; correlation of a household's successive half-hours
-.47, of the same half-hour on successive days .29; weekends use 1.05 times as much as weekdays, and WEEKEND times as
-much by two hours of the day; load falls by a sixth from early March to late May, which SEASON, a cosine over the year
-with its peak in mid-January, extends to all of it. The synthetic data contain no reading of those households.
+.47, of the same half-hour on successive days .29; weekends use 1.05 times as much as weekdays,
+and WEEKEND has this ratio for each two hours of the day; load falls by a sixth from early March to late May. SEASON is
+a cosine over the year that has this fall and its peak in mid-January. The synthetic data contain no reading of those
+households.
 """
 
 import math
@@ -41,14 +42,14 @@ MORE = 390.0
 RUN_ON = 0.42
 ABSENT = 0.008
 HALF_HOURS = 48
-# Number of half-hours before midnight in which an appliance that still runs after midnight may start; one appliance in
-# 10^3 would run for longer.
+# Appliances that run at midnight have started at most this many half-hours earlier; one appliance in 10^3 would run for
+# longer.
 EVENING = 8
 SEASON = 0.16
 # Days from mid-January to the population's first day.
 SEASON_SHIFT = 77
 
-# Mean load by half-hour of the day over the daily mean, from midnight.
+# Mean load in each half-hour of the day from midnight on, divided by the mean load of the day.
 SHAPE = (
     0.70,
     0.60,
@@ -176,7 +177,7 @@ def _appliances(rng: np.random.Generator, starts: Floats) -> Floats:
     starting = starts > rng.random((count, half_hours)).T
     load = np.add(rng.exponential(MORE, (count, half_hours)).T, LEAST, order="C")
     runs_on = np.ascontiguousarray((rng.random((count, half_hours)) < RUN_ON).T)
-    # For each half-hour, the energy of an appliance that starts is replaced by that of the appliance that then runs.
+    # Up to here, ``load`` has what an appliance takes if it starts in a half-hour. Now it gets what really runs then.
     running = np.zeros(count)
     for t in range(half_hours):
         running *= runs_on[t]

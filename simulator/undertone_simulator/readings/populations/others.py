@@ -77,7 +77,7 @@ class TimeInState(Synthetic):
 
 
 class HeavyTail(Synthetic):
-    """Counts per half-hour with infinite variance except for the bound: zero with probability ZEROS, else Pareto(TAIL).
+    """Counts per half-hour: zero with probability ZEROS, else Pareto(TAIL). Only the bound makes their variance finite.
 
     A device's scale is lognormal about SCALE with log deviation SPREAD.
     """
@@ -102,7 +102,7 @@ class HeavyTail(Synthetic):
 
 
 class Temperature(Synthetic):
-    """Room temperatures of 15 to 25 °C in tenths of a degree above -40 °C, the start of the sensor's range up to 85 °C.
+    """Room temperatures of 15 to 25 °C, in tenths of a degree above -40 °C. The sensor's range is -40 to 85 °C.
 
     A room's own level is normal with deviation SPREAD around MEAN, a day's with DAY_SD; afternoons are SWING warmer
     than nights; slots differ by NOISE. All these are in degrees.

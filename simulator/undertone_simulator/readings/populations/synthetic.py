@@ -19,8 +19,8 @@ Integers = NDArray[np.int64]
 BLOCK = 1024
 LARGEST_SEED = (1 << 63) - 1
 _TRAITS, _DAY = 1, 2
-# Number of blocks whose traits stay in memory, at most half a megabyte for each block. These are as many devices as are
-# simulated together.
+# Number of blocks whose traits stay in memory, at most half a megabyte for each block. Together they have as many
+# devices as are simulated at a time.
 _KEPT = 128
 # Largest size of the cached days of all blocks together, in bytes. The cache saves time if a simulation asks for the
 # slots of a day in several parts, as it does if an epoch begins within the day.

@@ -103,8 +103,8 @@ def clipped(raw):
     return path
 
 
-# The paths start at both ends and stay, move towards each other or swing. They are vertices of the dynamic programme or
-# near to these.
+# Pairs of neighbouring paths. The difference of each pair is a vertex of the set of possible differences, where the
+# sensitivity is largest, or near to a vertex.
 NEIGHBOURS = [([-2, -2, -2], [2, 2, 2]), ([-2, -1, 0], [2, 1, 0]), ([-2, -2, 2], [2, 2, -2]), ([0, 2, 2], [0, -2, -2])]
 
 

@@ -1,4 +1,7 @@
-"""All methods have one interface. Their errors follow their formulas; there are baselines, and the logarithm's bias."""
+"""All methods of streams have one interface, and their errors follow their formulas.
+
+The baselines are tested, too, and so is the bias of the logarithmic method.
+"""
 
 from fractions import Fraction as F
 from functools import cache

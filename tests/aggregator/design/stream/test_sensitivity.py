@@ -38,7 +38,7 @@ def brute_force(schedule, slew, unit):
         (stationary([F(4, 5)], 4), F(1, 8), 8),
         (stationary([F(1, 2), F(1, 4)], 4), F(1, 6), 6),
         (stationary([F(2, 5), F(1, 5), F(1, 5)], 5), F(1, 4), 4),
-        # The grid's two halves do not meet, since 2C does not divide 2.
+        # 2C does not divide 2, so the grid's points 1 - 2Ck are not among its points -1 + 2Ck.
         (paper(F(3, 20), 4), F(3, 20), 10),
         (triangular([[0, 0, 0], [F(1, 2), 0, 0], [F(1, 4), F(1, 3), 0]], [F(1), F(2), F(3)]), F(1, 6), 6),
     ],

@@ -1,4 +1,4 @@
-"""Several campaigns at one endpoint: each report is acknowledged after its own campaign's commit, and by no other."""
+"""Several campaigns at one endpoint: each report is acknowledged after the commit of its own campaign alone."""
 
 import threading
 import time
@@ -168,7 +168,8 @@ def test_reports_of_a_campaign_that_does_not_run_wait_for_it(endpoint: Endpoint,
 
 def test_a_campaign_that_comes_back_at_once_gets_its_reports(endpoint: Endpoint, devices: dict[str, Device]) -> None:
     endpoint.open("water", 3600)
-    # Another thread uses the connections, so that it makes these calls later, after the intake was opened.
+    # While this thread has the turn, the endpoint's own thread cannot apply the two calls of `serve`. It applies them
+    # after the intake was opened.
     with endpoint.turn:
         endpoint.serve(["water"])
         endpoint.serve(CAMPAIGNS)
@@ -211,7 +212,7 @@ def test_a_report_to_no_campaign_is_never_acknowledged_and_hinders_no_other(
         (number,) = device.publish([b"mine"], to=topic("power", "power-1"))
         assert device.wait("acked") == [("acked", number)]
         assert endpoint.facts()["unknown_campaign"] == len(strange) - 1
-        # A report to another topic below the campaign's is counted there, under an empty topic.
+        # A report to a wrong topic that names a campaign is passed to this campaign, which gets it with an empty topic.
         device.publish([b"y"], to=strange[1])
         device.wait("acked")
         assert [(each.topic, each.payload) for each in power.taken] == [
@@ -315,16 +316,17 @@ def test_a_home_with_three_campaigns_one_of_which_fails(tmp_path: Path, free_por
 @pytest.mark.parametrize(
     ("campaigns", "reports", "grows", "due"),
     [
-        # The first case has few reports. The others have many, for few campaigns, for many and for even more.
+        # Few campaigns, or few reports: a batch is taken after 20 ms.
         (2, 1, 0.0, 0.02),
         (2, 24, 0.0, 0.02),
         (20, 23, 0.0, 0.02),
+        # Large batches that grow: they wait 5 ms for each campaign, at most 100 ms.
         (10, 24, 1.0, 0.05),
         (20, 24, 1.0, 0.1),
         (60, 24, 1.0, 0.1),
         # A whole batch is taken at once.
         (20, 100, 0.0, 0.0),
-        # Many reports came, and then none for a while.
+        # Reports arrive for 30 ms. The batch is taken 20 ms after the last one.
         (20, 24, 0.03, 0.05),
     ],
 )

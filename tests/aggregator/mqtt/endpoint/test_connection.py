@@ -1,4 +1,7 @@
-"""Many reports that come in one piece have the same effect as reports byte by byte, though none is parsed by itself."""
+"""Many reports that arrive in one piece have the same effect as if they arrived byte by byte.
+
+In one piece, they are not parsed one by one.
+"""
 
 import struct
 from pathlib import Path

@@ -1,6 +1,6 @@
 """A disk fails for a while.
 
-Only reports that are kept are acknowledged, and a new start counts those that come again.
+Only reports that are stored are acknowledged. After a restart, the server counts the reports that devices send again.
 """
 
 import threading

@@ -30,7 +30,7 @@ class Heard:
 
 
 class Pair:
-    """A stream, the socket at its other end, and the selector that serves the stream."""
+    """A stream, the device's socket at its other end, and the selector that serves the stream."""
 
     def __init__(self, unread: int) -> None:
         with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -46,9 +46,9 @@ class Pair:
             key.data()
 
     def read(self) -> bytes:
-        """Return what the other side reads now.
+        """Return what the device reads now.
 
-        It is empty while the kernel holds the bytes back; then serve the stream.
+        This is empty if the kernel holds the bytes back; the caller then serves the stream and reads again.
         """
         try:
             return self.device.recv(1 << 20)
