@@ -14,7 +14,7 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "Counters: the expected error by the length of the stream"
 PARAGRAPH = (
-    "The figure for each counter is the root of the mean variance of all its counts. The counter `k-ary` is that of "
+    "The error of each counter is the root of the mean variance of all its counts. The counter `k-ary` is that of "
     "Andersson, Pagh, Steiner and Torkamani (*Count on Your Elders*, FORC 2025): a tree whose nodes are added and "
     "subtracted, with the fan-out that suits the length. The length T is known in advance, except for `hybrid` and "
     "`unbounded`."
