@@ -39,8 +39,8 @@ def run(options: StudyOptions) -> Outcome:
 
 
 GUARANTEE = (
-    f"The guarantee is pure ε = {EPSILON} for each item (event level), each item is 0 or 1; square-root also has δ = "
-    "1e-6. Errors are computed from the variances of the draws that are in each count, so there are no repeats."
+    f"The guarantee is pure ε = {EPSILON} for each item (event level); square-root also has δ = 1e-6. Each item is "
+    "0 or 1. Errors are computed from the variances of the draws that are in each count, so there are no repeats."
 )
 
 
