@@ -47,7 +47,7 @@ The emulator executes 31.25 million instructions a second, none of which waits f
 {time.HEAP_KB} KB, and the code is frozen. The campaign has ε = 1. One report in five is for the threshold, and is drawn
 by a square wave of 256 bins. In the last column all reports are for the threshold. The ledger is in memory, so the
 table leaves out the time that a board's file system needs. It also leaves out the network. A board with another
-processor, or with wait states of its flash, takes another time."""
+processor, or with wait states of its flash, needs more or less time."""
 
 
 def _form(name: str) -> Callable[[], dict[str, Any]]:

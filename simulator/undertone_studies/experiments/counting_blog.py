@@ -22,9 +22,9 @@ PARAGRAPH = (
     "the stream. As in the blog, the counter `simple 2` (noise on each item) has smaller errors than `simple 1` "
     "(noise on each sum), and `two-level` (noise on blocks of items) has smaller errors than either of them. The "
     "blog's binary mechanism has two errors, which we have corrected. It divides ε by log2 T, although its tree has "
-    "floor(log2 T) + 1 levels, and its array has one place too few when T is a power of two.\n\nThe blog's block has "
-    "B = 10 items, and there `binary` has a smaller error than `two-level` at T = 10,000. Our `two-level` has blocks "
-    "of √T items, as the paper suggests, and there it has the smaller error. The counter `square-root` (a "
+    "floor(log2 T) + 1 levels, and its array has one place too few when T is a power of two.\n\nWith the "
+    "blog's blocks of B = 10 items, `binary` has a smaller error than `two-level` at T = 10,000. Our `two-level` has "
+    "blocks of √T items, as the paper suggests, and with these it has the smaller error. The counter `square-root` (a "
     "factorisation that is newer than the blog) needs a δ. The counters `hybrid` and `unbounded` need not know the "
     "end of the stream."
 )

@@ -14,7 +14,7 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "Counters: the expected error by the length of the stream"
 PARAGRAPH = (
-    "The figure for each counter is the root of the mean variance of all its counts. The counter `k-ary` is that of "
+    "The error of each counter is the root of the mean variance of all its counts. The counter `k-ary` is that of "
     "Andersson, Pagh, Steiner and Torkamani (*Count on Your Elders*, FORC 2025): a tree whose nodes are added and "
     "subtracted, with the fan-out that suits the length. The length T is known in advance, except for `hybrid` and "
     "`unbounded`."
@@ -39,8 +39,8 @@ def run(options: StudyOptions) -> Outcome:
 
 
 GUARANTEE = (
-    f"The guarantee is pure ε = {EPSILON} for each item (event level), each item is 0 or 1; square-root also has δ = "
-    "1e-6. Errors are computed from the variances of the draws that are in each count, so there are no repeats."
+    f"The guarantee is pure ε = {EPSILON} for each item (event level); square-root also has δ = 1e-6. Each item is "
+    "0 or 1. Errors are computed from the variances of the draws that are in each count, so there are no repeats."
 )
 
 

@@ -23,7 +23,7 @@ PARAGRAPH = (
     "The paper LDP-IDS compares two ways to protect a window of time when frequencies are estimated. One way divides "
     "the budget between the reports. The other divides the devices into groups, which report in turns. This study "
     "makes the same comparison for means of the readings of real meters. It adds longer slots, correlated noise and "
-    "the filter.\n\nEach block of rows has one ε and one number of devices. In each block, all rows but the last "
+    "the filter.\n\nEach block of rows has one ε and one number of devices. In each block, all rows except the last "
     "give a household the same protection for any 24 hours. The table has the error that the planner predicts and "
     "the error of simulated reports, both as differences from the true mean of all devices. The simulated reports "
     "use the integers of the mechanism that devices run. The protection does not depend on a secret schedule: "
@@ -57,8 +57,8 @@ def run(options: StudyOptions) -> Outcome:
     notes = [
         "The figures are the root mean square error of a slot's mean over a day, in % of the mean. They include the "
         "error from truncation. The filtered error is the one that the planner predicts for the number that people "
-        "read. This number is filtered, and a model adds what truncation removed; the model is taken to leave half of "
-        "it. A stream has no such model.",
+        "read. This number is filtered, and a model adds what truncation removed; the planner "
+        "assumes that the model leaves half of the bias. A stream has no such model.",
         "The row 'every slot, ε each' protects one reading. All other rows protect any 24 hours: streams with (ε, "
         "1e-5), and the rest with ε. If devices take turns, each device enforces this guarantee by itself, whatever "
         "the server does.",

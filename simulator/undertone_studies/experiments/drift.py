@@ -44,7 +44,7 @@ def run(options: StudyOptions) -> Outcome:
             rows.append((name, epsilon, round(held, 3), round(least, 3), round(width, 2)))
     notes = [
         "The column `held` has the share of the 95 % intervals that contain the mean of the readings. The column "
-        "`least` has the same share for one slot of the day, that at which it is lowest. The column `width` is the "
+        "`least` has the same share for the slot of the day at which it is lowest. The column `width` is the "
         "median width of these intervals, divided by the width of the interval of the truncated mean."
     ]
     return Outcome(TITLE, ("case", "epsilon", "held", "least", "width"), rows, notes)

@@ -67,12 +67,13 @@ def run(options: StudyOptions) -> Outcome:
         ),
         rows,
         (
-            f"{devices} of the simulator's households, {len(seeds)} runs, each with other households. (ε, δ) with δ = "
+            f"The study has {len(seeds)} runs, each with {devices} other households of the simulator. (ε, δ) with δ = "
             f"{DELTA:g} is for all that a device reports in the round and in the day after it (user level). `error` "
             "is the root mean square error of a half-hour's raw mean, in per cent of the mean; the column has the "
             "median of the runs. `over best` is this error, divided by the error with the best θ in hindsight at the "
             "same ε for the stream; the column has the mean of the runs. The last three columns divide by another "
-            f"error: that of a stream which gets the best θ for nothing, and so has all of ε. C = {float(SLEW):g}.",
+            f"error: that of a stream which gets the best θ for nothing, and so has all of ε. Steps of more than "
+            f"{float(SLEW):g} of the range are clipped.",
             *notes_of(rows),
         ),
     )

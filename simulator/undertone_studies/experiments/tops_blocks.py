@@ -20,7 +20,7 @@ PARAGRAPH = (
     "The study compares our smoothing with that of the paper's authors. The authors' blocks have 16^s values, where s "
     "is the minimum of Eq. 7 as a real number, rounded; their smoother is `recent` (a block has the same sum as the "
     "block before), and each value of the first block is predicted as θ/2. The options `--smoothing paper --smoother "
-    "recent` choose it (the column `authors' rounding`). [Central "
+    "recent` choose the authors' smoothing (the column `authors' rounding`). [Central "
     "releases](../central.md#what-there-is-and-how-well-it-does) explains ours (the column `from drift`).\n\nThe "
     "column `Eq. 7's s` is an earlier rule of this package: the integer s that minimises Eq. 7, and the smoother "
     "`recent`. On nine of the eleven streams, from ε = .05 on, the error with our smoothing is .33 to .90 times the "
