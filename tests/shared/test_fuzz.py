@@ -86,22 +86,23 @@ ORIGINALS = [
     (parse_policy, policy()),
     (parse_policy, policy(stream=STREAM_POLICY)),
 ]
+NAMES = ["campaign", "stream campaign", "policy", "policy with streams"]
 
 
-@pytest.mark.slow_but("parse_policy-original2", "parse_policy-original3")
+@pytest.mark.slow_but("policy", "policy with streams")
 @many
 @given(values)
-@pytest.mark.parametrize(("parse", "original"), ORIGINALS)
+@pytest.mark.parametrize(("parse", "original"), ORIGINALS, ids=NAMES)
 def test_any_value_in_any_field(parse, original, value):
     answer(parse, json.dumps(value).encode())
     for path in places(json.loads(original)):
         answer(parse, replaced(original, path, value))
 
 
-@pytest.mark.slow_but("parse_policy-original2", "parse_policy-original3")
+@pytest.mark.slow_but("policy", "policy with streams")
 @many
 @given(st.integers())
-@pytest.mark.parametrize(("parse", "original"), ORIGINALS)
+@pytest.mark.parametrize(("parse", "original"), ORIGINALS, ids=NAMES)
 def test_broken_json(parse, original, seed):
     for variant in mutations(original, seed):
         answer(parse, variant)
