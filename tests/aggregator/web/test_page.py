@@ -478,6 +478,26 @@ def test_what_says_nothing_is_not_compared_and_zero_has_no_sign(open_page: Calla
     ]
 
 
+def test_a_picked_difference_is_as_certain_by_group_as_where_two_are_compared(
+    open_page: Callable[..., Any], name: str
+) -> None:
+    """The chance of the highest group is multiplied by the number of pairs, and both places of the page say so."""
+    page = open_page(f"#{name}")
+    asked = "import(new URL('static/compare.js', location)).then(({{ certainty, chance }}) => {})"
+    certain = "[0.2, 0.02, 0.001].map((chance) => certainty({ chance }, 6))"
+    assert page.evaluate(asked.format(certain)) == ["unclear", "alone", "clear"]
+    words = "[[0.1135, 4], [0.015, 4], [0.015, 2], [0.001, 4], [1e-9, 0]].map(([p, n]) => chance({ chance: p }, n))"
+    nothing = "If nothing were different, chance alone would give as much in"
+    assert page.evaluate(asked.format(words)) == [
+        f"{nothing} about 1 of 9 cases.",
+        f"{nothing} about 1 of 67 cases. That holds for two groups that were not picked because they differ: among the 6"
+        " pairs of 4 groups, some pair differs as much in up to 1 of 11 cases.",
+        f"{nothing} about 1 of 67 cases.",
+        f"{nothing} about 1 of 1,000 cases.",
+        f"{nothing} fewer than 1 of 10,000 cases.",
+    ]
+
+
 def test_a_browser_whose_language_is_none_draws_all_the_same(open_page: Callable[..., Any], name: str) -> None:
     """In the locale C, WebKitGTK says that its language is C."""
     told = "Object.defineProperty(Navigator.prototype, 'language', { get: () => 'C', configurable: true })"

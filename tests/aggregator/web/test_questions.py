@@ -188,10 +188,11 @@ def test_whether_one_group_uses_more_than_another(hand: type[Hand], call: Any, f
     # Both groups have the same simulated reports, so nothing is different, and the page says so.
     assert row["verdict"] == "unclear"
     sentence = clicks.page.locator("#compared .verdict").inner_text()
-    assert sentence.startswith("No clear difference from north")
-    assert figure(f"{sentence.split('±')[1].strip(' .')} {sentence.split()[-3]}") == pytest.approx(
-        1.96 * row["standard_error"], rel=0.05
-    )
+    found = re.fullmatch(r"No clear difference from north: \S+ (\S+) ± (\S+) in each 30 minutes\.", sentence)
+    assert found is not None, sentence
+    assert figure(f"{found[2]} {found[1]}") == pytest.approx(1.96 * row["standard_error"], rel=0.05)
+    said = clicks.page.inner_text("#compared")
+    assert f"cannot be told from chance: here, less than {found[2]} {found[1]}." in said
     clicks.page.select_option("#choose-compared select[name=against]", "group:south")
     assert "two different groups" in clicks.page.locator("#compared").inner_text()
 
@@ -200,7 +201,7 @@ def test_whether_one_group_uses_more_than_another(hand: type[Hand], call: Any, f
     ("chance", "words"),
     [
         (1e-4, "Highest: south, clearly above north (by "),
-        (0.2, "Highest: south, but this may be chance: it is not clearly"),
+        (0.2, "Highest: south. This may be chance: above north (by "),
     ],
 )
 def test_which_group_is_highest_and_whether_clearly(hand: type[Hand], chance: float, words: str) -> None:

@@ -2,7 +2,7 @@
 // This module shows one campaign and decides what is shown. overview.js shows all campaigns; state.js says how they are.
 
 import { aboutIt } from "./about.js";
-import { compare, differing, offer } from "./compare.js";
+import { certainty, compare, differing, offer, pairsOf } from "./compare.js";
 import {
   $,
   ago,
@@ -27,7 +27,7 @@ import {
 } from "./format.js";
 import { showCampaigns } from "./overview.js";
 import { dot, drowned, learning, notice, notices, old, reporting, slotOf, standing, value } from "./state.js";
-import { homes, meaning, per } from "./words.js";
+import { addsUp, homes, meaning, per } from "./words.js";
 
 // The server gave no answer at all.
 class Away extends Error {
@@ -66,8 +66,6 @@ async function showAll() {
 // --- one campaign: its state, and what people ask first
 
 const SHOWN_NOTICES = 3;
-// Measures whose means add up over slots: a day's sum is its slots' mean times their number.
-const ADDS_UP = ["sum", "counter", "duration"];
 const Z = 1.96;
 
 function glance(campaign) {
@@ -134,8 +132,9 @@ function now(campaign) {
 }
 
 // Returns a slot's mean as the sum over all registered devices, in words; an energy is also given as a power.
-function ofAll({ name, measure, unit, slot_seconds: slot }, estimate, error) {
-  if (registered?.name !== name || !ADDS_UP.includes(measure) || error === null) return "";
+function ofAll(campaign, estimate, error) {
+  const { name, unit, slot_seconds: slot } = campaign;
+  if (registered?.name !== name || !addsUp(campaign) || error === null) return "";
   const said = (factor, of) => {
     const shape = amount(factor * registered.devices * estimate, factor * registered.devices * error, of);
     return `${shape.value} ${shape.unit} ${shape.error}`;
@@ -277,7 +276,7 @@ function highest({ raw, filtered }, campaign) {
 
 // Returns the sum over a selection's slots if slots add up, otherwise their mean; and the number of its slots.
 function summed(row, campaign) {
-  const each = ADDS_UP.includes(campaign.measure) ? row.slots + row.absent : 1;
+  const each = addsUp(campaign) ? row.slots + row.absent : 1;
   return { sum: row.estimate * each, each };
 }
 const unclear = (row, campaign) => drowned(row.estimate, Z * row.standard_error, campaign);
@@ -364,8 +363,7 @@ async function byGroup() {
   ];
   const groups = known.filter((row) => row.group !== "all").sort((a, b) => b.estimate - a.estimate);
   if (groups.length > 1) {
-    const [first, next] = groups;
-    const words = first.estimate > next.estimate ? await ahead(groups, sized) : "";
+    const words = groups[0].estimate > groups[1].estimate ? await ahead(groups, sized) : "";
     if (name !== shown) return;
     made.push(
       element(
@@ -378,27 +376,36 @@ async function byGroup() {
   refresh($("by-group"), made);
 }
 
-// Returns sentences that say whether the highest group is clearly above the next and the lowest one. The group was chosen
-// among all, so the chance of a difference is multiplied by the number of pairs of groups.
-const RARE = 0.05;
+// Returns sentences that name the groups that the highest one is clearly above, and those from which noise may part it. The
+// highest group was picked among all, so the chance of its difference is multiplied by the number of pairs of groups.
+const NAMED = 6;
 async function ahead(groups, sized) {
-  const [first, next] = groups,
-    last = groups.at(-1);
-  const pairs = (groups.length * (groups.length - 1)) / 2;
-  const against = async ({ group }) => {
-    const asked = new URLSearchParams({ ...chartSpan(), group: first.group, against: `group:${group}` });
-    const { differences } = await api(`campaigns/${shown}/difference?${asked}`).catch(() => ({ differences: [] }));
-    const [row] = differences;
-    if (!row || row.chance === null) return null;
-    const shape = amount(row.estimate, Z * row.standard_error, about.unit, sized);
-    return { clear: row.chance * pairs < RARE, words: `${group} (by ${shape.value} ${shape.unit} ${shape.error})` };
+  const [first, ...others] = groups;
+  const asked = new URLSearchParams({ ...chartSpan(), by: "group", against: `group:${first.group}` });
+  const { differences } = await api(`campaigns/${shown}/difference?${asked}`).catch(() => ({ differences: [] }));
+  const apart = new Map(differences.map((row) => [row.group, row]));
+  const pairs = pairsOf(groups.length);
+  const found = { clear: [], alone: [], unclear: [] };
+  for (const { group } of others) {
+    const row = apart.get(group);
+    if (!row || row.chance === null) continue;
+    const shape = amount(Math.abs(row.estimate), Z * row.standard_error, about.unit, sized);
+    found[certainty(row, pairs)].push(`${group} (by ${shape.value} ${shape.unit} ${shape.error})`);
+  }
+  const list = (kind) => {
+    const more = found[kind].length - NAMED;
+    return found[kind].slice(0, NAMED).join(", ") + (more > 0 ? ` and ${number(more)} more` : "");
   };
-  const [nearest, farthest] = await Promise.all([against(next), next === last ? null : against(last)]);
-  const highest = `Highest: ${first.group}`;
-  if (nearest?.clear) return `${highest}, clearly above ${nearest.words}, the next. `;
-  if (farthest?.clear)
-    return `${highest}, clearly above ${farthest.words}, the lowest, but not clearly above ${nearest?.words ?? next.group}. `;
-  return nearest ? `${highest}, but this may be chance: it is not clearly above ${nearest.words}. ` : `${highest}. `;
+  return [
+    `Highest: ${first.group}${found.clear.length ? `, clearly above ${list("clear")}` : ""}.`,
+    found.alone.length
+      ? `More than chance if only these two are compared, but perhaps chance for the highest of ${number(groups.length)}: above ${list("alone")}.`
+      : "",
+    found.unclear.length ? `This may be chance: above ${list("unclear")}.` : "",
+  ]
+    .filter(Boolean)
+    .map((words) => `${words} `)
+    .join("");
 }
 
 // --- what is chosen: it is in the form, and in the address after the campaign's name, so that a link shows the same

@@ -18,6 +18,9 @@ const QUANTITIES = new Map([
 const quantity = ({ unit, measure }) =>
   measure === "duration" ? "time" : (QUANTITIES.get(unit.split(" ")[0]) ?? "amount");
 
+// True if means of slots add up: a day's sum is its slots' mean times their number.
+export const addsUp = ({ measure }) => ["sum", "counter", "duration"].includes(measure);
+
 // "energy per device in 30 minutes": what each number of the campaign is.
 export const per = (campaign) => `${quantity(campaign)} per device in ${lasting(campaign.slot_seconds)}`;
 
