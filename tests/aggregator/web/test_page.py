@@ -323,7 +323,8 @@ def test_a_number_below_its_error_is_no_number(open_page: Callable[..., Any], na
     page.reload()
     page.wait_for_selector(".card .value")
     said = page.locator(".card .value").inner_text()
-    assert "Not enough reports yet" in said
+    assert said.startswith("Cannot be told from noise: the error, ± ")
+    assert "Too few homes take part for it" in said
     assert "12,970" not in said
 
 
@@ -340,7 +341,47 @@ def test_the_legend_shows_no_number_where_the_tile_shows_none(open_page: Callabl
 
     page.route(re.compile(r"/estimates\?"), noisy)
     page.reload()
-    page.wait_for_selector("#groups .at:text-is('not enough reports')")
+    page.wait_for_selector("#groups .at:text-is('only noise')")
+    assert "this line cannot be told from noise" in page.inner_text("#chart-caption")
+
+
+@pytest.mark.parametrize(
+    ("error", "half_band", "number", "words"),
+    [
+        (90.0, 1000.0, "4.8 kWh ± 4.3", ["Mostly noise: the error is more than half of the number."]),
+        (90.0, 20.0, "2.4 kWh ± 0.96", ["Smoothed, with the help of other days"]),
+        (90.0, 70.0, "cannot be told from noise", ["The error, ± 3.4 kWh, is larger than the number itself"]),
+        (9.0, 20.0, "4.8 kWh ± 0.43", []),
+    ],
+)
+def test_a_day_is_the_most_exact_of_its_two_means_and_fades_if_noisy(
+    open_page: Callable[..., Any], name: str, error: float, half_band: float, number: str, words: list[str]
+) -> None:
+    """The mean of a slot is 100 Wh by the day's reports alone, and 50 Wh by the smoothed series."""
+
+    def prepare(page: Any) -> None:
+        def alone(route: Any) -> None:
+            answer = route.fetch().json()
+            for row in answer["selections"]:
+                row |= {"estimate": 100.0, "standard_error": error / 1.96, "slots": 48, "absent": 0}
+            route.fulfill(json=answer)
+
+        def smooth(route: Any) -> None:
+            answer = route.fetch().json()
+            column = answer["filtered"]
+            for field, value in (("estimate", 50.0), ("low", 50.0 - half_band), ("high", 50.0 + half_band)):
+                column[field] = [value] * len(column["start"])
+            route.fulfill(json=answer)
+
+        page.route(re.compile(r"/selection\?"), alone)
+        page.route(re.compile(r"/estimates\?"), smooth)
+
+    page = open_page(f"#{name}", prepare=prepare)
+    page.wait_for_selector("#yesterday .value")
+    assert number in page.inner_text("#yesterday .value")
+    assert all(each in page.inner_text("#yesterday") for each in words)
+    assert ("Mostly noise" in page.inner_text("#yesterday")) is (error > 50 and half_band > 100)
+    page.unroute_all(behavior="ignoreErrors")
 
 
 def test_quantiles_are_said_in_words(drawn: Any) -> None:
@@ -472,7 +513,7 @@ def test_what_says_nothing_is_not_compared_and_zero_has_no_sign(open_page: Calla
     words = "differing(row, { unit: 'Wh', offset: 0 }, 'a week before', [1, 'Wh']).words"
     compared = asked.format("compare.js", "differing", f"{json.dumps(rows)}.map((row) => {words})")
     assert page.evaluate(compared) == [
-        "Not enough reports to compare with a week before.",
+        "Too noisy to compare with a week before.",
         "20 Wh ± 9.8 more than a week before.",
         "No clear difference from a week before: 0 Wh ± 9.8.",
     ]
@@ -490,8 +531,8 @@ def test_a_picked_difference_is_as_certain_by_group_as_where_two_are_compared(
     nothing = "If nothing were different, chance alone would give as much in"
     assert page.evaluate(asked.format(words)) == [
         f"{nothing} about 1 of 9 cases.",
-        f"{nothing} about 1 of 67 cases. That holds for two groups that were not picked because they differ: among the 6"
-        " pairs of 4 groups, some pair differs as much in up to 1 of 11 cases.",
+        f"{nothing} about 1 of 67 cases. That holds for two groups that were not picked because they differ: among"
+        " the 6 pairs of 4 groups, some pair differs as much in up to 1 of 11 cases.",
         f"{nothing} about 1 of 67 cases.",
         f"{nothing} about 1 of 1,000 cases.",
         f"{nothing} fewer than 1 of 10,000 cases.",

@@ -26,7 +26,21 @@ import {
   time,
 } from "./format.js";
 import { showCampaigns } from "./overview.js";
-import { dot, drowned, learning, notice, notices, old, reporting, slotOf, standing, value } from "./state.js";
+import {
+  dot,
+  doubtful,
+  drowned,
+  FEW,
+  learning,
+  notice,
+  notices,
+  old,
+  reporting,
+  slotOf,
+  standing,
+  value,
+  weight,
+} from "./state.js";
 import { addsUp, homes, meaning, per } from "./words.js";
 
 // The server gave no answer at all.
@@ -107,7 +121,7 @@ function now(campaign) {
   if (reason) made.push(element("div", reason, "value words"));
   else {
     const shape = amount(estimate, error, campaign.unit);
-    const line = element("div", "", old(campaign) ? "value old" : "value");
+    const line = element("div", "", weight(campaign, estimate, error));
     line.append(shape.value, element("span", ` ${shape.unit} ${shape.error}`, "unit"));
     made.push(line, element("div", `${per(campaign)}, on average`, "small"));
     const total = ofAll(campaign, estimate, error);
@@ -198,16 +212,23 @@ async function answers(campaign) {
       ? title
       : past(typeof from === "number" ? day(from, zone) : day(Date.parse(from) / 1000, "UTC"));
     const asked = new URLSearchParams({ from, to, group: "all" });
+    const series = () => api(`campaigns/${name}/estimates?${asked}&filtered=true`).catch(() => null);
     const [answer, apart, slots] = await Promise.all([
       api(`campaigns/${name}/selection?${asked}`).catch((error) => ({ selections: [], error })),
       // In its first week, a campaign has nothing to compare with.
       api(`campaigns/${name}/difference?${asked}&against=7d`).catch(() => ({ differences: [] })),
-      peaks(campaign, when) ? api(`campaigns/${name}/estimates?${asked}&filtered=true`).catch(() => null) : null,
+      peaks(campaign, when) ? series() : null,
     ]);
     if (name !== shown) return;
     const [row] = answer.selections;
+    // A mean that is mostly noise may be more exact in the smoothed series.
+    const more = slots ?? (row && doubtful(row.estimate, Z * row.standard_error, campaign) ? await series() : null);
+    if (name !== shown) return;
     if (row?.devices) registered = { name, devices: row.devices };
-    refresh($(id), row ? answerOf(row, campaign, apart.differences[0], than, slots) : noAnswer(answer.error));
+    refresh(
+      $(id),
+      row ? answerOf(row, campaign, apart.differences[0], than, more, Boolean(slots)) : noAnswer(answer.error),
+    );
   };
   await Promise.all([...ANSWERS.map(tile), compared()]);
   if (name === about.name) now(about);
@@ -228,17 +249,26 @@ function noAnswer(refused) {
   return made;
 }
 
-function answerOf(row, campaign, apart, than, slots) {
-  const { sum, each } = summed(row, campaign);
-  const error = row.standard_error === null ? null : Z * each * row.standard_error;
+function answerOf(row, campaign, apart, than, slots, ofDay) {
+  const alone = summed(row, campaign);
+  const smooth = smoothed(slots, row, campaign);
+  const better = smooth !== null && smooth.error < alone.error;
+  const { sum, each, error } = better ? { ...alone, ...smooth } : alone;
   const sized = scale(Math.max(Math.abs(sum), error ?? 0), campaign.unit);
   const shape = amount(sum, error, campaign.unit, sized);
-  if (unclear(row, campaign))
-    return [element("div", `not enough reports: ${shape.error} ${shape.unit}`, "value words")];
-  const line = element("div", "", "value");
+  if (drowned(sum, error, { offset: each * campaign.offset }))
+    return [
+      element("div", "cannot be told from noise", "value words"),
+      element("div", `The error, ${shape.error} ${shape.unit}, is larger than the number itself. ${FEW}`, "small"),
+    ];
+  const doubt = doubtful(sum, error, { offset: each * campaign.offset });
+  const line = element("div", "", doubt ? "value doubt" : "value");
   line.append(shape.value, element("span", ` ${shape.unit} ${shape.error}`, "unit"));
   const made = [line, element("div", "per device, on average", "small")];
-  if (each > 1 && row.total !== null) {
+  if (doubt) made.push(element("div", "Mostly noise: the error is more than half of the number.", "small"));
+  if (better)
+    made.push(element("div", "Smoothed, with the help of other days: their reports alone tell less.", "small"));
+  else if (each > 1 && row.total !== null) {
     const total = amount(row.total, Z * row.total_se, campaign.unit);
     made.push(
       element("div", `${total.value} ${total.unit} ${total.error} of all ${number(row.devices, 9)} devices`, "small"),
@@ -248,8 +278,20 @@ function answerOf(row, campaign, apart, than, slots) {
     const { kind, words } = differing(apart, campaign, than, sized, each);
     made.push(element("div", words, `small ${kind}`));
   }
-  if (slots) made.push(...highest(slots, campaign).map((words) => element("div", words, "small")));
+  if (ofDay) made.push(...highest(slots, campaign).map((words) => element("div", words, "small")));
   return made;
+}
+
+// The sum or mean of the smoothed series over the time of a tile, with an error that is never too small: neighbouring slots
+// err alike, so their errors are added up. Usually this is less exact than the reports of that time alone. Where noise goes
+// on from slot to slot, as in a stream, it is more exact.
+function smoothed(slots, row, campaign) {
+  const { estimate, low, high } = slots?.filtered ?? { estimate: [] };
+  const known = estimate.map((_, i) => i).filter((i) => estimate[i] !== null && low[i] !== null);
+  if (known.length < row.slots) return null;
+  const mean = (of) => known.reduce((total, i) => total + of(i), 0) / known.length;
+  const { each } = summed(row, campaign);
+  return { sum: each * mean((i) => estimate[i]), error: each * mean((i) => (high[i] - low[i]) / 2) };
 }
 
 // The page names the highest and the lowest slot of a day if the day has at least this many slots, and at most that many.
@@ -277,7 +319,7 @@ function highest({ raw, filtered }, campaign) {
 // Returns the sum over a selection's slots if slots add up, otherwise their mean; and the number of its slots.
 function summed(row, campaign) {
   const each = addsUp(campaign) ? row.slots + row.absent : 1;
-  return { sum: row.estimate * each, each };
+  return { sum: row.estimate * each, each, error: row.standard_error === null ? null : Z * each * row.standard_error };
 }
 const unclear = (row, campaign) => drowned(row.estimate, Z * row.standard_error, campaign);
 
@@ -339,7 +381,7 @@ async function byGroup() {
     line.append(head);
     if (unclear(row, about)) {
       line.insertCell();
-      line.insertCell().textContent = "not enough reports";
+      line.insertCell().textContent = "only noise";
       continue;
     }
     const shape = amount(row.estimate, Z * row.standard_error, about.unit, sized);
@@ -632,6 +674,7 @@ function draw() {
   $("chart-caption").textContent =
     `Mean of what a device measured in each ${lasting(about.slot_seconds)}, in ${unit}, smoothed over time (filtered). Times are those of ${zone}. ` +
     "95 times in 100 the true mean lies within the band. " +
+    (noisy(overlaid[0][1]) ? "Most of it is wider than the numbers: this line cannot be told from noise. " : "") +
     (unit === "Wh" && about.slot_seconds !== 3600
       ? `100 Wh in ${lasting(about.slot_seconds)} are a power of ${number(360_000 / about.slot_seconds, 3)} W. `
       : "") +
@@ -642,6 +685,13 @@ function draw() {
       ? "Shaded: threshold rounds, in which the range of readings (θ) is learnt and no mean is estimated."
       : "");
   $("filter").textContent = data.filter ? `${data.filter[0].toUpperCase()}${data.filter.slice(1)}.` : "";
+}
+
+// True if most numbers of a series are below their errors.
+function noisy({ raw, filtered }) {
+  const { estimate, low, high } = filtered?.start.length ? filtered : raw;
+  const known = estimate.map((_, i) => i).filter((i) => estimate[i] !== null && low[i] !== null);
+  return 2 * known.filter((i) => drowned(estimate[i], (high[i] - low[i]) / 2, about)).length > known.length;
 }
 
 // Shows the chosen groups' numbers beside their names: those at a slot, or the newest ones.
@@ -668,7 +718,7 @@ function values(i) {
     const shape = amount(each.value, each.error, data.unit, sized);
     each.label.lastChild.textContent = known.includes(each)
       ? `${shape.value} ${shape.unit} ${shape.error}`
-      : "not enough reports";
+      : "only noise";
   }
 }
 
@@ -900,9 +950,7 @@ async function select() {
                 const hidden = unclear(row, about);
                 return [
                   row.group,
-                  hidden
-                    ? "not enough reports"
-                    : shaped(amount(row.estimate, Z * row.standard_error, answer.unit, sized)),
+                  hidden ? "only noise" : shaped(amount(row.estimate, Z * row.standard_error, answer.unit, sized)),
                   hidden || row.total === null
                     ? "–"
                     : shaped(amount(row.total, Z * row.total_se, answer.unit, sizedTotal)),

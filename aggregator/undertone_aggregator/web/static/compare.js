@@ -22,7 +22,7 @@ export const pairsOf = (groups) => (groups * (groups - 1)) / 2;
 // time that the amounts are of, such as " in 30 minutes".
 export function differing(row, campaign, than, sized, each = 1, over = "") {
   const { unit } = campaign;
-  if (!comparable(row, campaign)) return { kind: "unclear", words: `Not enough reports to compare with ${than}.` };
+  if (!comparable(row, campaign)) return { kind: "unclear", words: `Too noisy to compare with ${than}.` };
   const shape = amount(Math.abs(each * row.estimate), Z * each * row.standard_error, unit, sized);
   const size = `${shape.value} ${shape.unit} ${shape.error}`;
   if (row.verdict === "unclear") {

@@ -1,7 +1,7 @@
 // All campaigns: one line that says whether somebody is needed, and a card for each campaign.
 
 import { $, amount, drawing, element, natural, number, refresh } from "./format.js";
-import { dot, inOdds, learning, measured, old, reporting, standing, value } from "./state.js";
+import { dot, inOdds, learning, measured, reporting, standing, value, weight } from "./state.js";
 import { per } from "./words.js";
 
 const NEEDS = { bad: 2, warn: 1 };
@@ -44,7 +44,7 @@ function card(campaign) {
     link.append(element("div", reason, "value words"));
   } else {
     const shown = amount(estimate, error, campaign.unit);
-    const line = element("div", "", old(campaign) ? "value old" : "value");
+    const line = element("div", "", weight(campaign, estimate, error));
     line.append(shown.value, element("span", ` ${shown.unit} ${shown.error}`, "unit"));
     link.append(line);
   }

@@ -156,12 +156,18 @@ export function value(campaign, row) {
   if (!drowned(row.estimate, error, campaign)) return { estimate: row.estimate, error };
   const shape = amount(row.estimate, error, campaign.unit);
   return {
-    reason: `Not enough reports yet: the error, ${shape.error} ${shape.unit}, is larger than the number. More devices, or means over more slots, show more.`,
+    reason: `Cannot be told from noise: the error, ${shape.error} ${shape.unit}, is larger than the number itself. ${FEW}`,
   };
 }
 
 // True if a number says nothing, because its error is larger than the number (less the offset). The page never shows it.
 export const drowned = (estimate, error, { offset }) => error !== null && error > Math.abs(estimate - offset);
+
+// True if a number says little, because its error is more than half of it. The page fades it.
+export const doubtful = (estimate, error, { offset }) => error !== null && 2 * error > Math.abs(estimate - offset);
+
+// Why a number is only noise, and what would help.
+export const FEW = "Too few homes take part for it; with more homes the error becomes smaller.";
 
 // True if the newest number no longer describes the present: the campaign does not go on, or the numbers of two more slots
 // should be there. A server publishes a slot's number `settle_slots` slots after the slot has ended.
@@ -174,6 +180,10 @@ export function old(campaign) {
   const overdue = Date.now() / 1000 - there - (1 + (server.settle_slots ?? 2)) * slot;
   return QUIET.has(server.state) || server.state === "failed" || overdue > Math.max(2 * slot, 60);
 }
+
+// The classes of the newest number: an old or doubtful one is shown in a lighter weight.
+export const weight = (campaign, estimate, error) =>
+  `value${old(campaign) ? " old" : ""}${doubtful(estimate, error, campaign) ? " doubt" : ""}`;
 
 // Returns when the newest number was measured, and how long ago its slot ended.
 export function measured({ newest, slot_seconds: slot, time_zone: zone }) {
