@@ -127,7 +127,11 @@ OVERALL = {
     "one": ["The campaign simulation is well", "380 of 400 devices reported lately"],
     "one-silent": ["The campaign simulation needs you: no device reported", "0 of 400 devices reported lately"],
     "one-full": ["The campaign simulation needs you: disk full since", "no space left on device"],
-    "twenty": ["of 20 campaigns need you, most of all broken (cannot be read)", "3,800 of 4,800 devices"],
+    "twenty": [
+        "of 20 campaigns need you, most of all broken (cannot be read)",
+        "3,800 of 4,800 devices",
+        " of 20 campaigns (the others take turns",
+    ],
 }
 
 

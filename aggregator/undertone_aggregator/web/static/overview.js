@@ -73,7 +73,10 @@ function lately(campaigns) {
   if (!counted.length) return [];
   const reported = counted.reduce((sum, of) => sum + of.reporting, 0);
   const known = counted.reduce((sum, of) => sum + of.reporting + of.silent, 0);
-  return [element("span", `${number(reported, 9)} of ${number(known, 9)} devices reported lately`, "devices")];
+  const several = campaigns.length > 1 ? `, in ${counted.length} of ${campaigns.length} campaigns` : "";
+  const why = counted.length < campaigns.length ? " (the others take turns, do not run, or do not count)" : "";
+  const words = `${number(reported, 9)} of ${number(known, 9)} devices reported lately${several}${why}`;
+  return [element("span", words, "devices")];
 }
 
 // Returns "3 campaigns, all well", or which campaign needs somebody, and why.
