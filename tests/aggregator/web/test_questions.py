@@ -229,6 +229,15 @@ def test_which_group_is_highest_and_whether_clearly(hand: type[Hand], chance: fl
     assert opened.clicks <= 1
 
 
+def test_how_many_homes_are_in_each_group(hand: type[Hand]) -> None:
+    opened = hand(MONDAY)
+    opened.click(".card a")
+    until(opened.page, "document.getElementById('groups').textContent.includes(' homes')")
+    said = opened.page.inner_text("#groups")
+    assert f"all devices, {3 * DEVICES:,} homes" in said
+    assert all(f"{group}, {DEVICES} homes" in said for group in GROUPS)
+
+
 def test_why_a_group_has_no_total(hand: type[Hand]) -> None:
     """Sometimes the number of a group's devices is withheld. Here the test removes it from the API's answers."""
     opened = hand(MONDAY)

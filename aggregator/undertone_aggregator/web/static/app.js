@@ -369,6 +369,7 @@ async function byGroup() {
   if (about.groups.length < 2 || !data) return;
   const answer = await api(`campaigns/${name}/selection?${new URLSearchParams({ ...chartSpan(), by: "group" })}`);
   if (name !== shown) return;
+  tellSizes(answer.selections);
   const known = answer.selections.filter((row) => !unclear(row, about));
   const most = Math.max(...known.map((row) => Math.abs(row.estimate) + Z * row.standard_error), 0);
   const sized = scale(most, about.unit);
@@ -416,6 +417,17 @@ async function byGroup() {
     );
   }
   refresh($("by-group"), made);
+}
+
+// Says beside each group how many homes are registered in it, where this is told.
+function tellSizes(selections) {
+  const devices = new Map(selections.map((row) => [row.group, row.devices]));
+  for (const label of $("groups").querySelectorAll("label")) {
+    const group = label.firstChild.value,
+      many = devices.get(group);
+    const words = group === "all" ? "all devices" : group;
+    label.childNodes[2].data = many ? ` ${words}, ${number(many, 9)} homes ` : ` ${words} `;
+  }
 }
 
 // Returns sentences that name the groups that the highest one is clearly above, and those from which noise may part it. The
