@@ -335,10 +335,9 @@ function drawOdds(odds) {
     row.insertCell().textContent = share === 0.5 ? "50 %" : sure(share);
   }
   const last = odds.at(-1);
-  const words =
-    odds.length > 1 && last.of === "all reports of a day" && last.at_most > 0.95
-      ? "This campaign protects single readings. A day is protected where devices take turns."
-      : "";
+  const words = odds.some(({ of, at_most: share }) => of === "all reports of a day" && share > 0.95)
+    ? "This campaign protects single readings. A day is protected where devices take turns."
+    : "";
   const rare = last?.delta ? `With a probability of about ${number(last.delta, 2)}, reports may tell more.` : "";
   refresh($("odds"), [table, element("p", [words, rare].filter(Boolean).join(" "), "small")]);
 }

@@ -211,9 +211,12 @@ export function reporting({ newest, server, stride, slot_seconds: slot, time_zon
 
 // Returns one sentence about privacy, from the campaign's exact odds.
 export function inOdds({ odds }) {
-  const ofDay = odds.find(({ of }) => of === "all reports of a day");
-  const [seen] = odds.filter((each) => each !== ofDay).slice(-1);
+  const further = odds.filter(({ of }) => BEYOND.includes(of));
+  const [seen] = odds.filter((each) => !further.includes(each)).slice(-1);
   if (!seen) return "";
-  const more = ofDay ? `; who sees ${ofDay.of}, ${sure(ofDay.at_most)}` : "";
-  return `Who sees ${seen.of} of a home can be ${sure(seen.at_most)} between two values${more}.`;
+  const more = further.map(({ of, at_most: share }) => `; who sees ${of}, ${sure(share)}`).join("");
+  return `Who sees ${seen.of} of a home can be ${sure(seen.at_most)} which of two guesses holds, such as “at home” and “away”${more}.`;
 }
+
+// What is beyond a guarantee: more reports than it protects together.
+const BEYOND = ["all reports of a day", "all reports of the whole campaign"];
