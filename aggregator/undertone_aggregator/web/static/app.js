@@ -782,6 +782,13 @@ function drawReports(raw, zone, width) {
   const absent = sent.filter((n) => n === null).length;
   const sum = (name) => losses[name].reduce((total, n) => total + (n ?? 0), 0);
   const words = [`Reports in each slot.`];
+  const usual = raw.start.map((_, i) => i).filter((i) => raw.kind[i] !== null && raw.kind[i] !== "model");
+  const total = (of) => usual.reduce((all, i) => all + (of[i] ?? 0), 0);
+  const share = total(raw.cohort) / Math.max(total(raw.cohort) + total(raw.reports), 1);
+  if (share > 0)
+    words.push(
+      `About ${number(100 * share, 1)} % of them help to learn the range of readings (θ), and are in no mean.`,
+    );
   if (absent)
     words.push(
       `${number(absent, 6)} of ${number(sent.length, 6)} slots have no number: nobody reported, or too few did.`,
@@ -887,9 +894,17 @@ function tabulate() {
         raw.kind[i] === "model" ? "learning" : raw.kind[i] === null ? "no number" : number(raw.estimate[i]),
         number(raw.low[i]),
         number(raw.high[i]),
-        (raw.kind[i] === "model" ? raw.cohort[i] : raw.reports[i]) ?? "–",
+        (raw.kind[i] === "model" ? 0 : raw.reports[i]) ?? "–",
+        raw.cohort[i] ?? "–",
       ]),
-      ["slot", `mean of the slot alone, ${data.unit}`, "95 % from", "to", "reports in the mean"],
+      [
+        "slot",
+        `mean of the slot alone, ${data.unit}`,
+        "95 % from",
+        "to",
+        "reports in the mean",
+        "reports for the range",
+      ],
     ),
   );
 }
@@ -1162,6 +1177,14 @@ const SHARES = new Map([
   [0.9, "nine tenths"],
 ]);
 
+// Says that a row of quantiles is over a part of a cycle, such as a day that has just begun.
+function part({ first, last }) {
+  const slots = last - first + 1;
+  if (slots >= about.cycle) return "";
+  const whole = about.cycle * about.slot_seconds;
+  return `, ${lasting(slots * about.slot_seconds)} only, a part of ${whole === 86400 ? "a day" : lasting(whole)}`;
+}
+
 async function quantiles(place) {
   const name = shown;
   const words = selection("all");
@@ -1176,12 +1199,17 @@ async function quantiles(place) {
     place.replaceChildren(
       rows(
         shown.map((row) => [
-          edge(row.start, about.slot_seconds, about.time_zone),
+          edge(row.start, about.slot_seconds, about.time_zone) + part(row),
           `${SHARES.get(row.share)} of the readings are below`,
           `${shaped(row.value)} ${sized[1]}`,
           `${shaped(row.low)} to ${shaped(row.high)}`,
         ]),
         ["from", "how many", "value", "90 times in 100 between"],
+      ),
+      element(
+        "p",
+        "Here “between” holds 90 times in 100; the ± elsewhere on this page holds 95 times in 100.",
+        "small",
       ),
     );
   } catch (error) {
