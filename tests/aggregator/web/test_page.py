@@ -145,7 +145,7 @@ def test_a_settled_slot_appears_within_a_second(
     other.wait_for_selector("#chart canvas")
     pages = (drawn, other)
     for page in pages:
-        until(page, "document.getElementById('link').textContent === 'live'")
+        until(page, "document.getElementById('link').textContent === 'connected'")
         page.evaluate(
             """(name) => { window.seen = null; window.asked = [];
             new MutationObserver(() => { window.seen ??= Date.now(); })
@@ -444,7 +444,7 @@ def test_what_is_wrong_and_was_an_alarm_is_said_once_with_its_time_and_what_to_d
 
 
 def test_a_zoom_can_be_undone_and_the_selection_follows_it(drawn: Any) -> None:
-    until(drawn, "document.getElementById('link').textContent === 'live'")
+    until(drawn, "document.getElementById('link').textContent === 'connected'")
     assert drawn.locator("#zoom-out").is_hidden()
     drawn.click("#selection summary")
     drawn.wait_for_selector("#selected tbody tr")
@@ -479,7 +479,7 @@ def test_a_restart_of_the_server_is_said_and_survived(
     open_page: Callable[..., Any], server: PageServer, name: str, one_more_report: Callable[[], None]
 ) -> None:
     page = open_page(f"#{name}", losing=True)
-    until(page, "document.getElementById('link').textContent === 'live'")
+    until(page, "document.getElementById('link').textContent === 'connected'")
     latest = "document.getElementById('latest').textContent"
     until(page, f"{latest}.includes('±')")
     before = page.evaluate(latest)
@@ -491,7 +491,7 @@ def test_a_restart_of_the_server_is_said_and_survived(
     assert page.evaluate(weight) == "400"
     one_more_report()
     server.start()
-    until(page, "document.getElementById('link').textContent === 'live'")
+    until(page, "document.getElementById('link').textContent === 'connected'")
     assert page.evaluate(weight) == "700"
     # The page shows what came while the server was away, and what comes from now on.
     until(page, f"{latest} !== {json.dumps(before)}")
@@ -539,12 +539,39 @@ def test_a_picked_difference_is_as_certain_by_group_as_where_two_are_compared(
     ]
 
 
+def test_the_legend_says_of_when_its_numbers_are(open_page: Callable[..., Any], name: str) -> None:
+    page = open_page(f"#{name}")
+    page.wait_for_selector("#groups .at:text-matches('±')")
+    assert page.inner_text("#groups legend") == "Groups, with their newest numbers"
+    assert "Times are those of UTC." in page.inner_text(".errors:visible")
+    page.focus("#chart")
+    page.keyboard.press("ArrowLeft")
+    slot = page.inner_text("#slot")
+    said = page.inner_text("#groups legend")
+    assert said.startswith("Groups, with their numbers of ")
+    assert said.split(", ")[-1] in slot
+
+
+def test_a_hint_needs_nobody(open_page: Callable[..., Any], name: str) -> None:
+    page = open_page()
+    one = {"name": "load", "phase": "report", "time_zone": "UTC", "newest": {}, "server": {"state": "running"}}
+    hints = json.dumps([[], ["θ"], ["θ", "single slots show noise"]])
+    made = f"{hints}.map((warnings) => standing({{ ...{json.dumps(one)}, warnings }}))"
+    asked = "import(new URL('static/state.js', location)).then(({ standing }) => "
+    answers = page.evaluate(f"{asked}{made})")
+    assert [(each["level"], each["words"]) for each in answers] == [
+        ("good", "all well"),
+        ("good", "all well, a hint"),
+        ("good", "all well, 2 hints"),
+    ]
+
+
 def test_a_browser_whose_language_is_none_draws_all_the_same(open_page: Callable[..., Any], name: str) -> None:
     """In the locale C, WebKitGTK says that its language is C."""
     told = "Object.defineProperty(Navigator.prototype, 'language', { get: () => 'C', configurable: true })"
     page = open_page(f"#{name}", prepare=lambda page: page.add_init_script(told))
     page.wait_for_selector("#chart canvas")
-    until(page, "document.getElementById('link').textContent === 'live'")
+    until(page, "document.getElementById('link').textContent === 'connected'")
 
 
 def test_a_phone_in_the_dark(open_page: Callable[..., Any], name: str) -> None:

@@ -41,7 +41,7 @@ import {
   value,
   weight,
 } from "./state.js";
-import { addsUp, homes, meaning, per } from "./words.js";
+import { addsUp, clocks, homes, meaning, per } from "./words.js";
 
 // The server gave no answer at all.
 class Away extends Error {
@@ -90,6 +90,7 @@ function glance(campaign) {
   ends = newest ? newest.start + campaign.slot_seconds : null;
   $("one-title").textContent = campaign.name;
   $("what").textContent = meaning(campaign);
+  $("zone").textContent = clocks([campaign]);
   const known = notices(campaign).map(notice);
   refresh($("alarms"), known.slice(0, SHOWN_NOTICES));
   $("more-alarms").hidden = known.length <= SHOWN_NOTICES;
@@ -204,6 +205,7 @@ async function answers(campaign) {
       const made = element("section", "", "tile");
       const place = element("div");
       place.id = id;
+      place.append(element("div", "loading", "small"));
       made.append(element("h3"), place);
       $("answers").append(made);
     }
@@ -491,7 +493,7 @@ function chooseGroups(campaign) {
   );
   place.dataset.groups = groups.join();
   place.replaceChildren(
-    element("legend", "Groups"),
+    element("legend", "Groups, with their newest numbers"),
     ...groups.map((group) => {
       const label = element("label"),
         box = element("input"),
@@ -707,6 +709,13 @@ function noisy({ raw, filtered }) {
 
 // Shows the chosen groups' numbers beside their names: those at a slot, or the newest ones.
 function values(i) {
+  const legend = $("groups").querySelector("legend");
+  const start = i === null || i === undefined ? undefined : data.raw.start[i];
+  if (legend)
+    legend.textContent =
+      start === undefined
+        ? "Groups, with their newest numbers"
+        : `Groups, with their numbers of ${day(start, data.time_zone)}, ${span(start, about.slot_seconds, data.time_zone)}`;
   const boxes = new Map([...$("groups").querySelectorAll("label")].map((label) => [label.firstChild.value, label]));
   for (const label of boxes.values()) {
     label.lastChild.textContent = "";
@@ -1265,7 +1274,7 @@ function showOne(name) {
         say(error);
       });
   news.onopen = () => {
-    link("live");
+    link("connected");
     ask();
   };
   news.onerror = () => {

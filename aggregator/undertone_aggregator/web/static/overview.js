@@ -2,7 +2,7 @@
 
 import { $, amount, drawing, element, natural, number, refresh } from "./format.js";
 import { dot, inOdds, learning, measured, reporting, standing, value, weight } from "./state.js";
-import { per } from "./words.js";
+import { clocks, per } from "./words.js";
 
 const NEEDS = { bad: 2, warn: 1 };
 
@@ -128,5 +128,6 @@ export function showCampaigns(campaigns) {
   const sorted = [...campaigns].sort((a, b) => natural(a.name, b.name));
   $("overall").hidden = $("errors").hidden = !sorted.length;
   refresh($("overall"), overall(sorted));
+  $("zones").textContent = clocks(sorted);
   refresh($("cards"), sorted.length ? sorted.map(card) : firstSteps());
 }

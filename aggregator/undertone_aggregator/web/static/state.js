@@ -118,15 +118,12 @@ export function standing(campaign) {
   if (of?.reporting === 0 && of.silent)
     return { level: "warn", words: "no device reported", sentence: `What to do: ${ADVICE.silent[0]}.` };
   if (campaign.phase === "threshold") return { level: "busy", words: "learning", sentence: "" };
-  if (first)
-    return {
-      level: "warn",
-      words: more.length ? `${more.length + 1} warnings` : "a warning",
-      sentence: first.sentence,
-    };
   if (state && !campaign.newest) return { level: "busy", words: "no number yet", sentence: "" };
   if (!state)
     return { level: "quiet", words: "stored results", sentence: "This page reads a store, and not its server." };
+  // A hint explains the numbers to the operator, and nobody has to act on it.
+  if (first)
+    return { level: "good", words: `all well, ${more.length ? `${more.length + 1} hints` : "a hint"}`, sentence: "" };
   return { level: "good", words: "all well", sentence: "" };
 }
 

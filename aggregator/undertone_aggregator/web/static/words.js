@@ -24,6 +24,13 @@ export const addsUp = ({ measure }) => ["sum", "counter", "duration"].includes(m
 // "energy per device in 30 minutes": what each number of the campaign is.
 export const per = (campaign) => `${quantity(campaign)} per device in ${lasting(campaign.slot_seconds)}`;
 
+// By which clock the times beside the numbers are.
+export function clocks(campaigns) {
+  const zones = [...new Set(campaigns.map(({ time_zone: zone }) => zone).filter(Boolean))];
+  if (!zones.length) return "";
+  return zones.length === 1 ? `Times are those of ${zones[0]}.` : "Times are those of each campaign's own time zone.";
+}
+
 // How each measure makes one number of a slot.
 const WAYS = {
   sum: (what, home, slot) => `the ${what} that ${home} adds up in each ${slot}`,
