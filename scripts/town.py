@@ -40,6 +40,13 @@ CAMPAIGNS = {
 }
 # The campaign whose disk is full, and since how many seconds.
 FULL, FULL_SECONDS = "hot-water", 7200
+# Campaign -> what it measures, in words of people who know nothing of it.
+TITLES = {
+    "load": "All electricity of a home",
+    "charging": "Charging of cars at home (part of the home's electricity)",
+    "heating": "Heating by electricity (part of the home's electricity)",
+    "hot-water": "Hot water by electricity (part of the home's electricity)",
+}
 PLAN = """[campaign]
 name = "{name}"
 sensor = "{name}"
@@ -88,7 +95,8 @@ def as_served(summary: Summary) -> Summary:
     state = full if summary["name"] == FULL else served("running")
     changed = state(summary | {"last_slot_ends": summary["last_slot_ends"] + 183 * 86400})
     alarms = [alarm | {"time": time.time() - FULL_SECONDS} for alarm in changed["server"]["alarms"]]
-    return changed | {"server": changed["server"] | {"devices": {"all": counts}, "alarms": alarms}}
+    told = {"devices": {"all": counts}, "alarms": alarms, "title": TITLES[summary["name"]]}
+    return changed | {"server": changed["server"] | told}
 
 
 def answer(campaigns: dict[str, Any]) -> dict[str, Any]:

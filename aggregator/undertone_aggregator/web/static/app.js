@@ -89,6 +89,8 @@ function glance(campaign) {
   const newest = campaign.newest;
   ends = newest ? newest.start + campaign.slot_seconds : null;
   $("one-title").textContent = campaign.name;
+  $("titled").textContent = campaign.server.title ?? "";
+  $("titled").hidden = !campaign.server.title;
   $("what").textContent = meaning(campaign);
   $("zone").textContent = clocks([campaign]);
   const known = notices(campaign).map(notice);

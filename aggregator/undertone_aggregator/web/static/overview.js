@@ -32,6 +32,7 @@ function card(campaign) {
   const head = element("div", "", "head");
   head.append(element("h3", campaign.name), dot(state));
   link.append(head);
+  if (campaign.server?.title) link.append(element("p", campaign.server.title, "title"));
   made.append(link);
   if (campaign.error) {
     link.append(element("p", campaign.error, "bad"));
@@ -129,5 +130,8 @@ export function showCampaigns(campaigns) {
   $("overall").hidden = $("errors").hidden = !sorted.length;
   refresh($("overall"), overall(sorted));
   $("zones").textContent = clocks(sorted);
+  const owners = new Set(sorted.map(({ server }) => server?.asks).filter(Boolean));
+  $("owner").hidden = owners.size !== 1;
+  $("owner").textContent = owners.size === 1 ? `${[...owners][0]}: measurements of homes` : "";
   refresh($("cards"), sorted.length ? sorted.map(card) : firstSteps());
 }
