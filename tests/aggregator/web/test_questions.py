@@ -188,7 +188,7 @@ def test_whether_one_group_uses_more_than_another(hand: type[Hand], call: Any, f
     # Both groups have the same simulated reports, so nothing is different, and the page says so.
     assert row["verdict"] == "unclear"
     sentence = clicks.page.locator("#compared .verdict").inner_text()
-    found = re.fullmatch(r"No clear difference from north: \S+ (\S+) ± (\S+) in each 30 minutes\.", sentence)
+    found = re.fullmatch(r"No clear difference from north: \S+ (\S+) ± (\S+), in each 30 minutes\.", sentence)
     assert found is not None, sentence
     assert figure(f"{found[2]} {found[1]}") == pytest.approx(1.96 * row["standard_error"], rel=0.05)
     said = clicks.page.inner_text("#compared")

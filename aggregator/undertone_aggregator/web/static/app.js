@@ -456,7 +456,7 @@ async function ahead(groups, sized) {
   return [
     `Highest: ${first.group}${found.clear.length ? `, clearly above ${list("clear")}` : ""}.`,
     found.alone.length
-      ? `More than chance if only these two are compared, but perhaps chance for the highest of ${number(groups.length)}: above ${list("alone")}.`
+      ? `More than chance beside one of these alone, but perhaps chance for the highest of ${number(groups.length)}: above ${list("alone")}.`
       : "",
     found.unclear.length ? `This may be chance: above ${list("unclear")}.` : "",
   ]

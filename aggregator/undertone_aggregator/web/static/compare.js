@@ -19,7 +19,7 @@ export const pairsOf = (groups) => (groups * (groups - 1)) / 2;
 
 // Returns a difference in words: how much, in which direction, and how likely chance alone makes such a difference.
 // `sized`: the scale of the amounts beside it. `each`: the number of slots over which a measure adds up, else 1. `over`: the
-// time that the amounts are of, such as " in 30 minutes".
+// time that the amounts are of, such as ", in each 30 minutes".
 export function differing(row, campaign, than, sized, each = 1, over = "") {
   const { unit } = campaign;
   if (!comparable(row, campaign)) return { kind: "unclear", words: `Too noisy to compare with ${than}.` };
@@ -105,7 +105,7 @@ export async function compare(campaign, spanOf, api) {
     other,
     sized,
     1,
-    addsUp(campaign) ? ` in each ${lasting(campaign.slot_seconds)}` : "",
+    addsUp(campaign) ? `, in each ${lasting(campaign.slot_seconds)}` : "",
   );
   const side = (value) => {
     const shape = amount(value, Z * row.standard_error, campaign.unit, sized);
