@@ -117,6 +117,8 @@ def test_all_campaigns_and_one(server: PageServer, open_page: Callable[..., Any]
     # The browser sends the event of an opened summary a little later.
     page.wait_for_selector("#table tbody tr")
     assert page.locator("#table tbody tr").count() > 40
+    heads = page.locator("#table th").all_inner_texts()
+    assert heads[-2:] == ["reports in the mean", "reports for the range"]
     page.go_back()
     page.wait_for_selector("#cards .card", state="visible")
 
@@ -388,6 +390,10 @@ def test_quantiles_are_said_in_words(drawn: Any) -> None:
     assert "These are readings of all homes and times, not homes" in drawn.inner_text("#quantiles")
     drawn.click("#quantiles button")
     drawn.wait_for_selector("#quantiles tbody tr")
+    assert "the ± elsewhere on this page holds 95 times in 100" in drawn.inner_text("#quantiles")
+    # The simulated days end at 18:00.
+    begins = [row.locator("td").all_inner_texts()[0] for row in drawn.locator("#quantiles tbody tr").all()]
+    assert ["18 hours only, a part of a day" in each for each in begins] == [False] * (len(begins) - 3) + [True] * 3
     rows = [row.locator("td").all_inner_texts()[1] for row in drawn.locator("#quantiles tbody tr").all()]
     assert rows[-3:] == [f"{share} of the readings are below" for share in ("a tenth", "half", "nine tenths")]
 
@@ -550,6 +556,16 @@ def test_the_legend_says_of_when_its_numbers_are(open_page: Callable[..., Any], 
     said = page.inner_text("#groups legend")
     assert said.startswith("Groups, with their numbers of ")
     assert said.split(", ")[-1] in slot
+
+
+def test_a_tile_says_that_it_is_loading(open_page: Callable[..., Any], name: str) -> None:
+    held: list[Any] = []
+    page = open_page(
+        f"#{name}", prepare=lambda page: page.route(re.compile(r"/selection\?"), lambda route: held.append(route))
+    )
+    page.wait_for_selector("#yesterday")
+    assert page.inner_text("#yesterday") == "loading"
+    page.unroute_all(behavior="ignoreErrors")
 
 
 def test_a_hint_needs_nobody(open_page: Callable[..., Any], name: str) -> None:

@@ -1188,12 +1188,12 @@ const SHARES = new Map([
   [0.9, "nine tenths"],
 ]);
 
-// Says that a row of quantiles is over a part of a cycle, such as a day that has just begun.
-function part({ first, last }) {
-  const slots = last - first + 1;
-  if (slots >= about.cycle) return "";
-  const whole = about.cycle * about.slot_seconds;
-  return `, ${lasting(slots * about.slot_seconds)} only, a part of ${whole === 86400 ? "a day" : lasting(whole)}`;
+// Says that a row of quantiles is over a part of a cycle, such as a day that has just begun. `from`: where the rows begin.
+function part({ start }, from) {
+  const whole = about.cycle * about.slot_seconds,
+    there = Math.min(start + whole, ends) - Math.max(start, from);
+  if (there >= whole) return "";
+  return `, ${lasting(there)} only, a part of ${whole === 86400 ? "a day" : lasting(whole)}`;
 }
 
 async function quantiles(place) {
@@ -1210,7 +1210,7 @@ async function quantiles(place) {
     place.replaceChildren(
       rows(
         shown.map((row) => [
-          edge(row.start, about.slot_seconds, about.time_zone) + part(row),
+          edge(row.start, about.slot_seconds, about.time_zone) + part(row, Number(words.get("from") ?? row.start)),
           `${SHARES.get(row.share)} of the readings are below`,
           `${shaped(row.value)} ${sized[1]}`,
           `${shaped(row.low)} to ${shaped(row.high)}`,
