@@ -38,6 +38,15 @@ CAMPAIGNS = {
     "heating": (f'epsilon = "2"\nrounds = [{DAY}, {DAY}, {DAY}]\nwindow = "24h"', 5 * DEVICES),
     "hot-water": (f'epsilon = "2"\nrounds = [{DAY}, {DAY}, {DAY}]', DEVICES),
 }
+# The campaign whose disk is full, and since how many seconds.
+FULL, FULL_SECONDS = "hot-water", 7200
+# Campaign -> what it measures, in words of people who know nothing of it.
+TITLES = {
+    "load": "All electricity of a home",
+    "charging": "Charging of cars at home (part of the home's electricity)",
+    "heating": "Heating by electricity (part of the home's electricity)",
+    "hot-water": "Hot water by electricity (part of the home's electricity)",
+}
 PLAN = """[campaign]
 name = "{name}"
 sensor = "{name}"
@@ -56,7 +65,9 @@ def simulate(folder: Path, name: str) -> Path:
     slots = 7 * WEEKS * DAY
     learning = 0 if "stream" in more else 3 * (DAY + CampaignPlan.lead_slots + CampaignPlan.settle_slots)
     half_hour = 86400 // DAY
-    start = (int(time.time()) // half_hour - slots - learning - CampaignPlan.settle_slots) * half_hour
+    # The numbers of a campaign whose disk is full end with the slot that had settled by then.
+    missed = FULL_SECONDS // half_hour if name == FULL else 0
+    start = (int(time.time()) // half_hour - slots - learning - CampaignPlan.settle_slots - missed) * half_hour
     plan.write_text(PLAN.format(name=name, start=start, slots=slots, more=more), encoding="utf-8")
     words = ["simulate", "--plan", plan, "--devices", devices, "--store", store]
     subprocess.run([sys.executable, "-m", "undertone", *map(str, words)], check=True, stdout=subprocess.DEVNULL)
@@ -74,10 +85,6 @@ def group_of(number: int) -> str:
     return GROUPS[number % len(GROUPS)]
 
 
-# When the disk of hot-water became full.
-FULL_SINCE = time.time() - 7200
-
-
 def as_served(summary: Summary) -> Summary:
     """Return a campaign's summary as if a server ran the campaign, with half a year still to go."""
     newest = summary["newest"]
@@ -85,10 +92,11 @@ def as_served(summary: Summary) -> Summary:
     # Where devices take turns, a device without a report is not silent: its turn comes later.
     silent = None if summary["name"] == "heating" else CAMPAIGNS[summary["name"]][1] - reporting
     counts = {"reporting": reporting, "silent": silent, "lost": 0, "conflicting": 0}
-    state = full if summary["name"] == "hot-water" else served("running")
+    state = full if summary["name"] == FULL else served("running")
     changed = state(summary | {"last_slot_ends": summary["last_slot_ends"] + 183 * 86400})
-    alarms = [alarm | {"time": FULL_SINCE} for alarm in changed["server"]["alarms"]]
-    return changed | {"server": changed["server"] | {"devices": {"all": counts}, "alarms": alarms}}
+    alarms = [alarm | {"time": time.time() - FULL_SECONDS} for alarm in changed["server"]["alarms"]]
+    told = {"devices": {"all": counts}, "alarms": alarms, "title": TITLES[summary["name"]]}
+    return changed | {"server": changed["server"] | told}
 
 
 def answer(campaigns: dict[str, Any]) -> dict[str, Any]:

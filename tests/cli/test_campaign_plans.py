@@ -57,6 +57,14 @@ def test_create_says_what_it_costs_and_what_would_go_badly_and_may_write_nothing
     assert home.names() == ["power"]
 
 
+def test_a_title_is_in_the_plan_and_can_change_while_the_campaign_runs(home: Home) -> None:
+    create(home, "--title", "Electricity of a home")
+    assert begin(home).campaign.title == "Electricity of a home"
+    said = apply(home, home.file("power").read_text(encoding="utf-8").replace("of a home", "of homes"))
+    assert 'campaign.title "Electricity of a home" -> "Electricity of homes"' in said
+    assert home.config("power").campaign.title == "Electricity of homes"
+
+
 @pytest.mark.slow
 def test_a_preview_predicts_what_plan_predicts(home: Home) -> None:
     """The errors, the days of rounds and the guarantees are the same lines as those of `undertone plan`."""

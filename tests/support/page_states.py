@@ -34,7 +34,7 @@ def served(state: str, **fields: Any) -> Callable[[Summary], Summary]:
         facts = {"state": state, "reason": "", "newest_report": until, "reachable": True, "problems": [], "alarms": []}
         facts |= {"devices": devices, "devices_until": until, "settle_slots": 2}
         facts |= {"asks": "Municipal works of Aldersford", "purpose": "To plan the grid of the new quarter."}
-        facts |= {"contact": "energy@aldersford.example"}
+        facts |= {"contact": "energy@aldersford.example", "title": "Electricity of a home"}
         return summary | {"server": {**facts, **fields}}
 
     return change

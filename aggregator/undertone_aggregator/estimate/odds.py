@@ -46,11 +46,12 @@ def surest(ratio: Fraction, reports: int = 1) -> float:
     return math.ceil(factor / (1 + factor) * _STEPS) / _STEPS
 
 
-def odds(guarantee: Guarantee, slot_seconds: int) -> list[Odds]:
+def odds(guarantee: Guarantee, slot_seconds: int, reports: int = 0) -> list[Odds]:
     """Return the odds of a guarantee: of one report, and of all that the guarantee covers. For single readings, of a
     day.
 
-    Slots last ``slot_seconds``. Raises Invalid for an unknown level of protection.
+    Slots last ``slot_seconds``. ``reports``: the most reports of one device in the whole campaign, whose odds come
+    last if they say more; 0 if unknown. Raises Invalid for an unknown level of protection.
     """
     found = []
     if guarantee.certificate is not None:
@@ -68,4 +69,8 @@ def odds(guarantee: Guarantee, slot_seconds: int) -> list[Odds]:
         found.append(Odds(f"all reports in {guarantee.span}", None, surest(ratio), delta))
     else:
         raise Invalid(f"the level of protection is {guarantee.level!r}, expected {EVENT}, {WINDOW} or {USER}")
+    if guarantee.level != USER and guarantee.certificate is not None and reports > 1:
+        together = surest(guarantee.certificate, reports)
+        if together > max(each.at_most for each in found):
+            found.append(Odds("all reports of the whole campaign", reports, together, 0.0))
     return found

@@ -113,7 +113,9 @@ class OpenCampaign(Summarised):
     @property
     def odds(self) -> list[Odds]:
         """What somebody who holds all reports of one device would know, see `undertone_aggregator.estimate.odds`."""
-        return odds(self._cost, self.campaign.slot_seconds)
+        campaign = self.campaign
+        slots = campaign.last_slot - self.timeline.epochs[0].campaign.first_slot + 1
+        return odds(self._cost, campaign.slot_seconds, -(-slots // campaign.schedule.stride))
 
     @property
     def certificate(self) -> Fraction | None:

@@ -92,9 +92,12 @@ def drowned(estimates: Estimates, offset: int = 0) -> str | None:
         return None
     needed = math.ceil(int(measured.reports[middle]) * (error / signal) ** 2) if signal > 0 else None
     more = "many more devices" if needed is None else f"more than {needed} devices"
+    if (measured.kind == MEASURED).all():
+        # The noise of a stream goes on from slot to slot, so a mean over many slots need not be clearer.
+        more = f"means over many slots, {more},"
     return (
         f"a single slot shows noise only, because its standard error ({_short(error)}) is larger than its mean"
-        f" ({_short(signal)}). Means over many slots, {more}, or a larger epsilon show more"
+        f" ({_short(signal)}). {more[0].upper()}{more[1:]} or a larger epsilon show more"
     )
 
 

@@ -60,6 +60,8 @@ class CampaignPlan(Checked):
                           "that was made to an older version", integer(1, SMALL))  # fmt: skip
     succeeds: str | None = option(None, "the campaign whose devices this one takes over when that campaign ends: "
                                   "undertone campaign succeed writes this option", check.name)  # fmt: skip
+    title: str | None = option(None, "what is measured, as the page shows it: one line of at most 80 characters, such "
+                               "as Electricity of a home; absent: none", check.title)  # fmt: skip
     sensor: str = option(..., "the sensor whose readings the campaign collects", check.name)
     unit: str = option(..., "the reading's unit, in whole units", check.unit)
     measure: str = option("sum", "a slot's value: " + ", ".join(MEASURES), choice(*MEASURES))

@@ -23,6 +23,7 @@ from undertone_shared.errors import Invalid
 from undertone_shared.schedule import SEED_BYTES
 from undertone_shared.topics import check_name, check_prefix
 
+LONGEST_TITLE = 80
 _U32 = 0xFFFFFFFF
 _RANGES = re.compile(r"ranges:([0-9]{1,9})")
 # The longest range of a query in slots: the r of ToPL's figures.
@@ -35,6 +36,14 @@ def prefix(name: str, value: object) -> str:
 
 def name(name: str, value: object) -> str:
     return check_name(name, text(name, value))
+
+
+def title(name: str, value: object) -> str:
+    """Check the words of a page's line. Raises Invalid."""
+    words = text(name, value)
+    if len(words) > LONGEST_TITLE or not words.isprintable() or words != words.strip():
+        raise Invalid(f"{name} is {value!r}, expected one line of at most {LONGEST_TITLE} characters")
+    return words
 
 
 def zone(name: str, value: object) -> str:

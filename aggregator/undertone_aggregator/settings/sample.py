@@ -18,6 +18,7 @@ _EXAMPLES: dict[str, dict[str, str]] = {
     "store": {},
     "campaign": {
         "name": '"meters"',
+        "title": '"Electricity of a home"',
         "sensor": '"load"',
         "unit": '"Wh"',
         "window": '"24h"',

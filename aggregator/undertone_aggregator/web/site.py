@@ -46,7 +46,8 @@ class Site(Protocol):
         - ``problems``: why the server takes in no reports of this campaign,
         - ``full``: True if the disk of the stores is full,
         - ``asks``, ``purpose`` and ``contact``: who asks households to take part, what for, and how to reach whoever
-          asks, in the operator's words, or "".
+          asks, in the operator's words, or "",
+        - ``title``: what is measured, in the operator's words, or "".
         """
 
     def mark(self, name: str) -> Mark:
@@ -151,8 +152,8 @@ class HomeSite(StoreSite):
         self._adding = threading.Lock()
         # The state that the server wrote last, with the inode, time and size of its file.
         self._served: tuple[tuple[int, ...], ServerState | None] = ((), None)
-        # Campaign -> (monotonic time at which its words were read, the words).
-        self._read_words: dict[str, tuple[float, tuple[str, str, str]]] = {}
+        # Campaign -> (monotonic time at which its words and its title were read, these).
+        self._read_words: dict[str, tuple[float, tuple[str, str, str, str]]] = {}
 
     def read(self, name: str, what: Callable[[PublicResults], T]) -> T:
         try:
@@ -171,7 +172,7 @@ class HomeSite(StoreSite):
         alive = served is not None and served.alive(now)
         facts |= {"reachable": served.reachable if served is not None and alive else None}
         facts["full"] = state.full or (alive and served is not None and "disk" in served.common_problems(now))
-        facts |= dict(zip(("asks", "purpose", "contact"), self._words_of(name), strict=True))
+        facts |= dict(zip(("asks", "purpose", "contact", "title"), self._words_of(name), strict=True))
         if state.state == RETIRED:
             # A retired campaign needs nobody's attention.
             return {**answer, **facts, "alarms": [], "problems": []}
@@ -213,9 +214,15 @@ class HomeSite(StoreSite):
             self._served = version, read_state(self._home.state)
         return self._served[1]
 
-    def _words_of(self, name: str) -> tuple[str, str, str]:
+    def _words_of(self, name: str) -> tuple[str, str, str, str]:
         now = self._clock()
         kept = self._read_words.get(name)
         if kept is None or now - kept[0] > _WORDS_SECONDS:
-            kept = self._read_words[name] = now, self._words(name)
+            kept = self._read_words[name] = now, (*self._words(name), self._title(name))
         return kept[1]
+
+    def _title(self, name: str) -> str:
+        """Return what is measured, as the campaign's plan says it; "" if it does not, or if it cannot be read."""
+        with contextlib.suppress(Invalid, OSError):
+            return self._home.config(name).campaign.title or ""
+        return ""

@@ -42,6 +42,9 @@ def create(
     unit: Annotated[str, typer.Option(help="Unit of the readings, which are whole numbers.")],
     bound: Annotated[int, typer.Option(help="Public upper bound of a reading.")],
     epsilon: Annotated[str, typer.Option(help="Privacy of one reading, or of a whole stream; 0.05 to 8.")],
+    title: Annotated[
+        str | None, typer.Option(help="What is measured, as the page shows it, such as 'Electricity of a home'.")
+    ] = None,
     slot_seconds: Annotated[int, typer.Option(help="Length of a slot in seconds.")] = 1800,
     window: Annotated[
         str | None,
@@ -101,6 +104,8 @@ def create(
     if devices is not None:
         check_integer("--devices", devices, 1, 10**9)
     values |= {"epsilon": epsilon, "slot_seconds": slot_seconds, "collect": collect}
+    if title is not None:
+        values["title"] = title
     if as_papers:
         values["as_papers"] = True
     if window is not None:

@@ -288,6 +288,18 @@ def test_the_page_reads_state_and_words_once_however_many_look(
         site.close()
 
 
+def test_the_page_says_the_title_of_the_plan(home: Home, tmp_path_factory: pytest.TempPathFactory) -> None:
+    simulate_power(home, tmp_path_factory)
+    plan = PLAN.format(name="power", epsilon=1)
+    home.write_plan("power", plan.replace("[campaign]", '[campaign]\ntitle = "Electricity of a home"'))
+    site = HomeSite(home)
+    assert site.names() == ["power"]
+    try:
+        assert site.state("power")["title"] == "Electricity of a home"
+    finally:
+        site.close()
+
+
 def test_the_page_says_the_state_and_whether_reports_arrive(
     home: Home, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -298,6 +310,7 @@ def test_the_page_says_the_state_and_whether_reports_arrive(
         unserved = site.state("power")
         assert (unserved["asks"], unserved["purpose"]) == ("Municipal works", "To plan power.")
         assert unserved["contact"] == "01234 5678"
+        assert unserved["title"] == "", "the plan has no title"
         assert (unserved["state"], unserved["reachable"], unserved["problems"]) == (STOPPED, None, [])
         now = time.time()
         marks = [site.mark("power")]

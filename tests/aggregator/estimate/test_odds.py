@@ -42,6 +42,19 @@ def test_a_day_is_protected_where_devices_take_turns():
     assert window == Odds("all reports of any 24 hours", 1, 0.7311, 0.0)
 
 
+def test_the_whole_campaign_is_told_where_it_tells_more_than_a_day_or_a_window():
+    for level, span, reports, told in (
+        (EVENT, "one reading", 480, False),
+        (EVENT, "one reading", 1, False),
+        (WINDOW, "any 24 hours", 20, True),
+        (WINDOW, "any 24 hours", 1, False),
+    ):
+        *_, last = odds(guarantee(level, span), 1800, reports)
+        assert (last.of == "all reports of the whole campaign") is told
+    assert (last := odds(guarantee(WINDOW, "any 24 hours"), 1800, 3)[-1]).at_most == surest(CAP, 3)
+    assert last.reports == 3
+
+
 def test_a_stream_is_protected_as_a_whole_but_for_delta():
     (whole,) = odds(guarantee(USER, "the whole campaign", certificate=None, delta="1e-5"), 1800)
     assert whole.of == "all reports in the whole campaign"

@@ -201,6 +201,15 @@ def test_what_a_stream_would_ignore_is_refused(option: str) -> None:
     parse_config(f"{plain}{option}\n", Path())
 
 
+@pytest.mark.parametrize("title", ["", " x", "two\\nlines", "x" * 81])
+def test_a_title_is_one_short_line(title: str) -> None:
+    plain = '[campaign]\nname = "m"\nsensor = "load"\nunit = "Wh"\nbound = 9\nepsilon = 1\n'
+    with refused("campaign.title"):
+        parse_config(f'{plain}title = "{title}"\n', Path())
+    assert parse_config(f'{plain}title = "{"x" * 80}"\n', Path()).campaign.title == "x" * 80
+    assert parse_config(plain, Path()).campaign.title is None
+
+
 @pytest.mark.parametrize("text", [f"bound = {'9' * 5000}", f"bound = {'[' * 2000}", 'window = "\u00b2h"'])
 def test_toml_that_python_cannot_take_is_bad_input_too(tmp_path: Path, text: str) -> None:
     plan = f'[campaign]\nname = "m"\nsensor = "load"\nunit = "Wh"\n{text}\nepsilon = 1\n'

@@ -117,6 +117,8 @@ def test_all_campaigns_and_one(server: PageServer, open_page: Callable[..., Any]
     # The browser sends the event of an opened summary a little later.
     page.wait_for_selector("#table tbody tr")
     assert page.locator("#table tbody tr").count() > 40
+    heads = page.locator("#table th").all_inner_texts()
+    assert heads[-2:] == ["reports in the mean", "reports for the range"]
     page.go_back()
     page.wait_for_selector("#cards .card", state="visible")
 
@@ -145,7 +147,7 @@ def test_a_settled_slot_appears_within_a_second(
     other.wait_for_selector("#chart canvas")
     pages = (drawn, other)
     for page in pages:
-        until(page, "document.getElementById('link').textContent === 'live'")
+        until(page, "document.getElementById('link').textContent === 'connected'")
         page.evaluate(
             """(name) => { window.seen = null; window.asked = [];
             new MutationObserver(() => { window.seen ??= Date.now(); })
@@ -323,7 +325,8 @@ def test_a_number_below_its_error_is_no_number(open_page: Callable[..., Any], na
     page.reload()
     page.wait_for_selector(".card .value")
     said = page.locator(".card .value").inner_text()
-    assert "Not enough reports yet" in said
+    assert said.startswith("Cannot be told from noise: the error, ± ")
+    assert "Too few homes take part for it" in said
     assert "12,970" not in said
 
 
@@ -340,13 +343,57 @@ def test_the_legend_shows_no_number_where_the_tile_shows_none(open_page: Callabl
 
     page.route(re.compile(r"/estimates\?"), noisy)
     page.reload()
-    page.wait_for_selector("#groups .at:text-is('not enough reports')")
+    page.wait_for_selector("#groups .at:text-is('only noise')")
+    assert "this line cannot be told from noise" in page.inner_text("#chart-caption")
+
+
+@pytest.mark.parametrize(
+    ("error", "half_band", "number", "words"),
+    [
+        (90.0, 1000.0, "4.8 kWh ± 4.3", ["Mostly noise: the error is more than half of the number."]),
+        (90.0, 20.0, "2.4 kWh ± 0.96", ["Smoothed, with the help of other days"]),
+        (90.0, 70.0, "cannot be told from noise", ["The error, ± 3.4 kWh, is larger than the number itself"]),
+        (9.0, 20.0, "4.8 kWh ± 0.43", []),
+    ],
+)
+def test_a_day_is_the_most_exact_of_its_two_means_and_fades_if_noisy(
+    open_page: Callable[..., Any], name: str, error: float, half_band: float, number: str, words: list[str]
+) -> None:
+    """The mean of a slot is 100 Wh by the day's reports alone, and 50 Wh by the smoothed series."""
+
+    def prepare(page: Any) -> None:
+        def alone(route: Any) -> None:
+            answer = route.fetch().json()
+            for row in answer["selections"]:
+                row |= {"estimate": 100.0, "standard_error": error / 1.96, "slots": 48, "absent": 0}
+            route.fulfill(json=answer)
+
+        def smooth(route: Any) -> None:
+            answer = route.fetch().json()
+            column = answer["filtered"]
+            for field, value in (("estimate", 50.0), ("low", 50.0 - half_band), ("high", 50.0 + half_band)):
+                column[field] = [value] * len(column["start"])
+            route.fulfill(json=answer)
+
+        page.route(re.compile(r"/selection\?"), alone)
+        page.route(re.compile(r"/estimates\?"), smooth)
+
+    page = open_page(f"#{name}", prepare=prepare)
+    page.wait_for_selector("#yesterday .value")
+    assert number in page.inner_text("#yesterday .value")
+    assert all(each in page.inner_text("#yesterday") for each in words)
+    assert ("Mostly noise" in page.inner_text("#yesterday")) is (error > 50 and half_band > 100)
+    page.unroute_all(behavior="ignoreErrors")
 
 
 def test_quantiles_are_said_in_words(drawn: Any) -> None:
     assert "These are readings of all homes and times, not homes" in drawn.inner_text("#quantiles")
     drawn.click("#quantiles button")
     drawn.wait_for_selector("#quantiles tbody tr")
+    assert "the ± elsewhere on this page holds 95 times in 100" in drawn.inner_text("#quantiles")
+    # The simulated days end at 18:00.
+    begins = [row.locator("td").all_inner_texts()[0] for row in drawn.locator("#quantiles tbody tr").all()]
+    assert ["18 hours only, a part of a day" in each for each in begins] == [False] * (len(begins) - 3) + [True] * 3
     rows = [row.locator("td").all_inner_texts()[1] for row in drawn.locator("#quantiles tbody tr").all()]
     assert rows[-3:] == [f"{share} of the readings are below" for share in ("a tenth", "half", "nine tenths")]
 
@@ -403,7 +450,7 @@ def test_what_is_wrong_and_was_an_alarm_is_said_once_with_its_time_and_what_to_d
 
 
 def test_a_zoom_can_be_undone_and_the_selection_follows_it(drawn: Any) -> None:
-    until(drawn, "document.getElementById('link').textContent === 'live'")
+    until(drawn, "document.getElementById('link').textContent === 'connected'")
     assert drawn.locator("#zoom-out").is_hidden()
     drawn.click("#selection summary")
     drawn.wait_for_selector("#selected tbody tr")
@@ -438,7 +485,7 @@ def test_a_restart_of_the_server_is_said_and_survived(
     open_page: Callable[..., Any], server: PageServer, name: str, one_more_report: Callable[[], None]
 ) -> None:
     page = open_page(f"#{name}", losing=True)
-    until(page, "document.getElementById('link').textContent === 'live'")
+    until(page, "document.getElementById('link').textContent === 'connected'")
     latest = "document.getElementById('latest').textContent"
     until(page, f"{latest}.includes('±')")
     before = page.evaluate(latest)
@@ -450,7 +497,7 @@ def test_a_restart_of_the_server_is_said_and_survived(
     assert page.evaluate(weight) == "400"
     one_more_report()
     server.start()
-    until(page, "document.getElementById('link').textContent === 'live'")
+    until(page, "document.getElementById('link').textContent === 'connected'")
     assert page.evaluate(weight) == "700"
     # The page shows what came while the server was away, and what comes from now on.
     until(page, f"{latest} !== {json.dumps(before)}")
@@ -472,9 +519,66 @@ def test_what_says_nothing_is_not_compared_and_zero_has_no_sign(open_page: Calla
     words = "differing(row, { unit: 'Wh', offset: 0 }, 'a week before', [1, 'Wh']).words"
     compared = asked.format("compare.js", "differing", f"{json.dumps(rows)}.map((row) => {words})")
     assert page.evaluate(compared) == [
-        "Not enough reports to compare with a week before.",
+        "Too noisy to compare with a week before.",
         "20 Wh ± 9.8 more than a week before.",
         "No clear difference from a week before: 0 Wh ± 9.8.",
+    ]
+
+
+def test_a_picked_difference_is_as_certain_by_group_as_where_two_are_compared(
+    open_page: Callable[..., Any], name: str
+) -> None:
+    """The chance of the highest group is multiplied by the number of pairs, and both places of the page say so."""
+    page = open_page(f"#{name}")
+    asked = "import(new URL('static/compare.js', location)).then(({{ certainty, chance }}) => {})"
+    certain = "[0.2, 0.02, 0.001].map((chance) => certainty({ chance }, 6))"
+    assert page.evaluate(asked.format(certain)) == ["unclear", "alone", "clear"]
+    words = "[[0.1135, 4], [0.015, 4], [0.015, 2], [0.001, 4], [1e-9, 0]].map(([p, n]) => chance({ chance: p }, n))"
+    nothing = "If nothing were different, chance alone would give as much in"
+    assert page.evaluate(asked.format(words)) == [
+        f"{nothing} about 1 of 9 cases.",
+        f"{nothing} about 1 of 67 cases. That holds for two groups that were not picked because they differ: among"
+        " the 6 pairs of 4 groups, some pair differs as much in up to 1 of 11 cases.",
+        f"{nothing} about 1 of 67 cases.",
+        f"{nothing} about 1 of 1,000 cases.",
+        f"{nothing} fewer than 1 of 10,000 cases.",
+    ]
+
+
+def test_the_legend_says_of_when_its_numbers_are(open_page: Callable[..., Any], name: str) -> None:
+    page = open_page(f"#{name}")
+    page.wait_for_selector("#groups .at:text-matches('±')")
+    assert page.inner_text("#groups legend") == "Groups, with their newest numbers"
+    assert "Times are those of UTC." in page.inner_text(".errors:visible")
+    page.focus("#chart")
+    page.keyboard.press("ArrowLeft")
+    slot = page.inner_text("#slot")
+    said = page.inner_text("#groups legend")
+    assert said.startswith("Groups, with their numbers of ")
+    assert said.split(", ")[-1] in slot
+
+
+def test_a_tile_says_that_it_is_loading(open_page: Callable[..., Any], name: str) -> None:
+    held: list[Any] = []
+    page = open_page(
+        f"#{name}", prepare=lambda page: page.route(re.compile(r"/selection\?"), lambda route: held.append(route))
+    )
+    page.wait_for_selector("#yesterday")
+    assert page.inner_text("#yesterday") == "loading"
+    page.unroute_all(behavior="ignoreErrors")
+
+
+def test_a_hint_needs_nobody(open_page: Callable[..., Any], name: str) -> None:
+    page = open_page()
+    one = {"name": "load", "phase": "report", "time_zone": "UTC", "newest": {}, "server": {"state": "running"}}
+    hints = json.dumps([[], ["θ"], ["θ", "single slots show noise"]])
+    made = f"{hints}.map((warnings) => standing({{ ...{json.dumps(one)}, warnings }}))"
+    asked = "import(new URL('static/state.js', location)).then(({ standing }) => "
+    answers = page.evaluate(f"{asked}{made})")
+    assert [(each["level"], each["words"]) for each in answers] == [
+        ("good", "all well"),
+        ("good", "all well, a hint"),
+        ("good", "all well, 2 hints"),
     ]
 
 
@@ -483,7 +587,7 @@ def test_a_browser_whose_language_is_none_draws_all_the_same(open_page: Callable
     told = "Object.defineProperty(Navigator.prototype, 'language', { get: () => 'C', configurable: true })"
     page = open_page(f"#{name}", prepare=lambda page: page.add_init_script(told))
     page.wait_for_selector("#chart canvas")
-    until(page, "document.getElementById('link').textContent === 'live'")
+    until(page, "document.getElementById('link').textContent === 'connected'")
 
 
 def test_a_phone_in_the_dark(open_page: Callable[..., Any], name: str) -> None:

@@ -189,10 +189,11 @@ def test_whether_one_group_uses_more_than_another(hand: type[Hand], call: Any, f
     # Both groups have the same simulated reports, so nothing is different, and the page says so.
     assert row["verdict"] == "unclear"
     sentence = clicks.page.locator("#compared .verdict").inner_text()
-    assert sentence.startswith("No clear difference from north")
-    assert figure(f"{sentence.split('±')[1].strip(' .')} {sentence.split()[-3]}") == pytest.approx(
-        1.96 * row["standard_error"], rel=0.05
-    )
+    found = re.fullmatch(r"No clear difference from north: \S+ (\S+) ± (\S+), in each 30 minutes\.", sentence)
+    assert found is not None, sentence
+    assert figure(f"{found[2]} {found[1]}") == pytest.approx(1.96 * row["standard_error"], rel=0.05)
+    said = clicks.page.inner_text("#compared")
+    assert f"cannot be told from chance: here, less than {found[2]} {found[1]}." in said
     clicks.page.select_option("#choose-compared select[name=against]", "group:south")
     assert "two different groups" in clicks.page.locator("#compared").inner_text()
 
@@ -201,7 +202,7 @@ def test_whether_one_group_uses_more_than_another(hand: type[Hand], call: Any, f
     ("chance", "words"),
     [
         (1e-4, "Highest: south, clearly above north (by "),
-        (0.2, "Highest: south, but this may be chance: it is not clearly"),
+        (0.2, "Highest: south. This may be chance: above north (by "),
     ],
 )
 def test_which_group_is_highest_and_whether_clearly(hand: type[Hand], chance: float, words: str) -> None:
@@ -227,6 +228,15 @@ def test_which_group_is_highest_and_whether_clearly(hand: type[Hand], chance: fl
     until(opened.page, "document.getElementById('by-group').textContent.includes('Noise can put one group above')")
     assert words in opened.page.inner_text("#by-group")
     assert opened.clicks <= 1
+
+
+def test_how_many_homes_are_in_each_group(hand: type[Hand]) -> None:
+    opened = hand(MONDAY)
+    opened.click(".card a")
+    until(opened.page, "document.getElementById('groups').textContent.includes(' homes')")
+    said = opened.page.inner_text("#groups")
+    assert f"all devices, {3 * DEVICES:,} homes" in said
+    assert all(f"{group}, {DEVICES} homes" in said for group in GROUPS)
 
 
 def test_why_a_group_has_no_total(hand: type[Hand]) -> None:

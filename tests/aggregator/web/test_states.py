@@ -127,7 +127,11 @@ OVERALL = {
     "one": ["The campaign simulation is well", "380 of 400 devices reported lately"],
     "one-silent": ["The campaign simulation needs you: no device reported", "0 of 400 devices reported lately"],
     "one-full": ["The campaign simulation needs you: disk full since", "no space left on device"],
-    "twenty": ["of 20 campaigns need you, most of all broken (cannot be read)", "3,800 of 4,800 devices"],
+    "twenty": [
+        "of 20 campaigns need you, most of all broken (cannot be read)",
+        "3,800 of 4,800 devices",
+        " of 20 campaigns (the others take turns",
+    ],
 }
 
 
@@ -245,6 +249,8 @@ def test_a_campaign_in_each_state(window: tuple[str, Any], look: Look, name: str
     assert mail == ("" if name == "stored" else "energy@aldersford.example")
     assert "until Jan 2, 2027" in about or "at the latest Jan 2, 2027" in about or name in ("stream", "turns")
     assert "What it sent before stays in the sums" in about
+    titled = tab.evaluate("document.getElementById('titled').textContent")
+    assert titled == ("" if name == "stored" else "Electricity of a home")
     check(tab, window, f"one-{name}")
 
 
@@ -278,6 +284,11 @@ def test_the_campaigns_in_each_state(window: tuple[str, Any], look: Look, name: 
     said = tab.evaluate("document.getElementById('overall').innerText")
     for part in OVERALL[name]:
         assert part in said
+    owner = tab.evaluate("document.getElementById('owner').innerText")
+    assert owner == ("" if name == "empty" else "Municipal works of Aldersford: measurements of homes")
+    titles = tab.evaluate("[...document.querySelectorAll('.card .title')].map((one) => one.innerText).join('|')")
+    assert set(titles.split("|")) <= {"", "Electricity of a home"}
+    assert (titles == "") == (name == "empty")
     check(tab, window, f"all-{name}")
 
 

@@ -68,9 +68,10 @@ export function aboutIt(campaign) {
     ".",
   );
   const seen = element("dd");
+  const each = lasting(campaign.stride * campaign.slot_seconds);
   seen.append(
-    "Reports with noise, and which device sent them and when. It never gets a reading itself, so this page has none, and" +
-      " whoever breaks into the server finds none. ",
+    `One report every ${campaign.stride > 1 ? `${each}, in its turn` : each}: one number with noise, the device's name and the` +
+      " time. A reading never leaves the home, so whoever breaks into the server finds these reports, but no reading. ",
     link("Who sees what", "guides/privacy.md#who-sees-what"),
     ".",
   );
@@ -105,6 +106,12 @@ export function aboutIt(campaign) {
     element("dd", watched(campaign)),
     element("dt", "What does the server see of my home?"),
     seen,
+    element("dt", "Who holds the reports, and who may read this page?"),
+    element(
+      "dd",
+      `The reports: ${asks ? `${asks}, as whoever runs the server` : "whoever runs the server"}; no other home gets them. This page: anybody who` +
+        " can open its address, without a password of its own; it shows only means of many homes.",
+    ),
     element("dt", "What if the server stops?"),
     element(
       "dd",

@@ -2,7 +2,7 @@
 // This module shows one campaign and decides what is shown. overview.js shows all campaigns; state.js says how they are.
 
 import { aboutIt } from "./about.js";
-import { compare, differing, offer } from "./compare.js";
+import { certainty, compare, differing, offer, pairsOf } from "./compare.js";
 import {
   $,
   ago,
@@ -26,8 +26,22 @@ import {
   time,
 } from "./format.js";
 import { showCampaigns } from "./overview.js";
-import { dot, drowned, learning, notice, notices, old, reporting, slotOf, standing, value } from "./state.js";
-import { homes, meaning, per } from "./words.js";
+import {
+  dot,
+  doubtful,
+  drowned,
+  FEW,
+  learning,
+  notice,
+  notices,
+  old,
+  reporting,
+  slotOf,
+  standing,
+  value,
+  weight,
+} from "./state.js";
+import { addsUp, clocks, homes, meaning, per } from "./words.js";
 
 // The server gave no answer at all.
 class Away extends Error {
@@ -66,8 +80,6 @@ async function showAll() {
 // --- one campaign: its state, and what people ask first
 
 const SHOWN_NOTICES = 3;
-// Measures whose means add up over slots: a day's sum is its slots' mean times their number.
-const ADDS_UP = ["sum", "counter", "duration"];
 const Z = 1.96;
 
 function glance(campaign) {
@@ -77,7 +89,10 @@ function glance(campaign) {
   const newest = campaign.newest;
   ends = newest ? newest.start + campaign.slot_seconds : null;
   $("one-title").textContent = campaign.name;
+  $("titled").textContent = campaign.server.title ?? "";
+  $("titled").hidden = !campaign.server.title;
   $("what").textContent = meaning(campaign);
+  $("zone").textContent = clocks([campaign]);
   const known = notices(campaign).map(notice);
   refresh($("alarms"), known.slice(0, SHOWN_NOTICES));
   $("more-alarms").hidden = known.length <= SHOWN_NOTICES;
@@ -109,7 +124,7 @@ function now(campaign) {
   if (reason) made.push(element("div", reason, "value words"));
   else {
     const shape = amount(estimate, error, campaign.unit);
-    const line = element("div", "", old(campaign) ? "value old" : "value");
+    const line = element("div", "", weight(campaign, estimate, error));
     line.append(shape.value, element("span", ` ${shape.unit} ${shape.error}`, "unit"));
     made.push(line, element("div", `${per(campaign)}, on average`, "small"));
     const total = ofAll(campaign, estimate, error);
@@ -134,8 +149,9 @@ function now(campaign) {
 }
 
 // Returns a slot's mean as the sum over all registered devices, in words; an energy is also given as a power.
-function ofAll({ name, measure, unit, slot_seconds: slot }, estimate, error) {
-  if (registered?.name !== name || !ADDS_UP.includes(measure) || error === null) return "";
+function ofAll(campaign, estimate, error) {
+  const { name, unit, slot_seconds: slot } = campaign;
+  if (registered?.name !== name || !addsUp(campaign) || error === null) return "";
   const said = (factor, of) => {
     const shape = amount(factor * registered.devices * estimate, factor * registered.devices * error, of);
     return `${shape.value} ${shape.unit} ${shape.error}`;
@@ -191,6 +207,7 @@ async function answers(campaign) {
       const made = element("section", "", "tile");
       const place = element("div");
       place.id = id;
+      place.append(element("div", "loading", "small"));
       made.append(element("h3"), place);
       $("answers").append(made);
     }
@@ -199,16 +216,23 @@ async function answers(campaign) {
       ? title
       : past(typeof from === "number" ? day(from, zone) : day(Date.parse(from) / 1000, "UTC"));
     const asked = new URLSearchParams({ from, to, group: "all" });
+    const series = () => api(`campaigns/${name}/estimates?${asked}&filtered=true`).catch(() => null);
     const [answer, apart, slots] = await Promise.all([
       api(`campaigns/${name}/selection?${asked}`).catch((error) => ({ selections: [], error })),
       // In its first week, a campaign has nothing to compare with.
       api(`campaigns/${name}/difference?${asked}&against=7d`).catch(() => ({ differences: [] })),
-      peaks(campaign, when) ? api(`campaigns/${name}/estimates?${asked}&filtered=true`).catch(() => null) : null,
+      peaks(campaign, when) ? series() : null,
     ]);
     if (name !== shown) return;
     const [row] = answer.selections;
+    // A mean that is mostly noise may be more exact in the smoothed series.
+    const more = slots ?? (row && doubtful(row.estimate, Z * row.standard_error, campaign) ? await series() : null);
+    if (name !== shown) return;
     if (row?.devices) registered = { name, devices: row.devices };
-    refresh($(id), row ? answerOf(row, campaign, apart.differences[0], than, slots) : noAnswer(answer.error));
+    refresh(
+      $(id),
+      row ? answerOf(row, campaign, apart.differences[0], than, more, Boolean(slots)) : noAnswer(answer.error),
+    );
   };
   await Promise.all([...ANSWERS.map(tile), compared()]);
   if (name === about.name) now(about);
@@ -229,17 +253,26 @@ function noAnswer(refused) {
   return made;
 }
 
-function answerOf(row, campaign, apart, than, slots) {
-  const { sum, each } = summed(row, campaign);
-  const error = row.standard_error === null ? null : Z * each * row.standard_error;
+function answerOf(row, campaign, apart, than, slots, ofDay) {
+  const alone = summed(row, campaign);
+  const smooth = smoothed(slots, row, campaign);
+  const better = smooth !== null && smooth.error < alone.error;
+  const { sum, each, error } = better ? { ...alone, ...smooth } : alone;
   const sized = scale(Math.max(Math.abs(sum), error ?? 0), campaign.unit);
   const shape = amount(sum, error, campaign.unit, sized);
-  if (unclear(row, campaign))
-    return [element("div", `not enough reports: ${shape.error} ${shape.unit}`, "value words")];
-  const line = element("div", "", "value");
+  if (drowned(sum, error, { offset: each * campaign.offset }))
+    return [
+      element("div", "cannot be told from noise", "value words"),
+      element("div", `The error, ${shape.error} ${shape.unit}, is larger than the number itself. ${FEW}`, "small"),
+    ];
+  const doubt = doubtful(sum, error, { offset: each * campaign.offset });
+  const line = element("div", "", doubt ? "value doubt" : "value");
   line.append(shape.value, element("span", ` ${shape.unit} ${shape.error}`, "unit"));
   const made = [line, element("div", "per device, on average", "small")];
-  if (each > 1 && row.total !== null) {
+  if (doubt) made.push(element("div", "Mostly noise: the error is more than half of the number.", "small"));
+  if (better)
+    made.push(element("div", "Smoothed, with the help of other days: their reports alone tell less.", "small"));
+  else if (each > 1 && row.total !== null) {
     const total = amount(row.total, Z * row.total_se, campaign.unit);
     made.push(
       element("div", `${total.value} ${total.unit} ${total.error} of all ${number(row.devices, 9)} devices`, "small"),
@@ -249,8 +282,20 @@ function answerOf(row, campaign, apart, than, slots) {
     const { kind, words } = differing(apart, campaign, than, sized, each);
     made.push(element("div", words, `small ${kind}`));
   }
-  if (slots) made.push(...highest(slots, campaign).map((words) => element("div", words, "small")));
+  if (ofDay) made.push(...highest(slots, campaign).map((words) => element("div", words, "small")));
   return made;
+}
+
+// The sum or mean of the smoothed series over the time of a tile, with an error that is never too small: neighbouring slots
+// err alike, so their errors are added up. Usually this is less exact than the reports of that time alone. Where noise goes
+// on from slot to slot, as in a stream, it is more exact.
+function smoothed(slots, row, campaign) {
+  const { estimate, low, high } = slots?.filtered ?? { estimate: [] };
+  const known = estimate.map((_, i) => i).filter((i) => estimate[i] !== null && low[i] !== null);
+  if (known.length < row.slots) return null;
+  const mean = (of) => known.reduce((total, i) => total + of(i), 0) / known.length;
+  const { each } = summed(row, campaign);
+  return { sum: each * mean((i) => estimate[i]), error: each * mean((i) => (high[i] - low[i]) / 2) };
 }
 
 // The page names the highest and the lowest slot of a day if the day has at least this many slots, and at most that many.
@@ -277,8 +322,8 @@ function highest({ raw, filtered }, campaign) {
 
 // Returns the sum over a selection's slots if slots add up, otherwise their mean; and the number of its slots.
 function summed(row, campaign) {
-  const each = ADDS_UP.includes(campaign.measure) ? row.slots + row.absent : 1;
-  return { sum: row.estimate * each, each };
+  const each = addsUp(campaign) ? row.slots + row.absent : 1;
+  return { sum: row.estimate * each, each, error: row.standard_error === null ? null : Z * each * row.standard_error };
 }
 const unclear = (row, campaign) => drowned(row.estimate, Z * row.standard_error, campaign);
 
@@ -294,10 +339,9 @@ function drawOdds(odds) {
     row.insertCell().textContent = share === 0.5 ? "50 %" : sure(share);
   }
   const last = odds.at(-1);
-  const words =
-    odds.length > 1 && last.of === "all reports of a day" && last.at_most > 0.95
-      ? "This campaign protects single readings. A day is protected where devices take turns."
-      : "";
+  const words = odds.some(({ of, at_most: share }) => of === "all reports of a day" && share > 0.95)
+    ? "This campaign protects single readings. A day is protected where devices take turns."
+    : "";
   const rare = last?.delta ? `With a probability of about ${number(last.delta, 2)}, reports may tell more.` : "";
   refresh($("odds"), [table, element("p", [words, rare].filter(Boolean).join(" "), "small")]);
 }
@@ -328,6 +372,7 @@ async function byGroup() {
   if (about.groups.length < 2 || !data) return;
   const answer = await api(`campaigns/${name}/selection?${new URLSearchParams({ ...chartSpan(), by: "group" })}`);
   if (name !== shown) return;
+  tellSizes(answer.selections);
   const known = answer.selections.filter((row) => !unclear(row, about));
   const most = Math.max(...known.map((row) => Math.abs(row.estimate) + Z * row.standard_error), 0);
   const sized = scale(most, about.unit);
@@ -340,7 +385,7 @@ async function byGroup() {
     line.append(head);
     if (unclear(row, about)) {
       line.insertCell();
-      line.insertCell().textContent = "not enough reports";
+      line.insertCell().textContent = "only noise";
       continue;
     }
     const shape = amount(row.estimate, Z * row.standard_error, about.unit, sized);
@@ -364,8 +409,7 @@ async function byGroup() {
   ];
   const groups = known.filter((row) => row.group !== "all").sort((a, b) => b.estimate - a.estimate);
   if (groups.length > 1) {
-    const [first, next] = groups;
-    const words = first.estimate > next.estimate ? await ahead(groups, sized) : "";
+    const words = groups[0].estimate > groups[1].estimate ? await ahead(groups, sized) : "";
     if (name !== shown) return;
     made.push(
       element(
@@ -378,27 +422,47 @@ async function byGroup() {
   refresh($("by-group"), made);
 }
 
-// Returns sentences that say whether the highest group is clearly above the next and the lowest one. The group was chosen
-// among all, so the chance of a difference is multiplied by the number of pairs of groups.
-const RARE = 0.05;
+// Says beside each group how many homes are registered in it, where this is told.
+function tellSizes(selections) {
+  const devices = new Map(selections.map((row) => [row.group, row.devices]));
+  for (const label of $("groups").querySelectorAll("label")) {
+    const group = label.firstChild.value,
+      many = devices.get(group);
+    const words = group === "all" ? "all devices" : group;
+    label.childNodes[2].data = many ? ` ${words}, ${number(many, 9)} homes ` : ` ${words} `;
+  }
+}
+
+// Returns sentences that name the groups that the highest one is clearly above, and those from which noise may part it. The
+// highest group was picked among all, so the chance of its difference is multiplied by the number of pairs of groups.
+const NAMED = 6;
 async function ahead(groups, sized) {
-  const [first, next] = groups,
-    last = groups.at(-1);
-  const pairs = (groups.length * (groups.length - 1)) / 2;
-  const against = async ({ group }) => {
-    const asked = new URLSearchParams({ ...chartSpan(), group: first.group, against: `group:${group}` });
-    const { differences } = await api(`campaigns/${shown}/difference?${asked}`).catch(() => ({ differences: [] }));
-    const [row] = differences;
-    if (!row || row.chance === null) return null;
-    const shape = amount(row.estimate, Z * row.standard_error, about.unit, sized);
-    return { clear: row.chance * pairs < RARE, words: `${group} (by ${shape.value} ${shape.unit} ${shape.error})` };
+  const [first, ...others] = groups;
+  const asked = new URLSearchParams({ ...chartSpan(), by: "group", against: `group:${first.group}` });
+  const { differences } = await api(`campaigns/${shown}/difference?${asked}`).catch(() => ({ differences: [] }));
+  const apart = new Map(differences.map((row) => [row.group, row]));
+  const pairs = pairsOf(groups.length);
+  const found = { clear: [], alone: [], unclear: [] };
+  for (const { group } of others) {
+    const row = apart.get(group);
+    if (!row || row.chance === null) continue;
+    const shape = amount(Math.abs(row.estimate), Z * row.standard_error, about.unit, sized);
+    found[certainty(row, pairs)].push(`${group} (by ${shape.value} ${shape.unit} ${shape.error})`);
+  }
+  const list = (kind) => {
+    const more = found[kind].length - NAMED;
+    return found[kind].slice(0, NAMED).join(", ") + (more > 0 ? ` and ${number(more)} more` : "");
   };
-  const [nearest, farthest] = await Promise.all([against(next), next === last ? null : against(last)]);
-  const highest = `Highest: ${first.group}`;
-  if (nearest?.clear) return `${highest}, clearly above ${nearest.words}, the next. `;
-  if (farthest?.clear)
-    return `${highest}, clearly above ${farthest.words}, the lowest, but not clearly above ${nearest?.words ?? next.group}. `;
-  return nearest ? `${highest}, but this may be chance: it is not clearly above ${nearest.words}. ` : `${highest}. `;
+  return [
+    `Highest: ${first.group}${found.clear.length ? `, clearly above ${list("clear")}` : ""}.`,
+    found.alone.length
+      ? `More than chance beside one of these alone, but perhaps chance for the highest of ${number(groups.length)}: above ${list("alone")}.`
+      : "",
+    found.unclear.length ? `This may be chance: above ${list("unclear")}.` : "",
+  ]
+    .filter(Boolean)
+    .map((words) => `${words} `)
+    .join("");
 }
 
 // --- what is chosen: it is in the form, and in the address after the campaign's name, so that a link shows the same
@@ -431,7 +495,7 @@ function chooseGroups(campaign) {
   );
   place.dataset.groups = groups.join();
   place.replaceChildren(
-    element("legend", "Groups"),
+    element("legend", "Groups, with their newest numbers"),
     ...groups.map((group) => {
       const label = element("label"),
         box = element("input"),
@@ -625,6 +689,7 @@ function draw() {
   $("chart-caption").textContent =
     `Mean of what a device measured in each ${lasting(about.slot_seconds)}, in ${unit}, smoothed over time (filtered). Times are those of ${zone}. ` +
     "95 times in 100 the true mean lies within the band. " +
+    (noisy(overlaid[0][1]) ? "Most of it is wider than the numbers: this line cannot be told from noise. " : "") +
     (unit === "Wh" && about.slot_seconds !== 3600
       ? `100 Wh in ${lasting(about.slot_seconds)} are a power of ${number(360_000 / about.slot_seconds, 3)} W. `
       : "") +
@@ -637,8 +702,22 @@ function draw() {
   $("filter").textContent = data.filter ? `${data.filter[0].toUpperCase()}${data.filter.slice(1)}.` : "";
 }
 
+// True if most numbers of a series are below their errors.
+function noisy({ raw, filtered }) {
+  const { estimate, low, high } = filtered?.start.length ? filtered : raw;
+  const known = estimate.map((_, i) => i).filter((i) => estimate[i] !== null && low[i] !== null);
+  return 2 * known.filter((i) => drowned(estimate[i], (high[i] - low[i]) / 2, about)).length > known.length;
+}
+
 // Shows the chosen groups' numbers beside their names: those at a slot, or the newest ones.
 function values(i) {
+  const legend = $("groups").querySelector("legend");
+  const start = i === null || i === undefined ? undefined : data.raw.start[i];
+  if (legend)
+    legend.textContent =
+      start === undefined
+        ? "Groups, with their newest numbers"
+        : `Groups, with their numbers of ${day(start, data.time_zone)}, ${span(start, about.slot_seconds, data.time_zone)}`;
   const boxes = new Map([...$("groups").querySelectorAll("label")].map((label) => [label.firstChild.value, label]));
   for (const label of boxes.values()) {
     label.lastChild.textContent = "";
@@ -661,7 +740,7 @@ function values(i) {
     const shape = amount(each.value, each.error, data.unit, sized);
     each.label.lastChild.textContent = known.includes(each)
       ? `${shape.value} ${shape.unit} ${shape.error}`
-      : "not enough reports";
+      : "only noise";
   }
 }
 
@@ -714,6 +793,13 @@ function drawReports(raw, zone, width) {
   const absent = sent.filter((n) => n === null).length;
   const sum = (name) => losses[name].reduce((total, n) => total + (n ?? 0), 0);
   const words = [`Reports in each slot.`];
+  const usual = raw.start.map((_, i) => i).filter((i) => raw.kind[i] !== null && raw.kind[i] !== "model");
+  const total = (of) => usual.reduce((all, i) => all + (of[i] ?? 0), 0);
+  const share = total(raw.cohort) / Math.max(total(raw.cohort) + total(raw.reports), 1);
+  if (share > 0)
+    words.push(
+      `About ${number(100 * share, 1)} % of them help to learn the range of readings (θ), and are in no mean.`,
+    );
   if (absent)
     words.push(
       `${number(absent, 6)} of ${number(sent.length, 6)} slots have no number: nobody reported, or too few did.`,
@@ -819,9 +905,17 @@ function tabulate() {
         raw.kind[i] === "model" ? "learning" : raw.kind[i] === null ? "no number" : number(raw.estimate[i]),
         number(raw.low[i]),
         number(raw.high[i]),
-        (raw.kind[i] === "model" ? raw.cohort[i] : raw.reports[i]) ?? "–",
+        (raw.kind[i] === "model" ? 0 : raw.reports[i]) ?? "–",
+        raw.cohort[i] ?? "–",
       ]),
-      ["slot", `mean of the slot alone, ${data.unit}`, "95 % from", "to", "reports in the mean"],
+      [
+        "slot",
+        `mean of the slot alone, ${data.unit}`,
+        "95 % from",
+        "to",
+        "reports in the mean",
+        "reports for the range",
+      ],
     ),
   );
 }
@@ -893,9 +987,7 @@ async function select() {
                 const hidden = unclear(row, about);
                 return [
                   row.group,
-                  hidden
-                    ? "not enough reports"
-                    : shaped(amount(row.estimate, Z * row.standard_error, answer.unit, sized)),
+                  hidden ? "only noise" : shaped(amount(row.estimate, Z * row.standard_error, answer.unit, sized)),
                   hidden || row.total === null
                     ? "–"
                     : shaped(amount(row.total, Z * row.total_se, answer.unit, sizedTotal)),
@@ -1096,6 +1188,14 @@ const SHARES = new Map([
   [0.9, "nine tenths"],
 ]);
 
+// Says that a row of quantiles is over a part of a cycle, such as a day that has just begun. `from`: where the rows begin.
+function part({ start }, from) {
+  const whole = about.cycle * about.slot_seconds,
+    there = Math.min(start + whole, ends) - Math.max(start, from);
+  if (there >= whole) return "";
+  return `, ${lasting(there)} only, a part of ${whole === 86400 ? "a day" : lasting(whole)}`;
+}
+
 async function quantiles(place) {
   const name = shown;
   const words = selection("all");
@@ -1110,12 +1210,17 @@ async function quantiles(place) {
     place.replaceChildren(
       rows(
         shown.map((row) => [
-          edge(row.start, about.slot_seconds, about.time_zone),
+          edge(row.start, about.slot_seconds, about.time_zone) + part(row, Number(words.get("from") ?? row.start)),
           `${SHARES.get(row.share)} of the readings are below`,
           `${shaped(row.value)} ${sized[1]}`,
           `${shaped(row.low)} to ${shaped(row.high)}`,
         ]),
         ["from", "how many", "value", "90 times in 100 between"],
+      ),
+      element(
+        "p",
+        "Here “between” holds 90 times in 100; the ± elsewhere on this page holds 95 times in 100.",
+        "small",
       ),
     );
   } catch (error) {
@@ -1171,7 +1276,7 @@ function showOne(name) {
         say(error);
       });
   news.onopen = () => {
-    link("live");
+    link("connected");
     ask();
   };
   news.onerror = () => {

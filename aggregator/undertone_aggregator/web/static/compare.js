@@ -1,7 +1,8 @@
 // The section "Is it different?": two means of a campaign, their difference with its error, and whether it may be chance.
 
-import { $, amount, day, element, natural, number, refresh, scale } from "./format.js";
+import { $, amount, day, element, lasting, natural, number, refresh, scale } from "./format.js";
 import { drowned } from "./state.js";
+import { addsUp, per } from "./words.js";
 
 const Z = 1.96;
 const RAREST = 1e-4; // the server does not give a smaller chance either
@@ -10,18 +11,25 @@ const named = (group) => (group === "all" ? "all devices" : group);
 // What a time can be compared with; "group:NAME" is added for each group. Days are those of the campaign's clock.
 const EARLIER = { "7d": "the same time a week before", "1d": "the same time a day before" };
 
+// How certain the difference of two groups is: "clear" even if the two were picked among `pairs` pairs because they differ;
+// "alone", if it is more than chance for two groups that nobody picked for that; otherwise "unclear".
+const RARE = 0.05;
+export const certainty = ({ chance: p }, pairs) => (p * pairs < RARE ? "clear" : p < RARE ? "alone" : "unclear");
+export const pairsOf = (groups) => (groups * (groups - 1)) / 2;
+
 // Returns a difference in words: how much, in which direction, and how likely chance alone makes such a difference.
-// `sized`: the scale of the amounts beside it. `each`: the number of slots over which a measure adds up, else 1.
-export function differing(row, campaign, than, sized, each = 1) {
+// `sized`: the scale of the amounts beside it. `each`: the number of slots over which a measure adds up, else 1. `over`: the
+// time that the amounts are of, such as ", in each 30 minutes".
+export function differing(row, campaign, than, sized, each = 1, over = "") {
   const { unit } = campaign;
-  if (!comparable(row, campaign)) return { kind: "unclear", words: `Not enough reports to compare with ${than}.` };
+  if (!comparable(row, campaign)) return { kind: "unclear", words: `Too noisy to compare with ${than}.` };
   const shape = amount(Math.abs(each * row.estimate), Z * each * row.standard_error, unit, sized);
   const size = `${shape.value} ${shape.unit} ${shape.error}`;
   if (row.verdict === "unclear") {
     const sign = shape.value === "0" ? "" : row.estimate < 0 ? "−" : "+";
-    return { kind: "unclear", words: `No clear difference from ${than}: ${sign}${size}.` };
+    return { kind: "unclear", words: `No clear difference from ${than}: ${sign}${size}${over}.` };
   }
-  return { kind: row.verdict, words: `${size} ${row.verdict} than ${than}.` };
+  return { kind: row.verdict, words: `${size} ${row.verdict} than ${than}${over}.` };
 }
 
 // A mean whose error is larger than the mean itself is never shown, so it is not compared with anything. If both means are
@@ -29,11 +37,21 @@ export function differing(row, campaign, than, sized, each = 1) {
 const comparable = (row, campaign) =>
   [row.mean, row.against].every((mean) => !drowned(mean, (Z * row.standard_error) / Math.SQRT2, campaign));
 
-function chance({ chance: p }) {
+// A chance in words: "about 1 of 9".
+const oneOf = (p) =>
+  p > RAREST ? `about 1 of ${number(Math.round(1 / p), 2)}` : `fewer than 1 of ${number(1 / RAREST, 9)}`;
+
+// Says how likely chance alone makes such a difference. `groups`: the number of groups among which the two were picked, or 0.
+export function chance({ chance: p }, groups) {
   if (p === null) return "";
   if (p > 0.5) return "If nothing were different, chance alone would mostly give a larger difference.";
-  const odds = p > RAREST ? `${number(1 / p, p > 0.2 ? 2 : 3)}` : `more than ${number(1 / RAREST)}`;
-  return `If nothing were different, chance alone would give as much in 1 of ${odds} cases.`;
+  const words = `If nothing were different, chance alone would give as much in ${oneOf(p)} cases.`;
+  const pairs = pairsOf(groups);
+  if (pairs < 2 || certainty({ chance: p }, pairs) !== "alone") return words;
+  return (
+    `${words} That holds for two groups that were not picked because they differ: among the ${number(pairs)} pairs of` +
+    ` ${number(groups)} groups, some pair differs as much in up to ${oneOf(Math.min(p * pairs, 1)).replace("about ", "")} cases.`
+  );
 }
 
 // Fills in the form's choices: the groups on both sides, which are known once the campaign is known.
@@ -81,16 +99,27 @@ export async function compare(campaign, spanOf, api) {
   }
   const other = against.startsWith("group:") ? named(row.against_group) : EARLIER[against];
   const sized = scale(Math.max(Math.abs(row.mean), Math.abs(row.against)), campaign.unit);
-  const { kind, words: sentence } = differing(row, campaign, other, sized);
+  const { kind, words: sentence } = differing(
+    row,
+    campaign,
+    other,
+    sized,
+    1,
+    addsUp(campaign) ? `, in each ${lasting(campaign.slot_seconds)}` : "",
+  );
   const side = (value) => {
     const shape = amount(value, Z * row.standard_error, campaign.unit, sized);
     return `${shape.value} ${shape.unit}`;
   };
   const from = (start) =>
     row.start === row.against_start ? "" : ` (the time from ${day(start, campaign.time_zone)} on)`;
+  const two = against.startsWith("group:") && group !== "all" && row.against_group !== "all";
+  const groups = two ? campaign.groups.filter((each) => each !== "all").length : 0;
+  const least = amount(Z * row.standard_error, Z * row.standard_error, campaign.unit, sized);
   const means =
-    `Mean of a device in a slot: ${side(row.mean)}${from(row.start)}, and ${side(row.against)}${from(row.against_start)}.` +
-    ` ${chance(row)} The ± belongs to the difference: errors that both means share cancel each other in it.`;
+    `Both are ${per(campaign)}, on average: ${side(row.mean)}${from(row.start)}, and ${side(row.against)}${from(row.against_start)}.` +
+    ` ${chance(row, groups)} A difference smaller than its ± cannot be told from chance: here, less than ${least.value} ${least.unit}.` +
+    " Errors that both means share cancel each other in it.";
   refresh(place, [
     element("p", sentence, `verdict ${kind}`),
     ...(comparable(row, campaign) ? [element("p", means, "small")] : []),

@@ -1,8 +1,8 @@
 // All campaigns: one line that says whether somebody is needed, and a card for each campaign.
 
 import { $, amount, drawing, element, natural, number, refresh } from "./format.js";
-import { dot, inOdds, learning, measured, old, reporting, standing, value } from "./state.js";
-import { per } from "./words.js";
+import { dot, inOdds, learning, measured, reporting, standing, value, weight } from "./state.js";
+import { clocks, per } from "./words.js";
 
 const NEEDS = { bad: 2, warn: 1 };
 
@@ -32,6 +32,7 @@ function card(campaign) {
   const head = element("div", "", "head");
   head.append(element("h3", campaign.name), dot(state));
   link.append(head);
+  if (campaign.server?.title) link.append(element("p", campaign.server.title, "title"));
   made.append(link);
   if (campaign.error) {
     link.append(element("p", campaign.error, "bad"));
@@ -44,7 +45,7 @@ function card(campaign) {
     link.append(element("div", reason, "value words"));
   } else {
     const shown = amount(estimate, error, campaign.unit);
-    const line = element("div", "", old(campaign) ? "value old" : "value");
+    const line = element("div", "", weight(campaign, estimate, error));
     line.append(shown.value, element("span", ` ${shown.unit} ${shown.error}`, "unit"));
     link.append(line);
   }
@@ -73,7 +74,10 @@ function lately(campaigns) {
   if (!counted.length) return [];
   const reported = counted.reduce((sum, of) => sum + of.reporting, 0);
   const known = counted.reduce((sum, of) => sum + of.reporting + of.silent, 0);
-  return [element("span", `${number(reported, 9)} of ${number(known, 9)} devices reported lately`, "devices")];
+  const several = campaigns.length > 1 ? `, in ${counted.length} of ${campaigns.length} campaigns` : "";
+  const why = counted.length < campaigns.length ? " (the others take turns, do not run, or do not count)" : "";
+  const words = `${number(reported, 9)} of ${number(known, 9)} devices reported lately${several}${why}`;
+  return [element("span", words, "devices")];
 }
 
 // Returns "3 campaigns, all well", or which campaign needs somebody, and why.
@@ -125,5 +129,9 @@ export function showCampaigns(campaigns) {
   const sorted = [...campaigns].sort((a, b) => natural(a.name, b.name));
   $("overall").hidden = $("errors").hidden = !sorted.length;
   refresh($("overall"), overall(sorted));
+  $("zones").textContent = clocks(sorted);
+  const owners = new Set(sorted.map(({ server }) => server?.asks).filter(Boolean));
+  $("owner").hidden = owners.size !== 1;
+  $("owner").textContent = owners.size === 1 ? `${[...owners][0]}: measurements of homes` : "";
   refresh($("cards"), sorted.length ? sorted.map(card) : firstSteps());
 }

@@ -118,15 +118,12 @@ export function standing(campaign) {
   if (of?.reporting === 0 && of.silent)
     return { level: "warn", words: "no device reported", sentence: `What to do: ${ADVICE.silent[0]}.` };
   if (campaign.phase === "threshold") return { level: "busy", words: "learning", sentence: "" };
-  if (first)
-    return {
-      level: "warn",
-      words: more.length ? `${more.length + 1} warnings` : "a warning",
-      sentence: first.sentence,
-    };
   if (state && !campaign.newest) return { level: "busy", words: "no number yet", sentence: "" };
   if (!state)
     return { level: "quiet", words: "stored results", sentence: "This page reads a store, and not its server." };
+  // A hint explains the numbers to the operator, and nobody has to act on it.
+  if (first)
+    return { level: "good", words: `all well, ${more.length ? `${more.length + 1} hints` : "a hint"}`, sentence: "" };
   return { level: "good", words: "all well", sentence: "" };
 }
 
@@ -156,12 +153,18 @@ export function value(campaign, row) {
   if (!drowned(row.estimate, error, campaign)) return { estimate: row.estimate, error };
   const shape = amount(row.estimate, error, campaign.unit);
   return {
-    reason: `Not enough reports yet: the error, ${shape.error} ${shape.unit}, is larger than the number. More devices, or means over more slots, show more.`,
+    reason: `Cannot be told from noise: the error, ${shape.error} ${shape.unit}, is larger than the number itself. ${FEW}`,
   };
 }
 
 // True if a number says nothing, because its error is larger than the number (less the offset). The page never shows it.
 export const drowned = (estimate, error, { offset }) => error !== null && error > Math.abs(estimate - offset);
+
+// True if a number says little, because its error is more than half of it. The page fades it.
+export const doubtful = (estimate, error, { offset }) => error !== null && 2 * error > Math.abs(estimate - offset);
+
+// Why a number is only noise, and what would help.
+export const FEW = "Too few homes take part for it; with more homes the error becomes smaller.";
 
 // True if the newest number no longer describes the present: the campaign does not go on, or the numbers of two more slots
 // should be there. A server publishes a slot's number `settle_slots` slots after the slot has ended.
@@ -174,6 +177,10 @@ export function old(campaign) {
   const overdue = Date.now() / 1000 - there - (1 + (server.settle_slots ?? 2)) * slot;
   return QUIET.has(server.state) || server.state === "failed" || overdue > Math.max(2 * slot, 60);
 }
+
+// The classes of the newest number: an old or doubtful one is shown in a lighter weight.
+export const weight = (campaign, estimate, error) =>
+  `value${old(campaign) ? " old" : ""}${doubtful(estimate, error, campaign) ? " doubt" : ""}`;
 
 // Returns when the newest number was measured, and how long ago its slot ended.
 export function measured({ newest, slot_seconds: slot, time_zone: zone }) {
@@ -201,9 +208,12 @@ export function reporting({ newest, server, stride, slot_seconds: slot, time_zon
 
 // Returns one sentence about privacy, from the campaign's exact odds.
 export function inOdds({ odds }) {
-  const ofDay = odds.find(({ of }) => of === "all reports of a day");
-  const [seen] = odds.filter((each) => each !== ofDay).slice(-1);
+  const further = odds.filter(({ of }) => BEYOND.includes(of));
+  const [seen] = odds.filter((each) => !further.includes(each)).slice(-1);
   if (!seen) return "";
-  const more = ofDay ? `; who sees ${ofDay.of}, ${sure(ofDay.at_most)}` : "";
-  return `Who sees ${seen.of} of a home can be ${sure(seen.at_most)} between two values${more}.`;
+  const more = further.map(({ of, at_most: share }) => `; who sees ${of}, ${sure(share)}`).join("");
+  return `Who sees ${seen.of} of a home can be ${sure(seen.at_most)} which of two guesses holds, such as “at home” and “away”${more}.`;
 }
+
+// What is beyond a guarantee: more reports than it protects together.
+const BEYOND = ["all reports of a day", "all reports of the whole campaign"];

@@ -18,8 +18,18 @@ const QUANTITIES = new Map([
 const quantity = ({ unit, measure }) =>
   measure === "duration" ? "time" : (QUANTITIES.get(unit.split(" ")[0]) ?? "amount");
 
+// True if means of slots add up: a day's sum is its slots' mean times their number.
+export const addsUp = ({ measure }) => ["sum", "counter", "duration"].includes(measure);
+
 // "energy per device in 30 minutes": what each number of the campaign is.
 export const per = (campaign) => `${quantity(campaign)} per device in ${lasting(campaign.slot_seconds)}`;
+
+// By which clock the times beside the numbers are.
+export function clocks(campaigns) {
+  const zones = [...new Set(campaigns.map(({ time_zone: zone }) => zone).filter(Boolean))];
+  if (!zones.length) return "";
+  return zones.length === 1 ? `Times are those of ${zones[0]}.` : "Times are those of each campaign's own time zone.";
+}
 
 // How each measure makes one number of a slot.
 const WAYS = {
