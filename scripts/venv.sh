@@ -25,5 +25,7 @@ if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
     }
 fi
 echo "installing Undertone and its development tools into .venv"
+# An old pip, such as that of Python 3.11, tries many versions of packages before it finds those that fit together.
+.venv/bin/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ./device --editable '.[dev]'
 .venv/bin/python scripts/micropython.py
