@@ -281,7 +281,7 @@ class Running:
         if not self._known.signed:
             warning = f"there is no {path}: campaigns are not signed"
             if store.meta().get(_SIGNED):
-                self.journal.alarm("unsigned", f"{warning}, but they were before: devices refuse unsigned campaigns")
+                self.journal.alarm("unsigned", f"{warning}, but earlier ones were: devices refuse unsigned campaigns")
             else:
                 self.journal.say("warning", f"warning: {warning}")
             return None

@@ -84,7 +84,7 @@ class SqliteStore(SqlStore):
 
     def backup(self, path: Path) -> None:
         if path.exists():
-            raise Invalid(f"{path} exists already, and a backup replaces no file")
+            raise Invalid(f"{path} exists already, and a backup replaces no file: name a new one")
         # SQLite can write its copy into an empty file. The file is created here, so that only its owner may read it.
         _make_private(path)
         try:

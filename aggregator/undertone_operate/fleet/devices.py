@@ -95,7 +95,7 @@ class FleetFiles:
     ) -> list[str]:
         """Provision ``count`` more devices with the next free numbers; return their names. Raises Invalid."""
         if not 1 <= count <= 100_000:
-            raise Invalid(f"devices is {count}, expected 1 to 100000")
+            raise Invalid(f"the number of devices is {count}, expected 1 to 100000")
         with self.changing():
             self.check_group(group)
             names = self.free_names(count)
