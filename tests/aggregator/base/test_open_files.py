@@ -89,7 +89,7 @@ def test_a_server_takes_all_files_that_it_may_have(home: tuple[Home, int]) -> No
         assert "at most 768 at once, because of the limit of 1024 open files" in log.read_text(encoding="utf-8")
         finding = finding_of(folder)
         assert (finding.result, finding.fix) == ("ok", "")
-        assert "2 devices have a password, and 768 may be connected at once" in finding.sentence
+        assert "2 devices have a password, and at most 768 can be connected at once" in finding.sentence
 
 
 @pytest.mark.slow

@@ -67,7 +67,7 @@ def test_a_reading_and_any_day():
 
 def test_the_limit_for_life_also_limits_any_day():
     text = said(running(0, lifetime=20 << 20))
-    assert told(text, "any 24 h", "49 reports", "epsilon = 20.00, the limit for life", "at most e^20,")
+    assert told(text, "any 24 h", "49 reports", "epsilon = 20.00, the limit for life", "at most 4.85e+08,")
     assert told(text, "of 20.00 allowed")
     assert not told(said(running(0, lifetime=34 << 20)), "any 24 h", "the limit for life")
 

@@ -370,7 +370,7 @@ async function byGroup() {
     made.push(
       element(
         "p",
-        `${words}Noise can put one group above another: whether two others differ is under Is it different?`,
+        `${words}Noise can put one group above another: to compare two other groups, see Is it different?`,
         "small",
       ),
     );
