@@ -40,7 +40,10 @@ class SqliteStore(SqlStore):
     ) -> None:
         self._path = Path(where)
         if read_only and not self._path.is_file():
-            raise NoStore(f"there is no store at {where}")
+            hint = (
+                f", which is a folder: name a file, such as {where}/stores/NAME.sqlite" if self._path.is_dir() else ""
+            )
+            raise NoStore(f"there is no store at {where}{hint}")
         if not read_only:
             _make_private(self._path)
         file = f"{self._path.resolve().as_uri()}?mode={'ro' if read_only else 'rwc'}&uri=true"

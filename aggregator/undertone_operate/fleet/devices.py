@@ -232,7 +232,8 @@ class FleetFiles:
         """Delete a revoked device's name and files; keep its key, so that the name is not given again."""
         device = self.devices().get(name)
         if device is None or device.state != REVOKED:
-            raise Invalid(f"{name} is {device.state if device else 'not in the inventory'}, expected a revoked device")
+            found = device.state if device else "not in the inventory"
+            raise Invalid(f"{name} is {found}, but only a revoked device can be forgotten")
         self.store.set_devices([tombstone(device, now)], without=[name])
         self._codes.forget(name)
         shutil.rmtree(self.folder / "devices" / name, ignore_errors=True)
