@@ -103,7 +103,7 @@ def _parser(program: str) -> argparse.ArgumentParser:
         ("status", "what the device takes part in, what it costs in privacy, what it has refused"),
         ("pause", "report nothing from the start of a later slot on; others can see the silence"),
         ("resume", "end the pause at the start of a slot"),
-        ("reset-campaign", "forget the campaigns and keep what was spent; the device must not run"),
+        ("reset-campaign", "forget the campaigns and keep what was spent; the device must be stopped"),
     ):
         command = commands.add_parser(name, help=description, description=description)
         which = command.add_mutually_exclusive_group(required=True)

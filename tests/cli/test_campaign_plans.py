@@ -75,7 +75,7 @@ def test_a_preview_predicts_what_plan_predicts(home: Home) -> None:
     expected = [line.replace("3 threshold rounds, 3 days", "2 threshold rounds, 3 days") for line in predicted]
     assert shown[-len(expected) - 1 :] == [*expected, "nothing was written"]
     assert shown[0].startswith("privacy: ")
-    assert shown[1].startswith("its last slot ends at ")
+    assert shown[1].startswith("the last slot ends at ")
     windowed = undertone("plan", "--devices", "300", "--bound", "1000", "--window", "7200s").stdout
     assert windowed in create(home, "--preview", "--devices", "300", "--set", "window=2h")
 
@@ -138,7 +138,7 @@ def test_a_campaign_that_is_not_there_is_named_with_those_that_are(home: Home) -
     for words in ("diff", "apply"):
         refused = undertone("campaign", words, str(home.folder), "zz", str(home.file("power")))
         assert refused.returncode == 2
-        assert refused.stderr == f"error: the campaign is zz, expected one of {home.folder}: power\n"
+        assert refused.stderr == f"error: there is no campaign zz, expected one of those in {home.folder}: power\n"
 
 
 @pytest.mark.parametrize("verb", ["retire", "pause"])
@@ -147,7 +147,9 @@ def test_what_has_not_begun_is_deleted_and_not_retired(home: Home, verb: str) ->
     before = sorted(home.folder.rglob("*"))
     refused = undertone("campaign", verb, str(home.folder), "power")
     assert refused.returncode == 2
-    assert f"has not begun, expected one that has: undertone campaign delete {home.folder} power" in refused.stderr
+    begins = f"campaign power has not begun, so you cannot {verb} it: it begins when undertone serve {home.folder} runs"
+    assert begins in refused.stderr
+    assert (f"undertone campaign delete {home.folder} power removes it" in refused.stderr) == (verb == "retire")
     assert {path for path in home.folder.rglob("*") if path.is_file()} <= set(before), "no store was made"
 
 
@@ -211,9 +213,9 @@ def test_a_change_that_devices_refuse_is_made_only_when_that_is_asked_for(home: 
     (device / "policy.json").write_text(json.dumps(policy), encoding="utf-8")
     text = home.file("power").read_text(encoding="utf-8")
     dearer = text.replace('epsilon = "1"', 'epsilon = "2"')
-    assert "1 of 1 known policies refuse it" in apply(home, dearer, code=2)
+    assert "1 of 1 known policies refuse this" in apply(home, dearer, code=2)
     assert home.file("power").read_text(encoding="utf-8") == text
-    assert "1 of 1 known policies refuse it" in apply(home, dearer, "--although-refused")
+    assert "1 of 1 known policies refuse this" in apply(home, dearer, "--although-refused")
     assert home.config("power").campaign.epsilon == 2
 
 

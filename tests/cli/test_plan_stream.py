@@ -49,9 +49,9 @@ def test_the_methods_at_equal_privacy():
 def test_chi_and_sigma_of_the_papers_example_are_printed():
     """Bao et al., Eq. 9: the numbers for two reports at ε = 1 and δ = 1e-5, and for one report alone."""
     said = " ".join(plan(slots=2).stdout.split())
-    assert "chi = 2.5432, and sigma = 5.2759 of the range for independent noise" in said
+    assert "chi = 2.5432, and sigma = 5.2759 times the range for independent noise" in said
     alone = json.loads(plan("--per-report", "--json", slots=2).stdout)["guarantees"]
-    assert any("chi = 2.5432, and sigma = 3.7306 of the range" in each for each in alone)
+    assert any("chi = 2.5432, and sigma = 3.7306 times the range" in each for each in alone)
 
 
 def test_long_sums_want_independent_noise():

@@ -146,6 +146,7 @@ reports = 3
         (["--rounds", "one"], "rounds is 'one', expected days of each round"),
         (["--liars", "2"], "liars is 2.0, expected a share"),
         (["--devices", "0"], "devices is 0"),
+        (["--slots", "0"], "slots is 0, expected an integer from 1 to 268435456"),
         (["--collect", "streams"], "collect is 'streams', expected one of reports, stream"),
         (["--delta", "0.1"], "delta: not an option where collect is reports"),
         (["--collect", "stream"], "rounds: not an option where collect is stream"),

@@ -49,12 +49,12 @@ def test_the_way_follows_from_room_and_processor(homes: int, slot_seconds: int, 
 
 def test_what_is_short_is_said_with_the_way_to_more() -> None:
     files = need(100_000, 1800, SPEED, HERE).advice
-    assert "the limit of 20256 open files suffices for 20,000 devices: LimitNOFILE=100256 in the systemd unit" in files
+    assert "the limit of 20256 open files is enough for only 20,000 devices: use LimitNOFILE=100256 in the" in files
     assert "ulimit -Hn 100256 as root" in files
     assert "memory" not in files
     both = need(10**6, 1800, SPEED, HERE).advice
     assert "LimitNOFILE=1000256" in both
-    assert "the memory of 16384 MB suffices for 699,050 devices: a machine with more memory" in both
+    assert "the memory of 16384 MB is enough for only 699,050 devices: use a machine with more memory" in both
     raised = {**HERE, FILES: by_files(1 << 20)}
     assert need(100_000, 1800, SPEED, raised).way == ONE
     assert need(10**6, 1800, SPEED, raised).way == MEMORY
@@ -102,11 +102,11 @@ def test_the_command_says_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert table.returncode == 0, table.stderr
     for words in ("5,000", "100,000,000", "reports a second", "5.56", "one process", "several machines: brokers"):
         assert words in table.stdout
-    assert "10 µs of processor time a report and 0.5 ms a login" in table.stdout
+    assert "a report takes 10 µs of processor time, and a login with TLS and a password 0.5 ms" in table.stdout
     monkeypatch.setattr("undertone_operate.examine.capacity.here", lambda: HERE)
     short = undertone("capacity", "--homes", 20_000, "--homes", 100_000).stdout
     assert (
-        "too few files for 100,000 homes: the limit of 20256 open files suffices for 20,000 devices: LimitNO" in short
+        "too few files for 100,000 homes: the limit of 20256 open files is enough for only 20,000 devices: use" in short
     )
     assert "too few files for 20,000" not in short
     rows = json.loads(undertone("capacity", "--json").stdout)

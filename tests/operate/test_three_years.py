@@ -495,7 +495,7 @@ SHOWN = (
     ("undertone plan", r"a day +\S+ +\S+ +\S+ Wh +1\.4%"),
     ("undertone capacity", r"disk after three years +0\.1\d+ GB"),
     ("undertone capacity", r"open files +20,256"),
-    ("--preview --devices 20000", r"privacy: .*\nits last slot ends at .*(?s:.*)a slot .*(?s:.*)nothing was written\n"),
+    ("--preview --devices 20000", r"privacy: .*\nthe last slot ends at .*(?s:.*)a slot .*(?s:.*)nothing was written\n"),
     ("undertone query", r"(?s:(│ 2027.*){3})"),
     ("--group north --successors", r"load-009 to load-010, group north\n"),
     ("devices move load-00007", r"load-007 is in group north from now on"),

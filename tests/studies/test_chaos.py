@@ -49,7 +49,7 @@ GOOD = {
         "the store cannot be written, trying again: full",
     ],
     "refusals": [
-        ("edit", 'campaign.epsilon "4" -> "1/2". Nothing was changed: run with --apply'),
+        ("edit", 'campaign.epsilon "4" -> "1/2". Nothing was changed: add --apply'),
         ("second-server", "error: another server serves /tmp/home: stop it first"),
         ("other-store", "holds a campaign that another server issued at"),
     ],

@@ -95,7 +95,7 @@ def open_campaign(
             f"campaign {plan.name} would change: "
             + "; ".join(map(str, changed))
             + (f". {refusals}" if refusals else "")
-            + ". Nothing was changed: run with --apply to change it from the next epoch on"
+            + ". Nothing was changed: add --apply to make this change from the next epoch on"
         )
     with store.transaction():
         _write_plan(store, plan, stream)
@@ -165,7 +165,7 @@ class Refusals:
             return ""
         worst = sorted(self.reasons, key=lambda reason: -self.reasons[reason])[:3]
         why = f" ({'; '.join(worst)})" if worst else ""
-        return f"{self.refusing} of {self.known} known policies refuse it{why}"
+        return f"{self.refusing} of {self.known} known policies refuse this{why}"
 
 
 def _accept(_: Policy) -> None:

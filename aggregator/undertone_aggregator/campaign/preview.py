@@ -59,7 +59,7 @@ def preview(config: Config, now: int) -> list[str]:
     end = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(timeline.epochs[-1].campaign.end))
     warnings = [f"warning: {sentence}" for sentence in epochs.warnings().values()]
     said = [_longer_rest(config.campaign, timeline.epochs[-1].campaign), papers_sentence(config.campaign)]
-    return [f"privacy: {cost.sentence}", f"its last slot ends at {end}", *filter(None, said), *warnings]
+    return [f"privacy: {cost.sentence}", f"the last slot ends at {end}", *filter(None, said), *warnings]
 
 
 def _longer_rest(plan: CampaignPlan, campaign: Campaign) -> str:
@@ -68,7 +68,7 @@ def _longer_rest(plan: CampaignPlan, campaign: Campaign) -> str:
     if plan.window is None or rest <= plan.window:
         return ""
     return (
-        f"devices rest {lasting(rest)}, and campaign.window asks for {lasting(plan.window)}: from one report to the"
-        f" next there are {campaign.schedule.stride} slots, the least number that has no divisor in common with the"
-        f" cycle of {plan.cycle} slots"
+        f"a device rests {lasting(rest)} between two readings, longer than the {lasting(plan.window)} of"
+        f" campaign.window: it reports in every {campaign.schedule.stride}th slot, because this number must have no"
+        f" divisor in common with the {plan.cycle} slots of a cycle"
     )

@@ -281,7 +281,7 @@ class Running:
         if not self._known.signed:
             warning = f"there is no {path}: campaigns are not signed"
             if store.meta().get(_SIGNED):
-                self.journal.alarm("unsigned", f"{warning}, but they were before: devices refuse unsigned campaigns")
+                self.journal.alarm("unsigned", f"{warning}, but earlier ones were: devices refuse unsigned campaigns")
             else:
                 self.journal.say("warning", f"warning: {warning}")
             return None
@@ -414,7 +414,7 @@ class Running:
         try:
             self._read_groups()
         except (Invalid, OSError) as wrong:
-            self.journal.alarm("groups", f"the changed groups are not taken up: {wrong}")
+            self.journal.alarm("groups", f"the changed file of groups is not in use: {wrong}")
         if self._groups is not None and self._groups is not self._groups_kept:
             if keep_groups(store, self._groups) and self._begun:
                 self.journal.say("groups", f"{len(self._groups)} devices are in groups now")

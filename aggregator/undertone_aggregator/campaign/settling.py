@@ -247,4 +247,4 @@ def _described(estimate: Estimate, unit: str) -> str:
             f"slot {estimate.slot}: {estimate.estimate:.1f} ± {Z * (estimate.standard_error or 0.0):.1f} {unit}"
             f" from {estimate.reports} reports"
         )
-    return f"slot {estimate.slot}: about {estimate.model:.1f} {unit} (model) from {estimate.cohort} cohort reports"
+    return f"slot {estimate.slot}: about {estimate.model:.1f} {unit} by a model, from {estimate.cohort} cohort reports"

@@ -231,7 +231,7 @@ def state_of(served: ServerState | None, name: str, life: str | None, now: float
         return replace(campaign, reason=found[0]) if hidden else campaign
     why = "no server runs"
     if served is not None:
-        why = "the server has not taken it up" if served.alive(now) else served.problems(now)[0]
+        why = "the server has not taken the campaign up yet" if served.alive(now) else served.problems(now)[0]
     if life in (PAUSED, RETIRED):
         return CampaignState(life, why)
     return CampaignState(NEW if life is None else STOPPED, why)

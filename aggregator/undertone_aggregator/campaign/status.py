@@ -64,7 +64,8 @@ class Status:
         context.outlet.publish(aggregate_topic(context.prefix, context.plan.name, "status"), message, again=True)
         missing = lost[EVERYBODY]["reports"]
         parts = [f"{n} {outcome}" for outcome, n in sorted(outcomes.items()) if outcome != RECEIVED and n]
-        sentence = f"{many(outcomes[RECEIVED], 'delivery', 'deliveries')}: " + (", ".join(parts) or "none yet")
+        sentence = f"{many(outcomes[RECEIVED], 'delivery', 'deliveries')}: "
+        sentence += ", ".join(parts) or "no report has come yet"
         if missing:
             sentence += f"; {missing} reports that devices made never arrived"
         if late:

@@ -82,7 +82,7 @@ class StreamRounds:
         if self.rule.reports >= window:
             return {}
         budget = f"a budget of {self.rule.reports} reports"
-        return {"budget": f"a window of {window} slots has {budget}: devices stop before its end"}
+        return {"budget": f"a device has {budget} for the {window} slots of a window: it stops before the window ends"}
 
     def first(self, now: int) -> Epoch:
         """Return the campaign's first epoch, which starts as planned, or as soon as the lead time allows."""

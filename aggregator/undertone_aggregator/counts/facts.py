@@ -32,11 +32,11 @@ class MechanismFacts:
     def sentence(self) -> str:
         """Return the facts as a sentence for people."""
         if self.kind == "hybrid":
-            return "devices report by the Hybrid"
+            return "devices add noise by the Hybrid"
         change = f"{abs(1 - self.error_ratio):.1%} {'smaller' if self.error_ratio <= 1 else 'larger'}"
         return (
-            f"devices report by {self.what} of {self.levels + 1} levels and {self.symbols} symbols: standard errors"
-            f" {change} than the Hybrid's (variance × {self.variance_ratio:.3f}, predicted from the threshold rounds)"
+            f"devices add noise by {self.what} of {self.levels + 1} levels and {self.symbols} symbols: the threshold"
+            f" rounds predict standard errors {change} than the Hybrid's (variance × {self.variance_ratio:.3f})"
         )
 
 

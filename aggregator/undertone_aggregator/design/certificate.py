@@ -135,8 +135,8 @@ class Certificate(Summarised):
             f"each row of weights sums to {mechanism.row_total():,}",
             f"certificate  {ratio.numerator}/{ratio.denominator} <= e^{shown(self.epsilon)}, "
             f"so epsilon = {achieved:.9f} is achieved",
-            f"guarantee    event level: one reading costs {achieved:.6g}; {REPORTS_PER_DAY} reports a day add up to "
-            f"{REPORTS_PER_DAY * achieved:.6g} for the household (user level, per day)",
+            f"guarantee    event level: one reading costs ε = {achieved:.6g}; {REPORTS_PER_DAY} reports a day cost "
+            f"ε = {REPORTS_PER_DAY * achieved:.6g} for the household (user level, per day)",
         ]
         if self.levels is None:
             return [
@@ -156,7 +156,7 @@ class Certificate(Summarised):
             out.append(row)
         worst = f"             worst variance {self.variance_worst:.6f}"
         if self.variance_ratio_worst is not None:
-            worst += f", worst ratio {self.variance_ratio_worst:.6f}"
+            worst += f", worst ratio to the continuous mechanism {self.variance_ratio_worst:.6f}"
         return [*out, worst, ""]
 
 

@@ -69,9 +69,9 @@ def _turns(budget: Budget, rest: int, period: int) -> str:
     # days.
     readings = (_HABIT_DAYS * 86400 + period - rest) // period + 1
     return (
-        f"{budget.text} for any {window}, because devices rest so long between two readings: whatever else somebody "
-        f"knows, all that a device ever sends changes their odds of what happened in that time by a factor of at most "
-        f"{odds}; a habit repeated over {_HABIT_DAYS} days: at most ε = {shown(budget.epsilon * readings)}"
+        f"{budget.text} for any {window}, because a device rests for {window} between two readings: all that it ever "
+        f"sends changes the odds of what happened in any {window} by a factor of at most {odds}, whatever else is "
+        f"known; a habit repeated over {_HABIT_DAYS} days costs at most ε = {shown(budget.epsilon * readings)}"
     )
 
 

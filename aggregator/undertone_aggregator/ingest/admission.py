@@ -41,7 +41,7 @@ REASONS = {
     OTHER_CAMPAIGN: "made for another campaign, or for a slot outside its epoch",
     REVOKED: "from a device whose operator has revoked it",
     TURN: "not the device's turn in this slot",
-    WRONG_KIND: "a Square Wave report in a slot for an ordinary one, or an ordinary one in a slot for the Square Wave",
+    WRONG_KIND: "a Square Wave report in a slot for ordinary reports, or an ordinary report in a Square Wave slot",
     SYMBOL: "no honest device sends it: a symbol that the mechanism never draws, or a stream's number out of range",
     FUTURE: "for a slot that is not over yet",
     LATE: "for a slot that ended too long ago",
@@ -49,7 +49,7 @@ REASONS = {
 }
 DUPLICATES = {
     DUPLICATE: "the same bytes again",
-    UNVERIFIED: "for a slot older than those that the server remembers of the device",
+    UNVERIFIED: "for a slot older than all that the server remembers of this device",
 }
 # All outcomes that a delivery can have.
 OUTCOMES = (COUNTED, *REASONS, *DUPLICATES)

@@ -104,7 +104,10 @@ def _check_same(running: BatchLedger, stored: BatchLedger) -> None:
     for name in ("query", "checkpoint", "buckets"):
         value, expected = getattr(running, name), getattr(stored, name)
         if value != expected:
-            raise Invalid(f"the {name} is {value}, expected {expected}, with which the store was counted")
+            what = "number of buckets" if name == "buckets" else name
+            raise Invalid(
+                f"the {what} is {value}, expected {expected}, which the reports in the store were counted with"
+            )
 
 
 def _checkpoint(folder: Path) -> tuple[str | None, int]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from undertone_aggregator.base.background import Background, Body, Ready
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.ingest.cells import Cells
 from undertone_aggregator.ingest.ingest import Failpoint, Ingest, IngestPlan, Say, Share, no_failpoint
 from undertone_aggregator.ingest.intake import Intake
@@ -147,7 +148,8 @@ class Partitions:
                     self._threads[role] = Background(f"partition {role}", self._body(lease))
         if len(self._threads) != self._logged:
             self._logged = len(self._threads)
-            self._context.say(f"{self._name} has {self._logged} of {partitions} partitions, {len(shares)} workers")
+            workers = many(len(shares), "worker")
+            self._context.say(f"{self._name} has {self._logged} of the {partitions} partitions of {workers}")
 
     def close(self) -> None:
         """Commit and acknowledge what was read, release the leases, leave the list of members."""

@@ -68,7 +68,7 @@ def brokers_as_json(addresses: Sequence[Address]) -> dict[str, Any]:
 def addresses_from_json(brokers: Mapping[str, Any], password_file: Path, ca_file: Path | None) -> list[Address]:
     """Return the brokers that `brokers_as_json` described. Raises Invalid."""
     if brokers["authority"] and ca_file is None:
-        raise Invalid("the brokers' certificates are of an authority of their own: give its certificate, --ca-file")
+        raise Invalid("a private authority signed the brokers' certificates: name its certificate file by --ca-file")
     password = read_secret(password_file)
     return [
         Address(

@@ -174,7 +174,10 @@ def slots_of(store: CampaignEntries) -> set[int]:
 def _free(workers: int, taken: set[int]) -> tuple[int, ...]:
     free = [slot for slot in range(WORKER_USERS) if slot not in taken][:workers]
     if len(free) < workers:
-        raise Invalid(f"{workers} workers need as many broker users, but {len(taken)} of {WORKER_USERS} are in use")
+        raise Invalid(
+            f"{workers} workers need {workers} broker users, but campaigns use {len(taken)} of all {WORKER_USERS}: set"
+            " fewer workers in [server], or retire a campaign"
+        )
     return tuple(free)
 
 

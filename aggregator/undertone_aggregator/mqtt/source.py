@@ -252,7 +252,8 @@ def direct_endpoint(config: Config, journal: Journal) -> Iterator[Source]:
     also = "" if settings.websocket is None else f", and by WebSocket to {settings.websocket}"
     journal.say(
         "endpoint",
-        f"devices connect to {settings.host}:{port} {how}{also}; {found.connections} at once ({found.why})",
+        f"devices connect to {settings.host}:{port} {how}{also}; at most {found.connections} at once, because of"
+        f" {found.why}",
         port=port,
         connections=found.connections,
     )

@@ -61,7 +61,8 @@ class Home:
             return names[0]
         if name not in names:
             others = ", ".join(names) or "none"
-            raise Invalid(f"the campaign is {name or 'not named'}, expected one of {self.folder}: {others}")
+            named = "the campaign is not named" if name is None else f"there is no campaign {name}"
+            raise Invalid(f"{named}, expected one of those in {self.folder}: {others}")
         return name
 
     def newest(self, name: str | None, device: str | None = None) -> str:

@@ -56,4 +56,4 @@ def _reload(source: Source, journal: Journal) -> None:
         source.reload()
         journal.say("reload", "passwords and certificates were read again")
     except (Invalid, OSError) as wrong:
-        journal.say("reload", f"nothing was read again: {wrong}")
+        journal.say("reload", f"passwords and certificates were not read again, and the old ones stay in use: {wrong}")

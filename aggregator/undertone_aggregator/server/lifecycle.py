@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from undertone_aggregator.base.durations import utc
 from undertone_aggregator.base.plural import many
 from undertone_aggregator.campaign.binding import PAUSED, RETIRED, RUNNING, STATE
 from undertone_aggregator.campaign.state import CampaignState, read_state
@@ -40,10 +41,7 @@ def change_state(home: Home, name: str, state: str, user: str | None = None, *, 
             f" would stay behind; retire {name} when {successor} runs, or add --although-waiting"
         )
     if not _is_in_store(config):
-        raise Invalid(
-            f"campaign {name} has not begun, expected one that has: undertone campaign delete {home.folder} {name}"
-            " removes it"
-        )
+        raise Invalid(_not_begun(home, config, state))
     with open_store(config.store_url, campaign=name) as store, store.transaction():
         before = store.meta()[STATE]
         if before == RETIRED and state != RETIRED:
@@ -51,6 +49,17 @@ def change_state(home: Home, name: str, state: str, user: str | None = None, *, 
         store.set_meta({STATE: state})
     note(home.folder, name, f"{state}, it was {before}", user)
     return f"campaign {name} is {state}, it was {before}"
+
+
+def _not_begun(home: Home, config: Config, state: str) -> str:
+    """Return a sentence about a campaign that no server has begun: when it begins, and how it is removed."""
+    name, start = config.campaign.name, config.campaign.start
+    when = f"when undertone serve {home.folder} runs"
+    if start is not None and start > time.time():
+        when = f"at {utc(start)}, if undertone serve {home.folder} runs then"
+    verb = next(verb for verb, leads_to in VERBS.items() if leads_to == state)
+    delete = f"; undertone campaign delete {home.folder} {name} removes it" if state == RETIRED else ""
+    return f"campaign {name} has not begun, so you cannot {verb} it: it begins {when}{delete}"
 
 
 def _is_in_store(config: Config) -> bool:
@@ -78,7 +87,7 @@ def delete(home: Home, name: str) -> str:
     path = home.file(home.only(name))
     successor = home.successor(name)
     if successor is not None:
-        raise Invalid(f"campaign {successor} succeeds {name}, whose devices it has: delete {successor} first")
+        raise Invalid(f"campaign {successor} follows {name} and uses its devices: delete {successor} first")
     url = home.stores().get(name)
     file = None if url is None else store_address(url).file
     if url is not None and file is None:
@@ -94,7 +103,7 @@ def delete(home: Home, name: str) -> str:
         if epochs:
             served = read_state(home.state)
             if served is None or not served.alive(time.time()):
-                raise Invalid(f"campaign {name} was broadcast, and no server runs that could take it back: start it")
+                raise Invalid(f"campaign {name} was broadcast, so only a running server can delete it: start one")
             if life != RETIRED:
                 change_state(home, name, RETIRED)
             _wait(home, name, lambda state: state is not None and state.state == RETIRED)
@@ -128,5 +137,5 @@ def actions(home: Home) -> dict[str, Action]:
 
 def _change(home: Home, state: str, name: str, device: str) -> str:
     if device:
-        raise Invalid(f"device is {device!r}, expected none: the whole campaign is changed")
+        raise Invalid(f"device is {device!r}, expected none: this action is for the whole campaign")
     return change_state(home, name, state, "the page")

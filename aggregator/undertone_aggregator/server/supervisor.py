@@ -20,7 +20,7 @@ from undertone_aggregator.base.systemd import Watchdog, notify
 from undertone_aggregator.campaign.binding import changes
 from undertone_aggregator.campaign.election import Held
 from undertone_aggregator.campaign.runner import Running, RunOptions, Slots
-from undertone_aggregator.campaign.state import FAILED, STARTING, STOPPING, CampaignState, ServerState
+from undertone_aggregator.campaign.state import CHOOSING, FAILED, STARTING, STOPPING, CampaignState, ServerState
 from undertone_aggregator.mqtt.sessions import slots_of
 from undertone_aggregator.mqtt.source import Outgoing, Source, enter_source
 from undertone_aggregator.server.folder import Home
@@ -235,7 +235,8 @@ class Server:
             if was is None or was.state != campaign.state:
                 since = "" if was is None else f", it was {was.state}"
                 verb = "has" if campaign.state == FAILED else "is"
-                sentence = f"campaign {name} {verb} {campaign.state}{since}"
+                what = " its threshold" if campaign.state == CHOOSING else ""
+                sentence = f"campaign {name} {verb} {campaign.state}{what}{since}"
                 self.journal.of(name).say("state", sentence, state=campaign.state)
 
     def _look(self) -> None:

@@ -92,8 +92,8 @@ class CampaignPlan(Checked):
     mechanism: str = option("auto", "mechanism after the threshold rounds: auto (a table designed for the readings "
                             "that they found, or the hybrid), hybrid, piecewise or optimal (always a table)",
                             choice(*reporting_names()))  # fmt: skip
-    reach: float | None = option(None, "largest value of a table's symbols over the least possible, 1.01 to 2: a "
-                                 "higher reach lowers the noise, and lets one false report move a mean further; "
+    reach: float | None = option(None, "a table's largest decoded value, as a multiple of the least possible, 1.01 to "
+                                 "2: a higher reach lowers the noise, and lets one false report move a mean further; "
                                  "absent: 1.25 if noise outweighs 1 % of false reports, else 1.1",
                                  check.reach)  # fmt: skip
     as_papers: bool = option(False, "the papers' way: sets method, query, bins, rounds, mechanism, cohort_share, "

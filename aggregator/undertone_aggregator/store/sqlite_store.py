@@ -40,7 +40,10 @@ class SqliteStore(SqlStore):
     ) -> None:
         self._path = Path(where)
         if read_only and not self._path.is_file():
-            raise NoStore(f"there is no store at {where}")
+            hint = (
+                f", which is a folder: name a file, such as {where}/stores/NAME.sqlite" if self._path.is_dir() else ""
+            )
+            raise NoStore(f"there is no store at {where}{hint}")
         if not read_only:
             _make_private(self._path)
         file = f"{self._path.resolve().as_uri()}?mode={'ro' if read_only else 'rwc'}&uri=true"
@@ -86,7 +89,7 @@ class SqliteStore(SqlStore):
 
     def backup(self, path: Path) -> None:
         if path.exists():
-            raise Invalid(f"{path} exists already, and a backup replaces no file")
+            raise Invalid(f"{path} exists already, and a backup replaces no file: name a new one")
         # SQLite can write its copy into an empty file. The file is created here, so that only its owner may read it.
         _make_private(path)
         try:

@@ -67,10 +67,10 @@ class Undesigned:
         try:
             table = population_table(self.epsilon, _range(chosen), chosen.readings, self.reach)
         except NoTable as error:
-            return replace(self.fallback, reason=f"devices report by the Hybrid: {error}")
+            return replace(self.fallback, reason=f"devices add noise by the Hybrid: {error}")
         gained = gain(table, self.epsilon, chosen.width, chosen.readings)
         if reporting.least_gain is not None and gained < reporting.least_gain:
-            reason = f"devices report by the Hybrid: the best table would lower the variance by only {gained:.1%}"
+            reason = f"devices add noise by the Hybrid: the best table would lower the variance by only {gained:.1%}"
             return replace(self.fallback, reason=reason)
         return Design(chosen, table, reach=self.reach)
 

@@ -133,8 +133,8 @@ def _warnings(after: Posterior, rounds: Sequence[CohortCounts], bound: int, offs
     sentences = []
     if after.fakes > 0:
         sentences.append(
-            f"false reports: {after.fakes:.2%} of the reports for the threshold carry symbols that no honest devices "
-            "send so often; they are left out"
+            f"false reports: {after.fakes:.2%} of the reports for the threshold carry symbols that honest devices do "
+            "not send so often; these reports are left out"
         )
     if after.misfit > _MISFIT_ALARM:
         sentences.append(_misfitting(after, rounds, bound))

@@ -141,7 +141,7 @@ class Simple2(Counter):
 
 
 class TwoLevel(Bounded, OneByOne):
-    """Counter over blocks of ``block`` values and single values, with ε/2 each: after qB + r values, q blocks and r
+    """Counter over blocks of values and over single values, with ε/2 each: after qB + r values, q blocks and r
     values.
 
     ``block`` None means floor(sqrt(T)). The last block may be incomplete: then its values are counted one by one.

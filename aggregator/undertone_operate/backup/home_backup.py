@@ -88,7 +88,7 @@ def back_up_home(folder: Path, file: Path, passphrase: str | None = None) -> Bac
     """
     home = Home(folder)
     if file.exists():
-        raise Invalid(f"{file} exists already, and a backup replaces no file")
+        raise Invalid(f"{file} exists already, and a backup replaces no file: name a new one")
     if file.resolve().is_relative_to(folder.resolve()):
         raise Invalid(
             f"{file} is inside {folder}, expected a file elsewhere, because both would be lost with the machine"

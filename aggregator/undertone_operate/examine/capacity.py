@@ -130,7 +130,10 @@ def _way(homes: int, core: float, rooms: Mapping[str, Room]) -> tuple[str, str]:
     short = {name: room for name, room in rooms.items() if homes > room.connections}
     if not short:
         return ONE, _ONE
-    fixes = [f"{room.why} suffices for {room.connections:,} devices: {room.fix_for(homes)}" for room in short.values()]
+    fixes = [
+        f"{room.why} is enough for only {room.connections:,} devices: use {room.fix_for(homes)}"
+        for room in short.values()
+    ]
     return ", ".join(short), "; ".join((*fixes, _BROKERS))
 
 

@@ -41,6 +41,7 @@ from undertone_shared.errors import Invalid
 
 _LEAST_FREE = 200 << 20
 _SLOW_SYNC_SECONDS = 0.2
+_STOP_KEEPING = "if nobody needs this, set audit = false in [store] of server.toml, or remove [landing] from it"
 _SECRETS = (
     "signing.key",
     "aggregator.password",
@@ -91,7 +92,7 @@ def examine(folder: Path, *, alert_test: bool = False) -> Iterator[Finding]:
         yield from _ending(home, config)
         yield _store(config)
         for sentence in kept_by_name(config.store.audit, config.landing.kept_days):
-            yield Finding(f"privacy of {config.campaign.name}", WARNING, sentence, "turn it off if nobody needs it")
+            yield Finding(f"privacy of {config.campaign.name}", WARNING, sentence, _STOP_KEEPING)
     if configs:
         yield from examine_broker(configs)
 
@@ -180,7 +181,10 @@ def _room(home: Home, config: Config) -> Iterator[Finding]:
     else:
         # A server raises its soft limit to the hard one when it starts.
         found, away = room(config.broker.connections, limit()[1]), 0
-    sentence = f"{devices} devices have a password, and {found.connections} may be connected at once ({found.why})"
+    sentence = (
+        f"{devices} devices have a password, and at most {found.connections} can be connected at once, because of"
+        f" {found.why}"
+    )
     if away:
         sentence = found.crowd(away)
     enough = devices <= found.connections and not away

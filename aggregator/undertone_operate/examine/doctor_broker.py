@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from undertone_aggregator.campaign.binding import RETIRED, STATE
+from undertone_aggregator.estimate.guarantee import lasting
 from undertone_aggregator.mqtt.addresses import external_addresses
 from undertone_aggregator.mqtt.link import Address, Outlet
 from undertone_aggregator.mqtt.mosquitto import CONFIG_FILE
@@ -97,10 +98,10 @@ def _absence(configs: list[Config]) -> Iterator[Finding]:
     shortest = min(hours, key=lambda name: hours[name])
     for name, each in (short or {shortest: hours[shortest]}).items():
         sentence = (
-            f"while this server is away, devices of {name} keep their last {OUTBOX} reports, those of {each:.3g} hours;"
-            " no broker queues reports"
+            f"while this server is away, each device of {name} keeps its last {OUTBOX} reports, which are those of the"
+            f" last {lasting(round(3600 * each))}; no broker queues reports"
         )
-        fix = "add devices with --absence, which sets their queue's size, restart the server in time, or use a broker"
+        fix = "restart the server in time; for a longer queue, add devices with --absence, such as 7d, or use a broker"
         yield Finding("absence", WARNING, sentence, fix) if name in short else Finding("absence", OK, sentence)
 
 

@@ -97,7 +97,7 @@ class FleetFiles:
     ) -> list[str]:
         """Provision ``count`` more devices with the next free numbers; return their names. Raises Invalid."""
         if not 1 <= count <= 100_000:
-            raise Invalid(f"devices is {count}, expected 1 to 100000")
+            raise Invalid(f"the number of devices is {count}, expected 1 to 100000")
         with self.changing():
             self.check_group(group)
             names = self.free_names(count)
@@ -237,7 +237,8 @@ class FleetFiles:
         """
         device = self.devices().get(name)
         if device is None or device.state != REVOKED:
-            raise Invalid(f"{name} is {device.state if device else 'not in the inventory'}, expected a revoked device")
+            found = device.state if device else "not in the inventory"
+            raise Invalid(f"{name} is {found}, but only a revoked device can be forgotten")
         # The line goes before the inventory's row, because a device without a row cannot be forgotten again after a
         # crash between the two.
         if self.config.campaign.groups is not None:

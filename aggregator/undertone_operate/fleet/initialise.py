@@ -109,7 +109,7 @@ class Wishes:
 def initialise(folder: Path, wishes: Wishes) -> list[str]:
     """Write the files; return their names. Raises Invalid for an existing server folder, OSError."""
     if (folder / SERVER).exists():
-        raise Invalid(f"{folder / SERVER} exists already, and undertone init replaces no file")
+        raise Invalid(f"{folder / SERVER} exists already, and undertone init replaces no file: name a new folder")
     ServerOptions(health=wishes.health, page=wishes.page)
     host_name("--host", wishes.host)
     folder = folder.resolve()

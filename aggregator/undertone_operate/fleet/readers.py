@@ -73,7 +73,7 @@ class ReaderFiles:
     def _check(self, name: str) -> None:
         names = self.names()
         if name not in names:
-            raise Invalid(f"the reader is {name}, expected one of: {', '.join(names) or 'none'}")
+            raise Invalid(f"there is no reader {name}, expected one of: {', '.join(names) or 'none'}")
 
     def _write_password(self, name: str) -> Path:
         path, password = self._password(name), credentials.new_password()

@@ -325,7 +325,7 @@ def extend(
     from undertone_operate.changes.extension import extend
 
     if (by is None) == (until is None):
-        raise Invalid("the new end is missing or given twice, expected --by or --until")
+        raise Invalid("the new end is missing or given twice, expected either --by or --until")
     seconds = None if by is None else seconds_of("--by", by)
     end = None if until is None else int(moment_of("--until", until, UTC).timestamp())
     home = Home(folder)

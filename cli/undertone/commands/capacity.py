@@ -25,7 +25,7 @@ def capacity(
     slot: Annotated[str, typer.Option(help="Time for which a home sends one report: 1800s, 30m, 1h.")] = "30m",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show memory, disk, open files, processor and network for servers of several sizes, and the way to go.
+    """Show memory, disk, open files, processor and network for servers of several sizes, and which setup to use.
 
     Reports and logins are timed on this machine, with TLS and passwords; the rest is computed.
     """
@@ -69,8 +69,8 @@ def capacity(
     for advice, way in said.items():
         console.print(f"{way}: {advice}", soft_wrap=True)
     console.print(
-        f"measured here: {1e6 * speed.report:.3g} µs of processor time a report and {1e3 * speed.login:.3g} ms a login,"
-        f" with TLS and a password; {speed.slot_bytes:.0f} bytes of store a slot; room for"
-        f" {least.connections:,} devices at once ({least.why})",
+        f"measured on this machine: a report takes {1e6 * speed.report:.3g} µs of processor time, and a login with TLS"
+        f" and a password {1e3 * speed.login:.3g} ms; a slot takes {speed.slot_bytes:.0f} bytes of the store; at most"
+        f" {least.connections:,} devices can be connected at once, because of {least.why}",
         soft_wrap=True,
     )

@@ -53,9 +53,9 @@ def certify(
 ) -> None:
     """Check a mechanism's privacy, bias and variance from its integer weights; exit code 1 if a check fails.
 
-    Give --mechanism a name, or --table or --message a file. The command checks that one report reveals at most a factor
-    e^EPSILON in odds, or in a stream campaign that all reports of a device together keep (EPSILON, DELTA).
-    With --published: what the published numbers alone reveal over a slot, a day and a year.
+    Give --mechanism a name, or --table or --message a file. The command checks that one report changes odds by a
+    factor of at most e^EPSILON; in a stream campaign, that all reports of a device together keep (EPSILON, DELTA).
+    With --published, it shows what the published numbers alone reveal over a slot, a day and a year.
     """
     from undertone import api
     from undertone_aggregator.design import audit
@@ -103,4 +103,7 @@ def _show_published(guarantees: "dict[str, Published]", as_json: bool) -> None:
         return
     for span, each in guarantees.items():
         typer.echo(f"{span:<12} {each.sentence(span)}")
-    typer.echo("the server   knows which device sent each report: for whoever runs it, each reading costs its own ε")
+    typer.echo(
+        "the server   knows which device sent each report: against whoever runs it, a reading is protected only by the"
+        " ε of its own report"
+    )

@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
 def demo(
     devices: Annotated[int, typer.Option(help="Number of devices; one of them runs under MicroPython.")] = 500,
     slots: Annotated[
-        int, typer.Option(help="Number of report slots; with reports, 3 threshold rounds of 12 come first.")
+        int, typer.Option(help="Number of report slots; with reports, 3 threshold rounds of 12 slots come first.")
     ] = 48,
     epsilon: Annotated[str, typer.Option(help="Privacy of one reading, or of a whole stream; 0.05 to 8.")] = "1",
     seed: Annotated[int, typer.Option(help="Seed of the population and the cohort, never of a device's noise.")] = 1,

@@ -31,12 +31,12 @@ def fleet(
     clients: Annotated[int, typer.Option(help="Number of MQTT connections, up to 10,000.")] = 1000,
     interval: Annotated[
         int | None,
-        typer.Option(help="Seconds between two reports of a client, which is the campaign's slot; without it 10."),
+        typer.Option(help="Seconds between two reports of a client, the length of a slot (default 10)."),
     ] = None,
     rate: Annotated[
         float | None, typer.Option(help="Reports per second of all clients, instead of --interval.")
     ] = None,
-    slots: Annotated[int, typer.Option(help="Number of report slots after a threshold round of 2.")] = 6,
+    slots: Annotated[int, typer.Option(help="Number of report slots after a threshold round of 2 slots.")] = 6,
     ramp_up: Annotated[float, typer.Option(help="Seconds over which the connections are spread.")] = 0.0,
     jitter: Annotated[
         float, typer.Option(help="Share of a slot over which the clients' reports are spread, 0 to 0.8.")
@@ -75,7 +75,7 @@ def fleet(
     output: Annotated[Path | None, typer.Option(help="Keep ledger, store and logs in this new folder.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Load a broker and a server, and account for every report.
+    """Put a load on a broker and a server, and account for every report.
 
     The command starts both here, unless --fleet is given. The exit code is 1 if a report is unexplained.
     SIGTERM and Ctrl-C end the fleet, and the accounts of what it has sent are printed.

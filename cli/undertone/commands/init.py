@@ -88,7 +88,9 @@ def init(
     if certificates and not tls:
         raise Invalid("--certificates needs TLS: give --tls, or --host with a name that is not loopback")
     if (folder / "server.toml").exists():
-        raise Invalid(f"{folder / 'server.toml'} exists already, and undertone init replaces no file")
+        raise Invalid(
+            f"{folder / 'server.toml'} exists already, and undertone init replaces no file: name a new folder"
+        )
     check_integer("--port", port, 0, 65535)
     if websocket_port is None:
         websocket_port = WEBSOCKET_PORT if tls and mode == DIRECT else 0
@@ -124,10 +126,10 @@ def init(
     names = initialise(folder, wishes)
     print(f"{folder}: {', '.join(names)}")
     if mode == EXTERNAL:
-        print(f"the broker: mosquitto -c {shlex.quote(str(folder.resolve() / 'broker/mosquitto.conf'))} -d")
+        print(f"start the broker: mosquitto -c {shlex.quote(str(folder.resolve() / 'broker/mosquitto.conf'))} -d")
     quoted = shlex.quote(str(folder))
     key = folder / "signing.key"
-    print(f"each device accepts only campaigns that {key} signs: {ensure_key(key).public}")
+    print(f"each device accepts only campaigns that {key} signs; its public key is {ensure_key(key).public}")
     print(f"next: undertone campaign create {quoted} NAME ...")
     print(f"      undertone devices add 20 --home {quoted} --campaign NAME")
     print(f"      undertone serve {quoted}, undertone doctor {quoted}")
@@ -153,7 +155,7 @@ def _broker(address: str) -> tuple[str, int, bool]:
         host, port = None, 0
     plain = host is not None and parts.scheme == "mqtt" and is_loopback(host)
     if host is None or not (plain or parts.scheme == "mqtts") or parts.path or parts.query or parts.username:
-        raise Invalid(f"--broker is {address!r}, expected mqtts://HOST or mqtts://HOST:PORT, or on loopback mqtt://")
+        raise Invalid(f"--broker is {address!r}, expected mqtts://HOST or mqtts://HOST:PORT (mqtt:// only on loopback)")
     return host, port, not plain
 
 

@@ -73,7 +73,10 @@ def create(
     name = home.only(choice.campaign)
     options = home.join
     if options.listen is None:
-        raise Invalid(f"listen is missing in [join] of {home.folder / 'server.toml'}, expected ADDRESS:PORT and url")
+        raise Invalid(
+            f"listen is missing in [join] of {home.folder / 'server.toml'}, expected listen, ADDRESS:PORT at which"
+            " people join, and url, which their links begin with"
+        )
     if qr is not None:
         check_sheet(qr, devices)
     config = home.config(name)

@@ -29,6 +29,7 @@ def _show_reports(plan: "FleetPlan") -> None:
     from undertone_aggregator.design.budget import shown
     from undertone_aggregator.design.reach import WIDE_REACH
 
+    devices, reports = _many(plan.devices, "device"), _many(plan.reports, "report")
     unit, console = plan.unit and f" {plan.unit}", Console(highlight=False)
     table = Table("mean over", "noise", "truncated", "error", box=None, pad_edge=False)
     if not plan.far_from_zero:
@@ -39,33 +40,37 @@ def _show_reports(plan: "FleetPlan") -> None:
     for column in table.columns[1:]:
         column.justify = "right"
     console.print(
-        f"{plan.devices:,} devices, ε = {shown(plan.epsilon)} for each reading; mean reading {plan.mean:.3g}{unit},"
-        f" {plan.per_day} readings a day"
+        f"{devices}, ε = {shown(plan.epsilon)} for each reading; the mean reading is"
+        f" {plan.mean:.3g}{unit}, and a device measures {plan.per_day} readings a day"
     )
     console.print(table)
     console.print(
-        f"noise: the standard error of a mean of {plan.reports:,} reports a slot; truncated: the error of the truncated"
-        f" mean, from noise and a bias of {plan.bias:.3g}{unit}; error: that of the mean that undertone query shows, to"
-        " which a model adds what truncation removed; only the mean of a slot is filtered"
+        f"noise: the standard error of the mean of {reports} in a slot; truncated: the error of"
+        f" the mean of truncated readings, from noise and a bias of {plan.bias:.3g}{unit}; error: the error of the mean"
+        " that undertone query shows: a model adds to it what truncation removed, and a filter smooths a slot's mean"
     )
-    gain = f", {plan.gain:.1%} less variance than the Hybrid" if plan.mechanism != "hybrid" else ""
+    gain = f", whose variance is {plan.gain:.1%} below the Hybrid's" if plan.mechanism != "hybrid" else ""
     ends = f"range {plan.bottom} to {plan.theta}" if plan.bottom else f"θ = {plan.theta}"
-    console.print(f"best: {ends}{unit}, mechanism {plan.mechanism}{gain}")
+    console.print(f"best: {ends}{unit} with the mechanism {plan.mechanism}{gain}")
     if plan.reach is not None:
         cheaper = ""
         if plan.reach < WIDE_REACH:
-            cheaper = f"with a reach of {WIDE_REACH} the variance would be {plan.reach_cost:.1%} lower; "
+            cheaper = f"; a reach of {WIDE_REACH} would lower the variance by {plan.reach_cost:.1%}"
         console.print(
-            f"reach {plan.reach:g}: {cheaper}one false report moves a slot's mean by at most {plan.one_lie:.3g}{unit}"
+            f"reach {plan.reach:g} (the table's largest decoded value, as a multiple of the least possible){cheaper};"
+            f" one false report moves a slot's mean by at most {plan.one_lie:.3g}{unit}"
         )
     if plan.day is not None:
         blocks = plan.day.blocks
         least, most = (end(block.standard_error for block in blocks) for end in (min, max))
-        thetas = ", ".join(f"{_time_of(block.first, plan.per_day)} {block.theta}" for block in blocks)
+        first, *others = blocks
+        thetas = ", ".join(f"{block.theta} from {_time_of(block.first, plan.per_day)}" for block in others)
+        truncated = plan.spans[0].error
         console.print(
-            f"if the rounds show that readings differ by time of day, each block of the day has its own θ:"
-            f" {thetas}{unit}; noise {least:.3g} to {most:.3g}, error {plan.day.error:.3g}{unit} a slot;"
-            f" the mean square error is {plan.day.ratio:.2f} times that with one θ"
+            "if the threshold rounds show that readings differ by time of day, each block of the day has its own θ:"
+            f" {first.theta}{unit} from {_time_of(first.first, plan.per_day)} on, {thetas}; in a slot, noise is then"
+            f" {least:.3g} to {most:.3g}{unit}, and the column truncated is {plan.day.error:.3g} instead of"
+            f" {truncated:.3g}{unit} ({plan.day.ratio:.2f} of the mean square error)"
         )
     for sentence in plan.warnings:
         console.print(sentence)
@@ -78,13 +83,17 @@ def _show_reports(plan: "FleetPlan") -> None:
         )
     of = plan.traffic
     console.print(
-        f"traffic of a device in a day: {of.reports} reports of 24 bytes, {of.mqtt_bytes:,} bytes of MQTT with"
-        f" acknowledgements, {of.bytes:,} with TLS and TCP/IP in {of.packets} packets; a device that stays"
-        f" connected all day also gets {of.campaign_bytes:,} bytes of hourly copies of the campaign, and"
-        f" {of.ping_bytes:,} bytes of pings"
+        f"traffic of a device in a day: {of.reports} reports of 24 bytes; as MQTT with acknowledgements they take"
+        f" {of.mqtt_bytes:,} bytes, and with TLS and TCP/IP {of.bytes:,} bytes in {of.packets} packets; a device that"
+        f" stays connected all day also receives the campaign's message every hour ({of.campaign_bytes:,} bytes), and"
+        f" exchanges pings ({of.ping_bytes:,} bytes)"
     )
     for sentence in plan.sentences:
         console.print(sentence)
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def _time_of(slot: int, per_day: int) -> str:
@@ -106,10 +115,10 @@ def _show_stream(plan: "StreamComparison") -> None:
     console.print(shown)
     what = "a slot's mean" if plan.query == "slot" else f"a sum over {plan.query.removeprefix('range:')} slots"
     console.print(
-        f"variance: divided by that of the paper's method; raw, smoothed: root mean square error of {what} from noise,"
-        " in shares of the range"
+        "variance: as a multiple of the variance of the paper's method; raw, smoothed: root mean square error of"
+        f" {what} from noise, as a share of the range"
     )
-    console.print("clipping adds bias, which depends on the data: see docs/cgm.md")
+    console.print("these errors are without the bias that clipping adds, which depends on the data: see docs/cgm.md")
     console.print(f"smoothed: the mean is assumed to move by {plan.movement:g} of the range per slot (1 sd)")
     for sentence in plan.guarantees:
         console.print(sentence)
@@ -137,11 +146,12 @@ def _show_window(plan: "WindowPlan") -> None:
     for column in table.columns[1:]:
         column.justify = "right"
     kind = "" if plan.far_from_zero else ", in shares of the mean"
-    console.print(f"{plan.devices} devices; errors of a slot's mean{kind}, with a mechanism designed for the readings")
+    devices = _many(plan.devices, "device")
+    console.print(f"{devices}; errors of a slot's mean{kind}, with a mechanism designed for the readings")
     console.print(table)
     console.print(
-        "error: noise and bias of a slot's mean without a filter; filtered: the error of the mean that undertone query"
-        " shows, to which a model adds what truncation removed"
+        "error: the error of a slot's mean from noise and bias, without a filter; filtered: the error of the mean that"
+        " undertone query shows: a filter smooths it over time, and a model adds what truncation removed"
     )
     for way in plan.ways:
         console.print(f"{way.name}: {way.guarantee}{'' if way.same else ' (another guarantee, for comparison)'}")

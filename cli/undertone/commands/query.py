@@ -33,9 +33,7 @@ def query(
     context: typer.Context,
     store: StoreUrl,
     campaign: WhichCampaign = None,
-    since: Annotated[
-        str | None, typer.Option(help="Only the newest slots, back to so long ago: 90m, 24h, 7d, 2w.")
-    ] = None,
+    since: Annotated[str | None, typer.Option(help="Only slots of this last time, such as 90m, 24h, 7d or 2w.")] = None,
     from_: Annotated[
         str | None, typer.Option("--from", help="Only slots from this local time on: 2026-03-01T18:00.")
     ] = None,
@@ -182,7 +180,7 @@ def _refuse_others(context: typer.Context) -> None:
     given = {name for name, value in context.params.items() if value not in (None, False)}
     if "losses" in given:
         unlike = (*_SELECTS, "every", "quantiles", "filtered", "newest", "settled")
-        refuse(context, unlike, "with --losses, which takes only a time and groups")
+        refuse(context, unlike, "with --losses: choose slots by --since, --from, --to, --first or --last")
     for name, (others, where) in _OTHERS.items():
         if name in given:
             refuse(context, others, where)
@@ -310,10 +308,10 @@ def _show(
         " fewer reports than may be published; undertone export writes what may be published"
     )
     if total and all(isinstance(row, Selection) and row.total is None for row in rows):
-        lines.append("there is no total: the store knows no registered devices, see undertone devices --help")
+        lines.append("there is no total, because the store has no list of devices: undertone devices add makes one")
     world = results.world(estimates)
     if world is not None:
-        lines.append(f"of what is published: {world.sentence('a cycle of slots')}")
+        lines.append(f"published numbers: {world.sentence('a cycle of slots')}")
     if results.mechanism is not None:
         lines.append(results.mechanism.sentence())
     if estimates.filtered.any():

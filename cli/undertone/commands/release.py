@@ -42,7 +42,7 @@ _HELP = {
     "sanitizer.share": "share of each block's values that is sampled",
     "smoother": "auto, recent, mean, median, moving-average or exponential",
     "smoothing": "levels that the smoother replaces; auto, or paper for the authors' rounding",
-    "span": "longest range that will be asked for, in values; a power of the fan-out",
+    "span": "longest range of values that a query may ask for; a power of the fan-out",
     "theta": "a public threshold; without it, held-out values choose one",
     "threshold": "s-pak or s-p",
     "update": "none, parallel or sequential updates of the threshold",

@@ -32,7 +32,7 @@ def simulate(
     png: Annotated[Path | None, typer.Option(help="Write a picture to this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Run a whole campaign on a simulated fleet, without a network: the server's estimates beside the truth."""
+    """Run a whole campaign on a simulated fleet, without a network. Print the server's estimates beside the truth."""
     from undertone_simulator.fast import simulate as engine
 
     check_picture(png)

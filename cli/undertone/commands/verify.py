@@ -21,7 +21,7 @@ def register(app: typer.Typer) -> None:
 
 
 def verify(
-    ledger: Annotated[list[Path], typer.Option(help="Ledger of a fleet, or log of a device; repeat it for more.")],
+    ledger: Annotated[list[Path], typer.Option(help="Ledger of a fleet, or log of a device; may be repeated.")],
     store: Annotated[str, typer.Option(help=STORE_HELP + " The server must have run with [store] audit = true.")],
     campaign: WhichCampaign = None,
     landing: Annotated[
@@ -29,9 +29,7 @@ def verify(
     ] = None,
     broker_window: Annotated[
         float,
-        typer.Option(
-            help="Seconds: a killed broker may have lost messages that it acknowledged in this time before its end."
-        ),
+        typer.Option(help="Seconds before a broker is killed: of these it may lose messages that it has acknowledged."),
     ] = BROKER_WINDOW_SECONDS,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:

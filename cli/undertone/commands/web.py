@@ -44,7 +44,7 @@ def web(
     ] = False,
     names: Annotated[
         list[str] | None,
-        typer.Option("--name", help="A host name that the page accepts beside addresses and this machine's own names."),
+        typer.Option("--name", help="Another host name of the page; addresses and this machine's names always work."),
     ] = None,
     attached: Annotated[bool, typer.Option("--attached", hidden=True)] = False,
 ) -> None:

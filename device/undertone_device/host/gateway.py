@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from undertone_device.host import status
 from undertone_device.host.home_assistant import open_card
+from undertone_device.host.household import WHY
 from undertone_device.host.others import Comparison, Others
 from undertone_device.host.sources import open_source
 from undertone_device.host.sources.background import BackgroundReader
@@ -257,6 +258,7 @@ def _sentence(state: dict[str, Any]) -> str:
     parts = ["online" if state["online"] else "offline"]
     parts.append(f"campaign {campaign['name']} epoch {campaign['epoch']}" if campaign else "no campaign")
     if state["paused"]:
-        parts.append(f"paused: {state['paused']}")
+        why = WHY.get(state["paused"])
+        parts.append(f"paused: {state['paused']}{f' ({why})' if why else ''}")
     parts += [sentence for sentence in (state["trouble"], state["source"], state.get("home")) if sentence]
     return ", ".join(parts)

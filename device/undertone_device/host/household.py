@@ -29,7 +29,7 @@ WHY = {
     "lifetime": "it has spent all that it may ever spend, and stays silent for good",
     "no_campaign": "there is no campaign",
     "one_shot": "it sends one report each time it wakes up",
-    "pause": "the household has paused it; resume ends the pause",
+    "pause": "the household has paused it; undertone device resume ends the pause",
     "period": "it has made as many reports as its owner allows",
     "rate": "too little time has passed since the last report",
     "reports": "the stream's reports are used up",
@@ -84,8 +84,8 @@ def explain(state: dict[str, Any]) -> list[str]:
     lines += _spent(state)
     counts = state["counts"]
     lines.append(
-        f"reports     {counts['acked']} acknowledged since the start, {state['outbox']} in the outbox,"
-        f" {state['dropped']} dropped from a full one; {state['sequence']} ever drawn"
+        f"reports     {counts['acked']} acknowledged since the start, {state['outbox']} waiting in the outbox,"
+        f" {state['dropped']} dropped because it was full; {state['sequence']} made in all"
     )
     signers = state["signers"]
     lines.append(
@@ -102,7 +102,7 @@ def explain(state: dict[str, Any]) -> list[str]:
     for number, campaigns in state["history"]:
         names = ", ".join(campaigns)
         lines.append(
-            f"history     {_date(number)}: {names} follows, inside what was agreed to, and counts to all limits"
+            f"history     {_date(number)}: {names} follows, within what was agreed to, and counts to all limits"
         )
     if state["outside"]:
         lines.append(
@@ -122,7 +122,7 @@ def _campaign(campaign: dict[str, Any] | None) -> list[str]:
     theta = campaign["theta"]
     theta = "none yet (threshold rounds)" if theta is None else f"{theta} {campaign['unit']}"
     lines = [
-        f"campaign    {campaign['name']}, {campaign['measure']} of {campaign['sensor']}",
+        f"campaign    {campaign['name']}, which measures the {campaign['measure']} of {campaign['sensor']}",
         f"epoch       {campaign['epoch']} ({_date(campaign['epoch'])}), slots of {campaign['slot_seconds']} s,"
         f" fingerprint {campaign['fingerprint']}",
         f"threshold   {theta}, largest reading {campaign['largest']} {campaign['unit']}",
@@ -167,30 +167,32 @@ def _sums(state: dict[str, Any]) -> list[str]:
         ever += "counted as all that was allowed" if state["lifetime"] else "not in this sum"
     if state["lifetime"]:
         used = 100 * state["ever"] / state["lifetime"]
-        ever += f", of {state['lifetime'] / UNIT:.2f} allowed; then the device falls silent ({used:.1f} % is used)"
+        ever += f", of {state['lifetime'] / UNIT:.2f} allowed, after which it falls silent ({used:.1f} % is used)"
     return [month, ever + ". Only this number limits what the reports of many days tell about a habit"]
 
 
 def _reading(epsilon: float) -> str:
     return (
-        f"one reading epsilon = {epsilon:.4f}: to whoever sees that reading's report alone, or already knows all other"
-        f" readings, the odds between two values of it shift by at most {_factor(epsilon)}"
+        f"one reading epsilon = {epsilon:.4f}: for whoever sees its report alone, or knows all other readings, the odds"
+        f" between two values of the reading change by a factor of at most {_factor(epsilon)}"
     )
 
 
 def _day(state: dict[str, Any]) -> list[str]:
     """Describe any 24 hours, by the policy's limits for any campaigns, and by what was really drawn."""
     most = state["most_a_day"]
-    epsilon = most * math.log(state["cap"][0] / state["cap"][1])
-    knows = "to somebody who already knows the rest of the record"
+    epsilon, life = most * math.log(state["cap"][0] / state["cap"][1]), state["lifetime"] / UNIT
+    limit = ""
+    if 0 < life < epsilon:
+        epsilon, limit = life, ", the limit for life"
     text = (
-        f"any 24 h    at most {most} report{'s' if most > 1 else ''}: epsilon = {epsilon:.2f}; {knows}, all that"
-        " the device ever sends shifts the odds of what happened in those 24 hours by at most"
-        f" {_factor(epsilon)}, whatever campaigns its policy admits"
+        f"any 24 h    at most {most} report{'s' if most > 1 else ''}: epsilon = {epsilon:.2f}{limit}; for whoever knows"
+        " everything but these 24 hours, all that the device ever sends changes the odds of what happened in them by a"
+        f" factor of at most {_factor(epsilon)}, whatever campaigns the policy allows"
     )
     if state["rest_by"] == "clock":
         text += " (this trusts whoever sets the device's clock)"
-    drawn = f"drawn       epsilon = {state['recent'] / UNIT:.2f} of slots that began yesterday or today (UTC)"
+    drawn = f"drawn       epsilon = {state['recent'] / UNIT:.2f} for slots that began yesterday or today (UTC)"
     if state["losses"] and state["time"] - state["began"] < 2 * _DAY:
         drawn += f", not counting what was lost before {_date(state['began'])}"
     lines = [text, drawn]
@@ -232,8 +234,8 @@ def pause_lines(pause: list[int], now: int) -> list[str]:
     start, until = pause
     if until <= now:
         return []
-    end = "until it is ended" if until == ENDLESS else f"to {_date(until)}"
-    return [f"pause       from {_date(start)} {end}: nothing is reported, and others can see that"]
+    end = "until undertone device resume ends it" if until == ENDLESS else f"to {_date(until)}"
+    return [f"pause       from {_date(start)} {end}: nothing is reported, and others can see the silence"]
 
 
 def at_delta(rho: float) -> float:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 _PACKETS = 100
 # A broker's host that begins with this is reached by MQTT over WebSocket, at paho's usual path /mqtt.
 _WEBSOCKET = "wss://"
+# Reasons of a refused connection that are about the device's password, and what its owner may know of them.
+_CREDENTIALS = ("bad user name or password", "not authorised")
+_PERHAPS = ": perhaps the device was revoked, or its password was changed"
 # Errors of a connection that a server answered, but that ended before MQTT began.
 ANSWERS = (ssl.SSLError, ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
 
@@ -191,7 +194,9 @@ class PahoTransport:
 
     def _on_connect(self, client: "Any", data: "Any", flags: "Any", code: "Any", properties: "Any") -> None:
         if code.is_failure:
-            self._lost(f"the broker refuses the connection: {code}")
+            words = str(code).lower().replace("authorized", "authorised")
+            why = _PERHAPS if words in _CREDENTIALS else ""
+            self._lost(f"the server refuses the connection: {words}{why}")
         else:
             self._accepted = True
             self._events.append((CONNECTED,))
@@ -211,4 +216,6 @@ class PahoTransport:
             self._events.append((DENIED, topic))
 
     def _on_disconnect(self, client: "Any", data: "Any", flags: "Any", code: "Any", properties: "Any") -> None:
-        self._lost(str(code))
+        # MQTT 3.1.1 has no packet in which a server says why it closes a connection.
+        unsaid = str(code) == "Unspecified error"
+        self._lost("the server closed the connection" if unsaid else str(code))

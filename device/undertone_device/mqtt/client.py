@@ -310,6 +310,10 @@ class Client:
     def _accept(self, topic: str, payload: "bytes | memoryview") -> None:
         for name in self.config.campaigns:
             if topic == config_topic(self.config.prefix, name):
+                if not len(payload):
+                    # The server clears the retained campaign when it retires the campaign.
+                    self.trouble = "the server has ended campaign " + name
+                    return
                 try:
                     self.reporter.accept(payload, self.platform.clock(), name, self.platform.alive)
                     self.counts["heard"] += 1

@@ -148,8 +148,8 @@ class PreparedDemo:
             return ""
         days = "a day of its own" if round_days == 1 else f"{round_days} days"
         return (
-            f"each threshold round plays every {stride}th reading of {days}, so that short as it is it sees every"
-            " time of day; the report phase plays every reading"
+            f"each threshold round plays only every {stride}th reading of {days}, so that a short round sees every time"
+            " of day; the report phase plays every reading"
         )
 
     @property

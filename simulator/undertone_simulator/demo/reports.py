@@ -165,7 +165,7 @@ class ReportsResult:
         unit, epsilon, exact = self.unit, self.epsilon, self.certificate
         bound = f"e^{shown(epsilon)} = {math.exp(epsilon):.9g}"
         level = sum(slot.estimate for slot in self.slots) / len(self.slots)
-        verdict = "it agrees" if self.agrees else "it disagrees"
+        verdict = "they agree" if self.agrees else "they disagree"
         weak = "warning: the standard error is above half the signal: more devices or a larger ε would show it"
         return [
             f"Square Wave: the devices reported {len(self.round_readings)} readings for the threshold, each under"
@@ -177,10 +177,10 @@ class ReportsResult:
             f"certificate {exact.numerator}/{exact.denominator} = {float(exact):.9g} ≤ {bound}, proven in integers",
             *cost(epsilon, self.per_day, self.readings_spent, self.turns),
             f"reconstruction: noise of a slot: {self.measured_error:.1f} {unit} measured,"
-            f" {self.predicted_error:.1f} {unit} predicted"
-            f" (ratio {self.standardised:.2f}, expected 1 ± {self.tolerance:.2f} in 95 % of runs: {verdict});"
-            f" worst slot {self.worst:.1f} standard errors;"
-            f" {self.covered} of {len(self.slots)} intervals hold the mean of the readings",
+            f" {self.predicted_error:.1f} {unit} predicted: {verdict}"
+            f" (ratio {self.standardised:.2f}, and in 95 % of runs it is 1 ± {self.tolerance:.2f});"
+            f" the worst slot is off by {self.worst:.1f} standard errors;"
+            f" {self.covered} of {len(self.slots)} intervals contain the mean of the readings",
             *([weak] if self.predicted_error > abs(level) / 2 else []),
             self.accounts.sentence(),
         ]

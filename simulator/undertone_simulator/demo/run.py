@@ -124,7 +124,7 @@ def _start_devices(plan: PreparedDemo, processes: Processes, *, with_micropython
         )
     )
     processes.wait_until_connected(in_fleet)
-    display.say(f"{in_fleet} MQTT connections from one process, each device with os.urandom of its own")
+    display.say(f"one process runs {in_fleet} devices, each with an MQTT connection and random bytes of its own")
     if with_micropython:
         row = options.devices - 1
         columns = range(plan.first_column, plan.first_column + options.slots)

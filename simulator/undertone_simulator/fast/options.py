@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Annotated
 
 from undertone_aggregator.settings.options import ROUNDS as DEFAULT_ROUNDS
+from undertone_shared.checks import check_integer
 from undertone_shared.errors import Invalid
 from undertone_simulator.readings.options import FleetOptions
 
 SLOTS = 48
 LATE_SLOTS = 48
+_MOST_SLOTS = 1 << 28
 # Days of each threshold round: those of a server's default plan.
 ROUNDS = tuple(slots / 48 for slots in DEFAULT_ROUNDS)
 
@@ -58,7 +60,7 @@ class SimulateOptions(FleetOptions):
         int | None, f"Number of report slots after the threshold rounds (default {SLOTS}, or the campaign's)."
     ] = None
     seed: Annotated[int, "Seed of everything: population, cohort, noise, drop-outs."] = 1
-    plan: Annotated[Path | str | None, "A campaign's file, TOML, whose [campaign] replaces the options here."] = None
+    plan: Annotated[Path | str | None, "A campaign's TOML file; its table [campaign] replaces options here."] = None
     as_papers: Annotated[
         bool,
         "With reports: the papers' way: one round of Square Wave, EM with the white box, Eq. 8 with random ranges, the"
@@ -81,8 +83,8 @@ class SimulateOptions(FleetOptions):
     ] = None
     reach: Annotated[
         float | None,
-        "With a table: its largest decoded value over the least possible, 1.01 to 2 (default 1.25 if noise outweighs"
-        " 1 % of false reports, else 1.1).",
+        "With a table: its largest decoded value, as a multiple of the least possible, 1.01 to 2 (default 1.25 if noise"
+        " outweighs 1 % of false reports, else 1.1).",
     ] = None
     cohort_share: Annotated[
         float | None, "With reports: share of the reports that keeps the threshold up to date (default 0.05)."
@@ -113,6 +115,8 @@ class SimulateOptions(FleetOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.slots is not None:
+            check_integer("slots", self.slots, 1, _MOST_SLOTS)
         if self.late == 0:
             self.refuse(["late_slots"], "without late")
         if self.plan is not None:

@@ -49,11 +49,11 @@ class PlanOptions(FleetOptions):
     mechanism: Annotated[str | None, "With reports: auto, hybrid, piecewise or optimal (default auto)."] = None
     reach: Annotated[
         float | None,
-        "With a table: its largest decoded value, divided by the least possible one, 1.01 to 2 (default 1.25 or 1.1,"
+        "With a table: its largest decoded value, as a multiple of the least possible, 1.01 to 2 (default 1.25 or 1.1,"
         " whichever gives the smaller error with 1 % of false reports).",
     ] = None
     cohort_share: Annotated[
-        float | None, f"With reports: share of them that keeps the threshold up to date (default {COHORT_SHARE})."
+        float | None, f"With reports: share of reports that keeps the threshold up to date (default {COHORT_SHARE})."
     ] = None
     days: Annotated[int | None, f"With reports: length of the campaign in days (default {DAYS})."] = None
     slots: Annotated[int | None, f"With a stream: number of its reports (default {STREAM_SLOTS})."] = None

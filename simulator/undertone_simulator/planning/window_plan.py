@@ -250,7 +250,7 @@ def _turns(slots: DaySlots, devices: int, budget: Budget, window: int, seconds: 
     stride = -(-window // (seconds * slots.span)) + 1
     predicted = predict_day(slots, devices, stride, budget.epsilon, make)
     name = f"turns of {lasting(seconds * slots.span, short=True)}"
-    guarantee = f"{budget.text} for any {lasting(window)}, by the device alone"
+    guarantee = f"{budget.text} for any {lasting(window)}, which the device alone ensures"
     return _way(name, slots, predicted, seconds, slots.per_day / stride, guarantee)
 
 

@@ -25,7 +25,7 @@ def bench(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON rows.")] = False,
 ) -> None:
-    """Measure; a ratio above 1 is better than the baseline. Missed goals are shown, they do not fail the command."""
+    """Run benchmarks. A ratio above 1 is better than the baseline. A missed goal is shown; the exit code stays 0."""
     options = StudyOptions(quick=quick)
     rows = _all(options) if name == ALL else BENCHMARKS.run(name, options)
     if as_json:

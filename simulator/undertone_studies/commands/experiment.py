@@ -28,7 +28,9 @@ def experiment(
     data: Annotated[
         Path | None, typer.Option(help=f"Folder of the real data sets; by default UNDERTONE_DATA, else {DATA}.")
     ] = None,
-    only: Annotated[list[str] | None, typer.Option(help="Only this stream, such as POS; repeat it for more.")] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Compute only this stream, such as POS; may be repeated.")
+    ] = None,
     repeats: Annotated[
         int | None, typer.Option(min=1, help="Number of repeats; by default few, while the papers take 100.")
     ] = None,
@@ -46,7 +48,9 @@ def experiment(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Run an experiment and print its table as markdown. Every comparison has Base, which needs no data."""
+    """Run an experiment and print its table as markdown. Every comparison also has the baseline Base, which is
+    computed without data.
+    """
     if name == ALL and png is not None:
         raise Invalid(f"--png: not an option with {ALL}, which writes many figures: give --output a folder")
     repeats = 1 if quick and repeats is None else repeats

@@ -57,8 +57,8 @@ def test_in_turns_the_guarantee_is_of_a_window_and_of_a_month(
     )
     cost = COLLECTIONS["scalar"].guarantee(cast("Campaign", campaign), Budget.parse(1))
     assert (cost.level, cost.span, cost.budget.epsilon) == ("window", f"any {window}", 1)
-    assert cost.sentence.startswith(f"ε = 1 for any {window}, because devices rest so long")
-    assert cost.sentence.endswith(f"by a factor of at most 2.72; a habit repeated over 30 days: at most ε = {month}")
+    assert cost.sentence.startswith(f"ε = 1 for any {window}, because a device rests for {window} between")
+    assert cost.sentence.endswith(f"; a habit repeated over 30 days costs at most ε = {month}")
 
 
 @pytest.mark.parametrize("strides", [(49, 1), (1, 49)])

@@ -12,7 +12,10 @@ HALF_HOUR = 1800
 
 @pytest.mark.parametrize(
     ("window", "rest"),
-    [("10m", "devices rest 2 hours, and campaign.window asks for 10 minutes"), ("24h", "")],
+    [
+        ("10m", "a device rests 2 hours between two readings, longer than the 10 minutes of campaign.window"),
+        ("24h", ""),
+    ],
 )
 def test_a_rest_that_is_longer_than_the_window_is_said(tmp_path: Path, window: str, rest: str) -> None:
     """Devices report every fifth half-hour, so they rest two hours, although the window is only ten minutes.
@@ -21,5 +24,5 @@ def test_a_rest_that_is_longer_than_the_window_is_said(tmp_path: Path, window: s
     3 or 4.
     """
     plan = server.config(tmp_path, slot_seconds=HALF_HOUR, cycle=48, window=f'"{window}"', report_slots=480)
-    said = [sentence for sentence in preview(plan, HALF_HOUR) if sentence.startswith("devices rest ")]
+    said = [sentence for sentence in preview(plan, HALF_HOUR) if sentence.startswith("a device rests ")]
     assert [sentence.partition(":")[0] for sentence in said] == ([rest] if rest else [])

@@ -205,7 +205,7 @@ def test_without_a_server_the_store_is_believed() -> None:
     assert "3600 s" in state_of(dead, "power", RUNNING, NOW).reason
     assert state_of(None, "power", None, NOW).state == NEW
     assert state_of(None, "power", RETIRED, NOW).state == RETIRED
-    assert "not taken it up" in state_of(WELL, "water", None, NOW).reason
+    assert "not taken the campaign up" in state_of(WELL, "water", None, NOW).reason
 
 
 @pytest.fixture

@@ -72,7 +72,7 @@ def test_who_watches_the_passwords_survives_what_is_none(tmp_path: Path) -> None
         for number, data in enumerate((b"aggregator:$6$salt$hash\n", b"aggregator:\n", b"aggregator:$7$0$a$b\n")):
             read.clear()
             replace(path, data)
-            wait_for(lambda number=number: log.getvalue().count("nothing was read again") == number + 1)
+            wait_for(lambda number=number: log.getvalue().count("were not read again") == number + 1)
             assert not read.is_set()
         replace(path, ("# comment\n\n\xff:\n" + password_entry("aggregator", "secret")).encode("latin-1"))
         wait_for(read.is_set)

@@ -79,7 +79,7 @@ def test_where_no_table_gains_the_hybrid_reports_and_the_reason_is_told():
     assert isinstance(design.mechanism, Hybrid)
     assert design.threshold.theta == plain.threshold.theta
     assert design.reason is not None
-    assert design.reason.startswith("devices report by the Hybrid: ")
+    assert design.reason.startswith("devices add noise by the Hybrid: ")
     assert plain.reason is None
 
 

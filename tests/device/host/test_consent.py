@@ -109,7 +109,7 @@ def test_what_is_not_limited_is_said() -> None:
 
 def test_a_life_with_fewer_reports_than_a_day_is_said_once() -> None:
     said = rows(policy(slot_seconds=124, reports_per_period=697, lifetime=110 * UNIT))
-    assert said["often"] == "at most 110 reports at full strength in all, which may fall within 24 hours"
+    assert said["often"] == "at most 110 reports at full strength in all; all of them may be sent within 24 hours"
     assert not re.search(r"69\d", " ".join(said.values()))
 
 

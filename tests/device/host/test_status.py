@@ -56,13 +56,20 @@ def test_a_reading_and_any_day():
     assert told(text, "report: 2/1", "epsilon = 0.6931", "event level")
     # All slots are reported, so any 24 hours touch 49 of them.
     assert told(text, "any 24 h", "49 reports", "epsilon = 33.96")
-    assert told(text, "knows the rest of the record", "ever")
+    assert told(text, "whoever knows everything but these 24 hours", "ever")
     assert told(text, "one reading", "epsilon = 0.6931")
     assert told(text, "odds", "at most 2")
     assert told(text, f"slots of {SLOT_SECONDS} s")
     assert told(text, START)
     # With a cap of four a day, any 24 h touch at most five intervals.
     assert told(said(running(0, reports_per_period=4)), "any 24 h", "5 reports")
+
+
+def test_the_limit_for_life_also_limits_any_day():
+    text = said(running(0, lifetime=20 << 20))
+    assert told(text, "any 24 h", "49 reports", "epsilon = 20.00, the limit for life", "at most 4.85e+08,")
+    assert told(text, "of 20.00 allowed")
+    assert not told(said(running(0, lifetime=34 << 20)), "any 24 h", "the limit for life")
 
 
 def test_with_a_rest_of_a_day_any_day_costs_one_report():

@@ -233,8 +233,29 @@ def test_a_refused_password_is_said(make, mosquitto_binary, tmp_path, free_port)
         broker.start()
         transport = make(broker.port, user="meter-1", password="wrong")
         transport.connect()
-        assert "not authorised" in events_until(transport, "lost")[-1][1].lower().replace("z", "s")
+        why = events_until(transport, "lost")[-1][1]
+        assert "not authorised" in why
+        # A board says only the reason. The owner of a gateway reads what may have happened.
+        assert why.endswith(": perhaps the device was revoked, or its password was changed") == (make is phone)
         assert transport.reached
+
+
+def test_a_connection_that_the_server_closes_is_said_in_words():
+    """MQTT 3.1.1 gives no reason; for paho this is an "Unspecified error"."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve():
+            peer, _ = server.accept()
+            peer.recv(1000)
+            peer.sendall(b"\x20\x02\x00\x00")
+            peer.close()
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        transport = phone(server.getsockname()[1])
+        transport.connect()
+        assert events_until(transport, "lost")[-1] == ("lost", "the server closed the connection")
+        thread.join()
 
 
 @BOTH

@@ -64,7 +64,7 @@ def home(tmp_path: Path) -> Home:
 
 def test_the_server_issues_the_epoch_again_with_the_later_end(home: Home) -> None:
     said = extend(home, "--by", "5d")
-    assert "0 of 2 known policies refuse it" in said
+    assert "0 of 2 known policies refuse this" in said
     plan = home.config("light").campaign
     assert (plan.report_slots, plan.version) == (2880 + 5 * 48, 2)
     assert "report_slots" in history(home.folder, "light")[-1].what
@@ -124,13 +124,13 @@ def test_an_epoch_keeps_the_budget_of_its_rule(home: Home) -> None:
 
 
 def test_what_policies_refuse_is_named_and_needs_the_operators_word(home: Home) -> None:
-    assert "2 of 2 known policies refuse it (duration" in extend(home, "--by", "30d", code=2)
+    assert "2 of 2 known policies refuse this (duration" in extend(home, "--by", "30d", code=2)
     for path in home.fleet("light").glob("devices/*/policy.json"):
         path.write_text(
             json.dumps(json.loads(path.read_text(encoding="utf-8")) | {"duration_seconds": 365 * DAY}), encoding="utf-8"
         )
     said = extend(home, "--by", "30d", code=2)
-    assert "2 of 2 known policies refuse it" in said
+    assert "2 of 2 known policies refuse this" in said
     end = tick(home, int(time.time()))[-1].campaign.end
     assert said.startswith(
         f"error: the new end is {utc(end + 30 * DAY)}, but the devices' policies allow no end after "
@@ -149,7 +149,7 @@ def test_what_policies_refuse_is_named_and_needs_the_operators_word(home: Home) 
     path = home.fleet("light") / "devices/light-001/policy.json"
     fields = json.loads(path.read_text(encoding="utf-8"))
     path.write_text(json.dumps(fields | {"lifetime": 0, "duration_seconds": 365 * DAY}), encoding="utf-8")
-    assert "1 of 2 known policies refuse it" in extend(home, "--by", "1d", "--preview")
+    assert "1 of 2 known policies refuse this" in extend(home, "--by", "1d", "--preview")
 
 
 def test_what_cannot_be_extended_is_named(home: Home) -> None:
@@ -207,4 +207,4 @@ def test_an_extension_counts_the_reports_of_predecessors(home: Home) -> None:
     for path in home.fleet("light").glob("devices/*/policy.json"):
         fields = json.loads(path.read_text(encoding="utf-8"))
         path.write_text(json.dumps(fields | {"lifetime": 2 * fields["lifetime"]}), encoding="utf-8")
-    assert "0 of 2 known policies refuse it" in run(*words)
+    assert "0 of 2 known policies refuse this" in run(*words)

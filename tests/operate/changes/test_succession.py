@@ -148,7 +148,7 @@ def test_a_larger_bound_than_the_policies_allow_is_named(home: Home) -> None:
 def test_policies_that_refuse_it_are_asked_first(home: Home) -> None:
     begin(home, "power", 1_800_000_000)
     dearer = ("campaign", "succeed", home.folder, "power", "power-2", "--set", "epsilon=2")
-    assert "3 of 3 known policies refuse it" in run(*dearer, code=2)
+    assert "3 of 3 known policies refuse this" in run(*dearer, code=2)
     assert home.names() == ["power"]
     path = home.fleet("power") / "devices/power-001/policy.json"
     path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | {"handover": False}), encoding="utf-8")

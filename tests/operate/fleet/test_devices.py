@@ -132,7 +132,7 @@ def test_add_rotate_and_revoke_at_a_running_endpoint(run, tmp_path):
 def test_names_are_never_given_twice(run, tmp_path):
     run("devices", "add", "1")
     run("devices", "revoke", "load-004")
-    assert "expected a revoked device" in run("devices", "forget", "load-001", code=2)
+    assert "only a revoked device can be forgotten" in run("devices", "forget", "load-001", code=2)
     run("devices", "forget", "load-004")
     assert not (tmp_path / "home/fleets/load/devices/load-004").exists()
     assert "load-005" in run("devices", "add", "1")

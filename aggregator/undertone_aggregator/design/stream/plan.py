@@ -156,7 +156,7 @@ def _guarantees(epsilon: float, delta: float, slots: int, per_report: bool) -> t
     reports = 1 if per_report else slots
     analytic = (
         f"analytic Gaussian mechanism: chi = {chi(epsilon, delta):.4f}, and sigma = "
-        f"{sqrt(reports) / mu(epsilon, delta):.4f} of the range for independent noise"
+        f"{sqrt(reports) / mu(epsilon, delta):.4f} times the range for independent noise"
     )
     if not per_report:
         return (

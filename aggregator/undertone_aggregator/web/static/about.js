@@ -29,7 +29,7 @@ function link(words, to) {
 function watched({ odds }) {
   const told = odds.map(({ of, at_most: share }) => `with ${of}, ${sure(share)}`).join("; ");
   const holder = told
-    ? ` Whoever holds the reports of a home, as the server does, could tell two guesses about it apart: ${told}; without any, 50 %.`
+    ? ` Whoever holds the reports of a home, as the server does, can tell two guesses about the home apart: ${told}; without reports, 50 %.`
     : "";
   return `Nobody can from this page, which shows means of many homes.${holder}`;
 }
@@ -40,21 +40,21 @@ export function aboutIt(campaign) {
   const who = element("dd");
   who.append(
     asks ||
-      "Nobody is named here. For the operator: [join] operator in server.toml is shown here and to whoever is asked.",
+      "Nobody is named here. For the operator: set operator in [join] of server.toml; this page and the invitation show it.",
   );
   const how = element("dd");
   how.append(
     ...(contact
       ? [reached(contact)]
       : [
-          asks ? `By whatever way ${asks} gave you the link: no contact is set here.` : "No contact is set here.",
-          " For the operator: [join] contact in server.toml is shown here.",
+          asks ? `No contact is given here: ask where ${asks} gave you the link.` : "No contact is given here.",
+          " For the operator: set contact in [join] of server.toml, and this page shows it.",
         ]),
   );
   const leaving = element("dd");
   leaving.append(
-    "Whenever it wants, without giving a reason: in the phone's app and in Home Assistant by Leave, on a gateway by" +
-      " undertone device pause, a board by unplugging it. What it sent before stays in the sums. More: ",
+    "Whenever it wants, without giving a reason: press Leave in the phone's app or in Home Assistant, type" +
+      " undertone device pause on a gateway, or unplug a board. What the home sent before stays in the sums. More: ",
     link("taking part", "guides/taking-part.md"),
     ", ",
     link("leaving, losing, erasing", "guides/privacy.md#leaving-losing-erasing"),
@@ -62,8 +62,8 @@ export function aboutIt(campaign) {
   );
   const joining = element("dd");
   joining.append(
-    "By a link from whoever runs it, on a phone or in Home Assistant, which shows what the home agrees to; a gateway or a board" +
-      " gets its files from whoever runs the campaign. It costs a little data and power, and changes no bill. More: ",
+    "Whoever runs the campaign sends a link for a phone or Home Assistant, which then shows what the home agrees to; for a" +
+      " gateway or a board they send files. Taking part costs a little data and power, and changes no bill. More: ",
     link("taking part", "guides/taking-part.md"),
     ".",
   );
@@ -93,14 +93,14 @@ export function aboutIt(campaign) {
     element("dt", "Is my home in the sum now?"),
     element(
       "dd",
-      "Only your own device knows: this page does not say which homes are in a mean. Look there for the last report and its time:" +
-        " in the phone's app, in Home Assistant at Last report, on a gateway with undertone device status.",
+      "Only your own device knows: this page does not say which homes are in a mean. Your device shows its last report and when" +
+        " it was sent: in the phone's app, in Home Assistant at Last report, on a gateway by undertone device status.",
     ),
     element("dt", "Do I use more than the others?"),
     element(
       "dd",
-      "Only your own device knows, because your reading stays there. It compares it with the mean of this page: the phone's app" +
-        " under You and the others, Home Assistant at Your home and Average home, last 7 days.",
+      "Only your own device knows, because your readings stay there. It compares them with the means of this page: see You and" +
+        " the others in the phone's app, or Your home and Average home in Home Assistant.",
     ),
     element("dt", "Could anybody see what my home does?"),
     element("dd", watched(campaign)),
@@ -115,7 +115,7 @@ export function aboutIt(campaign) {
     element("dt", "What if the server stops?"),
     element(
       "dd",
-      "Devices keep their newest reports and send them when it is back; what comes too late is missing in the numbers. What is" +
+      "Devices keep their newest reports and send them when the server is back; reports that come too late are in no number. What is" +
         " published stays as it is, and nobody learns more of a home than before.",
     ),
   ];

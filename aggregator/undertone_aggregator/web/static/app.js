@@ -414,7 +414,7 @@ async function byGroup() {
     made.push(
       element(
         "p",
-        `${words}Noise can put one group above another: whether two others differ is under Is it different?`,
+        `${words}Noise can put one group above another: to compare two other groups, see Is it different?`,
         "small",
       ),
     );
@@ -1104,7 +1104,7 @@ function devices(place, campaign) {
       element(
         "p",
         "Silent: no report for the slot named under the newest number. Lost: reports that never came. Conflicting: reports that" +
-          " contradict an earlier one of the same device. The operator finds out which by" +
+          " contradict an earlier one of the same device. The operator finds these devices by" +
           ` undertone devices list --home HOME --campaign ${campaign.name} --silent 12h. If no device reports, the top of this page says so, and what to do.`,
         "small",
       ),

@@ -6,19 +6,19 @@ import { ago, amount, clock, day, element, number, span, sure, time } from "./fo
 // Event of an alarm -> what somebody should do about the alarm, and the guide that says more.
 const ADVICE = {
   disk: ["free space where the stores are"],
-  crowd: ["make room as the sentence says, and start the server again", "scale"],
+  crowd: ["make room as the message says, and start the server again", "scale"],
   clock: ["check that the server's clock is set by NTP"],
-  refused: ["look up the reason in the server's guide, and who sends these reports"],
+  refused: ["look up the reason in the server's guide, and find out who sends these reports"],
   conflict: ["look in the server's log for the devices: were their credentials or their state copied?", "threats"],
   silent: ["check the devices' network; undertone doctor looks for the cause"],
-  dropped: ["give the broker longer queues, or serve by more workers"],
+  dropped: ["give the broker longer queues, or raise the number of workers"],
   foreign: ["find out who else may publish campaigns on this broker", "threats"],
   unsigned: ["put the signing key back: devices that verify campaigns refuse an unsigned one"],
   uncounted: ["start undertone spark run again"],
   groups: ["mend the file of groups"],
-  certificate: ["do what the sentence says before that day"],
+  certificate: ["do what the message says before the certificate ends"],
   plan: ["mend the plan; undertone campaign show says what is wrong"],
-  failed: ["mend what the sentence says; the server tries again"],
+  failed: ["mend what the message names; the server tries again"],
 };
 // Event of an alarm -> the alarm in a few words. Any other alarm is "a warning".
 const SHORT = {

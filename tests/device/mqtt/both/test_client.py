@@ -311,14 +311,25 @@ def test_a_refused_campaign_is_counted_and_the_last_good_one_kept():
     rig = online()
     good = rig.device.reporter.campaign.fingerprint
     greedy = make_campaign(epoch=START + 2 * DAY, default=7)
-    for payload in (b"", b"UTC2", bytes(12300), b"{" * 12300, issue.pack(greedy, 7)):
+    for payload in (b"UTC2", bytes(12300), b"{" * 12300, issue.pack(greedy, 7)):
         rig.broker.send(CONFIG, payload)
     rig.broker.send("undertone/v2/other/config", issue.pack(greedy, rig.device.now))
     rig.broker.send(CONFIG, bytes(70000))
     rig.steps(200)
     assert rig.device.reporter.campaign.fingerprint == good
-    assert rig.device.reporter.refusals == {"invalid": 4, "clock": 1}
+    assert rig.device.reporter.refusals == {"invalid": 3, "clock": 1}
     assert "campaign refused" in rig.client.trouble
+    assert rig.client.online
+
+
+def test_an_empty_retained_message_is_the_end_of_the_campaign_and_no_refusal():
+    rig = online()
+    good = rig.device.reporter.campaign.fingerprint
+    rig.broker.send(CONFIG, b"")
+    rig.steps(200)
+    assert rig.client.trouble == "the server has ended campaign " + rig.client.config.campaigns[0]
+    assert rig.device.reporter.refusals == {}
+    assert rig.device.reporter.campaign.fingerprint == good
     assert rig.client.online
 
 
