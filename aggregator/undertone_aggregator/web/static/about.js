@@ -54,7 +54,7 @@ export function aboutIt(campaign) {
   const leaving = element("dd");
   leaving.append(
     "Whenever it wants, without giving a reason: in the phone's app and in Home Assistant by Leave, on a gateway by" +
-      " undertone device pause, a board by unplugging it. What it sent before stays in the sums. More: ",
+      " undertone-device pause, a board by unplugging it. What it sent before stays in the sums. More: ",
     link("taking part", "guides/taking-part.md"),
     ", ",
     link("leaving, losing, erasing", "guides/privacy.md#leaving-losing-erasing"),
@@ -93,7 +93,7 @@ export function aboutIt(campaign) {
     element(
       "dd",
       "Only your own device knows: this page does not say which homes are in a mean. Look there for the last report and its time:" +
-        " in the phone's app, in Home Assistant at Last report, on a gateway with undertone device status.",
+        " in the phone's app, in Home Assistant at Last report, on a gateway with undertone-device status.",
     ),
     element("dt", "Do I use more than the others?"),
     element(
