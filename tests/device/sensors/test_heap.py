@@ -15,7 +15,8 @@ DECODERS = {
     "meter = Register(1, 3, 40)",
     "SML": "from undertone_device.sensors.sml import Sml\nmeter = Sml(b'\\x01\\x00\\x01\\x08\\x00\\xff')",
     "P1": "from undertone_device.sensors.p1 import P1\nmeter = P1(('1-0:1.8.1', '1-0:1.8.2'))",
-    "IEC 62056-21": "from undertone_device.sensors.iec62056 import Readout, answer_to, even\nmeter = Readout(('1.8.0',))",
+    "IEC 62056-21": "from undertone_device.sensors.iec62056 import SIGN_ON, Readout, answer_to\n"
+    "meter = Readout(('1.8.0',))",
 }
 PAGE = " ".join((mp.REPO / "docs/boards.md").read_text(encoding="utf-8").split())
 
