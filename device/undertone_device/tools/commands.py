@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> None:
         heap = firmware.heap_bytes(board, image)
         print(f"{image}: {image.stat().st_size:,} bytes" + (f", heap {heap // 1024} KB" if heap is not None else ""))
         print(f"flash it:   {board.flash.format(image=image)}")
-        print("then:       undertone device send FOLDER --port PORT --sensor sensor.py")
+        print("then:       undertone-device send FOLDER --port PORT --sensor sensor.py")
         print(f"untried:    we have not built an image of {arguments.board} ourselves; please tell us whether it runs")
     elif arguments.command == "flash":
         from undertone_device.tools.flash import flash

@@ -213,7 +213,7 @@ def test_the_command_prints_how_to_flash_the_board(
     printed = capsys.readouterr().out
     image = tmp_path / "out" / name / firmware.BOARDS[name].image
     assert line.format(image=image) in printed
-    assert "undertone device send" in printed
+    assert "undertone-device send" in printed
     assert f"we have not built an image of {name} ourselves" in printed
     guide = (mp.REPO / "docs/boards.md").read_text(encoding="utf-8")
     assert f"`{name}`" in guide.partition("**What was tried.**")[2].partition("\n\n")[0]

@@ -54,7 +54,7 @@ export function aboutIt(campaign) {
   const leaving = element("dd");
   leaving.append(
     "Whenever it wants, without giving a reason: press Leave in the phone's app or in Home Assistant, type" +
-      " undertone device pause on a gateway, or unplug a board. What the home sent before stays in the sums. More: ",
+      " undertone-device pause on a gateway, or unplug a board. What the home sent before stays in the sums. More: ",
     link("taking part", "guides/taking-part.md"),
     ", ",
     link("leaving, losing, erasing", "guides/privacy.md#leaving-losing-erasing"),
@@ -94,7 +94,7 @@ export function aboutIt(campaign) {
     element(
       "dd",
       "Only your own device knows: this page does not say which homes are in a mean. Your device shows its last report and when" +
-        " it was sent: in the phone's app, in Home Assistant at Last report, on a gateway by undertone device status.",
+        " it was sent: in the phone's app, in Home Assistant at Last report, on a gateway by undertone-device status.",
     ),
     element("dt", "Do I use more than the others?"),
     element(
