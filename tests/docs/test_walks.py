@@ -131,7 +131,8 @@ def test_each_step_is_a_command_of_the_guides(walk):
         for folder in ("docs", "device", "aggregator")
         for path in (mp.REPO / folder).glob("*.md")
     )
-    shown = set(_COMMAND.findall(guides))
+    # `undertone device` of the server's package is the command of the device's package.
+    shown = set(_COMMAND.findall(guides.replace("undertone-device ", "undertone device ")))
     used = set(_COMMAND.findall(walk.read_text("utf-8")))
     assert len(used) >= 4
     assert used <= shown
