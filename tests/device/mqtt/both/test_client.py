@@ -408,6 +408,14 @@ def test_a_device_without_a_clock_asks_ntp_before_anything_else():
     rig.device.ticks.now += 86400000
     rig.steps()
     assert len(asked) == 4, "asked again after a day"
+    answers.append(OSError(110))
+    rig.device.ticks.now += 86400000
+    rig.steps(1)
+    assert len(asked) == 5
+    assert rig.client.online, "it goes on by its own clock"
+    rig.device.ticks.now += 2000
+    rig.steps(1)
+    assert len(asked) == 6, "asked again until the server answers"
 
 
 def test_a_wake_hears_the_campaign_reports_the_last_slot_and_waits_for_the_acknowledgement():
