@@ -259,7 +259,8 @@ def test_a_device_that_is_not_let_in_tries_ever_more_seldom():
     for i, wait in enumerate(waits):
         assert wanted[min(i, 2)] <= wait <= wanted[min(i, 2)] + 1000, (i, wait)
     assert 480000 >= waits[-1] > waits[0]
-    # After the client was accepted once, a short absence of the server costs a minute of waiting again.
+    # The server accepts the client and then is away for a short time. The client waits for only a minute between its
+    # attempts.
     rig.broker.refuse = 0
     rig.settle()
     rig.broker.unreachable = True
@@ -323,7 +324,7 @@ def test_a_refused_campaign_is_counted_and_the_last_good_one_kept():
 
 
 def test_publication_is_spread_by_entropy_alone():
-    """The same entropy gives the same delay whatever the reading is; different entropy another one."""
+    """The same entropy gives the same delay whatever the reading is, and different entropy gives another delay."""
     delays = []
     for reading, seed in ((0, 0), (1000, 0), (500, 7)):
         source = Counting()
