@@ -1,4 +1,4 @@
-"""Signed campaigns: whose signatures a device accepts, when it verifies them, and how to free it from a wrong key."""
+"""Signed campaigns: whose signatures a device accepts, when it verifies them, and what a reset of campaigns forgets."""
 
 import gc
 
