@@ -1,4 +1,4 @@
-# `make test` on a fresh machine is all that a contributor needs; it is also what CI runs.
+# `make test` on a fresh machine is all that a contributor needs. CI runs more: see .ci/run.
 PYTHON ?=
 # More than a small machine has cores, because tests with brokers, servers and fleets mostly wait.
 WORKERS ?= 5
@@ -15,7 +15,7 @@ MINUTES ?= 60
 .PHONY: help test tests test-services services servers docs-test diagrams figures site release check lint types format lock slow exhaustive chaos mutants matrix coverage demo tools clean
 
 help:
-	@echo "make test        everything CI runs: lint, types, tests (also under MicroPython)"
+	@echo "make test        what CI runs first: lint, types, tests (also under MicroPython); .ci/run is all that CI runs"
 	@echo "make test-services   the tests that need PostgreSQL and other servers, which it installs"
 	@echo "make docs-test   what the guides show is run and compared;  make site  builds them into out/site"
 	@echo "make release     wheel and sdist, checked and tried in a fresh environment; uploads nothing"

@@ -75,7 +75,8 @@ def test_a_pause_at_once_without_an_end_lasts_a_day_whenever_it_is_ended(home, t
     home.times[0] += 60
     home("resume")
     start, until = pauses.read(home.storage, 0)
-    # The pause begins at once and lasts a day, so that nobody can leave out a single slot because its reading is known.
+    # The pause begins at once and lasts a day, so that nobody can use it to leave out a single slot whose reading they
+    # know.
     assert start == START + 100
     assert until >= start + DAY
 
@@ -123,7 +124,7 @@ def test_a_pause_that_begins_this_second_has_begun():
 
 
 def wrong_once(device):
-    """The device's clock was in the year 2106 for an hour, and the device accepted a campaign of that time."""
+    """Set the device's clock to the year 2106 and boot it. Return the right time, and a campaign of the wrong time."""
     right = device.now
     device.now = 0xFFFFFFFF // SLOT * SLOT - 20 * SLOT
     forged = make_campaign(name="forged", epoch=device.now + SLOT, last_slot=device.now // SLOT + 10, cycle=1)

@@ -44,7 +44,7 @@ DEVICE = {
     "policy": "policy.json",
     "state": "state",
 }
-# What else a server may say in its offer. The sentences are those of an earlier version.
+# What else a server may say in its offer. Only an earlier version sent the sentence in `guarantee`.
 OFFER = {
     "operator": "The town",
     "campaign": "load",

@@ -51,8 +51,8 @@ def test_a_home_follows_the_campaigns_successor(home, server, meter):
     folder = join(home, server, "short")
     write_each_report_down(home, folder)
     meter.show()
-    # A device accepts at most the next epoch. So the successor can begin only after the last epoch of this campaign has
-    # begun, which is the second epoch that the device reports in.
+    # A device accepts no epoch after the next one. So the successor can begin only after the last epoch of this
+    # campaign has begun, which is the second epoch that the device reports in.
     meter.wait(lambda: len({epoch for epoch, _ in sent(folder)}) == 2, "the last epoch")
     server.run("campaign", "succeed", server.folder, "short", "long", "--set", "report_slots=300")
     reports(server, 3, meter, campaign="long")
@@ -101,7 +101,7 @@ def test_a_home_joins_by_a_link_and_never_blocks_the_event_loop(home, server, me
     assert {"__init__.py:async_setup_entry", "__init__.py:_follow.<locals>.on_time"} <= measured.keys()
     for name, times in measured.items():
         assert times["processor"] < 0.05, (name, times)
-        # On a busy machine, one call may wait for the processor, but not half of many calls.
+        # On a busy machine, a call may wait for the processor. So only the median of many calls has to be short.
         assert times["count"] < 20 or times["clock"] < 0.05, (name, times)
 
 
@@ -113,7 +113,7 @@ LOADS = {"north": 1000, "south": 9000}
 @pytest.mark.parametrize("loads", [{}, LOADS], ids=["no groups", "groups"])
 def test_a_home_sees_itself_beside_the_published_mean(home, server, meter, loads):
     """With groups, the mean is that of the group which the link names, and not that of all homes."""
-    # The round lasts long enough for the different values of the groups' homes to be seen.
+    # With groups, the round lasts longer, so that the homes of the groups are seen to differ.
     server.create("shared", *ENERGY, "--set", "min_reports=1", round_slots=12 if loads else 4)
     group = next(iter(loads), "all")
     neighbours = Neighbours(server.folder, "shared", loads, server.run, counted=True) if loads else None
@@ -154,7 +154,7 @@ def see_itself_beside(home, server, meter, group, published):
     wait_for(lambda: slot in published.of[group] and slot in published.of["all"], what="the slot's published means")
     means = {name: published.of[name][slot] for name in {group, "all"}}
     shown = [float(others["state"]), limits["at_least"], limits["at_most"]]
-    # Home Assistant shows tenths, so each number differs by at most 0.05 and a float's rounding.
+    # Home Assistant shows tenths, so each number may differ by 0.05, and a little more because floats are rounded.
     assert shown == pytest.approx([means[group][name] for name in ("estimate", "low", "high")], abs=0.06)
     assert group == "all" or shown[0] != pytest.approx(means["all"]["estimate"], abs=0.06)
     [entity] = [entity for entity in home.states("switch.") if "compare" in entity]
@@ -175,7 +175,7 @@ KILLS = [pytest.param(3, id="3 kills"), pytest.param(100, id="100 kills")]
 @pytest.mark.timeout(14400)
 @pytest.mark.parametrize("kills", KILLS)
 def test_power_cuts(home, server, meter, joined, kills):
-    """Each power cut comes soon after the ledger was written again, after a different time each."""
+    """Each power cut comes soon after a write of the ledger, and each after a different time."""
     ledger = joined / "state/ledger"
     for number in range(kills):
         reports(server, number + 1, meter)

@@ -14,7 +14,7 @@ from undertone_aggregator.store.store import LOCK_SECONDS
 
 
 class Bomb:
-    """Ends the process when a place is passed for the given time."""
+    """Kills this process when it passes the failpoint ``place`` for the ``passages``-th time."""
 
     def __init__(self, place: str, passages: int) -> None:
         self.place = place
@@ -30,8 +30,8 @@ class Bomb:
 def main(path: Path, place: str, passages: int, lock_seconds: float = LOCK_SECONDS) -> None:
     """Serve.
 
-    ``passages``: how often the place is passed before the end, a negative number for never. ``lock_seconds``: how long
-    the process waits for another server of the store to end.
+    ``passages``: at which passage of ``place`` the process is killed, a negative number for never. ``lock_seconds``:
+    how long the process waits for another server of the same store to end.
     """
     runner.LOCK_SECONDS = lock_seconds
     stop = threading.Event()

@@ -49,7 +49,7 @@ class BoardSite:
     """A campaign on ``broker``, and the files in a board's flash, in ``folder``.
 
     ``run``: the function that runs MicroPython; ``compiled``: the folder of the board's modules. ``tls``: whether the
-    broker has a certificate. ``measure``: the campaign's. ``policy``: fields of the policy.
+    broker has a certificate. ``measure``: that of the campaign. ``policy``: fields of the policy.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class BoardSite:
     def start_within_the_slot(self, seconds: int, slot: int = 60) -> None:
         """Set the board's clock at its first boot to a time within a slot.
 
-        At the first second of a slot, even this slot would be reported.
+        A board that starts at the first second of a slot would report this slot, too.
         """
         now = int(time.time())
         board = {"now": now + (seconds - now) % slot, "memory": "", "cause": 1, "fed": 0}
@@ -125,10 +125,10 @@ class BoardSite:
         small: str | Path = BOARD / "small.py",
         timeout: float = 240,
     ) -> CompletedProcess[str]:
-        """Run the board to its end with a heap of so many bytes.
+        """Run the board to its end with a heap of ``heap`` bytes.
 
-        An ``image`` in flash takes no part of them. ``small``: the program that gives ``program`` the C stack of a
-        board.
+        An ``image`` in flash takes nothing from this heap. ``small``: the program that gives ``program`` the C stack of
+        a board.
         """
         return self._run(
             small,
@@ -153,9 +153,10 @@ class BoardSite:
         return lines
 
     def slots(self, count: int = 0) -> list[int]:
-        """Wait for so many reports and return their slots.
+        """Wait for ``count`` reports and return their slots.
 
-        The board hears of a report before this client does. Raises AssertionError if the reports do not come.
+        The broker may acknowledge a report to the board before this client gets the report. Raises AssertionError if
+        the reports do not come.
         """
         wait_for(lambda: len(self.payloads) >= count, 30, f"{count} reports")
         return [intake.unpack(payload).slot for payload in list(self.payloads)]

@@ -86,7 +86,7 @@ batch_milliseconds = 5
         )
 
     def second(self) -> tuple[int, str]:
-        """Return exit code and words of another server with the same configuration, which ends soon by itself."""
+        """Start another server on this configuration, which soon ends by itself. Return its exit code and its log."""
         log = self.folder / "second.log"
         code = self._child(log, lock_seconds=0.2).wait(240)
         return code, log.read_text(encoding="utf-8")

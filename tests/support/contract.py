@@ -60,7 +60,7 @@ def campaign_of(mechanism, theta):
 def check_contract(mechanism, epsilon, theta):
     """Try the mechanism in a campaign, a device, a worker, an estimate and a certificate.
 
-    Raises AssertionError, or names what is missing.
+    Raises AssertionError. If the mechanism lacks something that the product calls, the error names it.
     """
     lacks = missing(mechanism)
     assert not lacks, "; ".join(lacks)
@@ -97,7 +97,7 @@ def check_contract(mechanism, epsilon, theta):
         Reconstruction(Timeline([Epoch(campaign, 0, decoded=traits_of(mechanism).decoded)])), {key: slow.partial[key]}
     )
     assert estimate.reports == len(sent)
-    # Reports for the threshold cost more in this campaign than the mechanism's.
+    # The campaign has ε = 8, because its reports for the threshold cost more than those of the mechanism.
     _, certificate = certify_campaign(campaign.body, "8")
     assert certificate.as_json()["integers"] == drawn.describe()
 

@@ -36,7 +36,8 @@ class _Member:
 
     async def live(self) -> None:
         while True:
-            # This is made before the connection, which may be lost before this code learns that it was made.
+            # The event is made before the connection, because a connection may be lost before this code knows that it
+            # was made.
             self.gone = asyncio.Event()
             try:
                 host = None if self.fleet.context is None else "localhost"
@@ -88,8 +89,9 @@ class _Member:
 class DirectSender:
     """``send`` hands over (topic, payload), and the device named in the topic sends it.
 
-    All messages are kept. ``merged``: messages equal to one that a device without a connection already held, which it
-    sends once. ``websocket_port``: the port of MQTT over WebSocket, through which half of the devices connect, or 0.
+    All messages are kept. ``merged``: how many messages were equal to one that a device without a connection still
+    held. The device sends such a message only once. ``websocket_port``: the port of MQTT over WebSocket, through which
+    half of the devices connect, or 0.
     """
 
     def __init__(

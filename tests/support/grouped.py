@@ -12,7 +12,7 @@ from undertone_aggregator.store.store import Batch, open_store
 
 # Registered devices of each group.
 DEVICES = 450
-# So many reports of the first group are lost. One slot's reports showed it.
+# How many reports of the first group are lost. The reports of one slot have shown the loss.
 LOST = 3
 
 

@@ -26,8 +26,8 @@ def redeem(folder: str, asked: list[tuple[str, str]]) -> None:
 def redeem_and_kill(folder: str, batches: list[list[tuple[str, str]]], seed: int) -> None:
     """Redeem each batch in a process of its own, and kill this process at a random point; print how many were killed.
 
-    The first two batches are redeemed completely. The second shows how long a batch takes. If a batch ends before its
-    kill, it takes less time than that.
+    The first two batches are redeemed completely. The second shows how long a batch takes. Kills come within this time,
+    which is shortened whenever a batch ends before its kill.
     """
     rng, seconds, killed = random.Random(seed), 0.0, 0
     for number, batch in enumerate(batches):

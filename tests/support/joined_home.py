@@ -216,7 +216,7 @@ def check_account(server, folder, campaigns=("energy",), *ledgers):
     assert times
     for earlier, later in itertools.pairwise(times):
         assert later - earlier >= max(SLOT, policy.get("rest_seconds", 0))
-    # Both the policy's fixed window and windows that begin at any report are checked.
+    # The cap holds in every window that begins at a report, not only in windows that follow one another.
     for first in times:
         in_window = [begin for begin in times if first <= begin < first + policy["period_seconds"]]
         assert len(in_window) <= policy["reports_per_period"]

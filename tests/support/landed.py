@@ -28,7 +28,7 @@ def bind(store: Store, epochs: Sequence[Epoch] = EPOCHS, *, name: str = "meters"
 
 
 def land_slot(folder: Path, store: Store, epoch: Epoch, slot: int, devices: int) -> None:
-    """Land one honest report of each device, and count it into ``store``, too, which knows the epoch."""
+    """Land one honest report of each device, and count it into ``store``, to which the epoch was added before."""
     plan = IngestPlan(PREFIX, "meters", 1, cells_of, landing=LandingPlan(str(folder), 0.0, 3650, SERVER))
     ingest = Ingest(plan, store, ListIntake([]), clock=lambda: slot + 5)
     made = [delivery(epoch.campaign, f"d{number}", slot, number % 3) for number in range(devices)]
@@ -37,9 +37,10 @@ def land_slot(folder: Path, store: Store, epoch: Epoch, slot: int, devices: int)
 
 
 def land(folder: Path, store: Store, devices: int, slots: int, seed: int = 1) -> int:
-    """Land what a fleet sends in so many slots, and count it into ``store``; return the number of deliveries.
+    """Land what a fleet sends in ``slots`` slots, and count it into ``store``; return the number of deliveries.
 
-    Besides one report of each device and slot, 5 % come again, 1 % contradict and 1 % are refused.
+    There is one report of each device and slot. In addition, 5 % come again, 1 % contradict an earlier report, and 1 %
+    are refused.
     """
     groups = {f"d{number}": f"g{number % GROUPS}" for number in range(devices)}
     plan = IngestPlan(PREFIX, "meters", 1, cells_of, groups=groups, landing=LandingPlan(str(folder), 0.0, 3650, SERVER))

@@ -2,8 +2,9 @@
 
 It watches every callback of the loop in which code of custom_components/undertone ran. It notes the function that ran
 first, the processor time of the loop's thread without garbage collections, and the time by the clock. When Home
-Assistant ends, loop_watch.json in its folder has them: {function: {"count", "processor": longest, "clock": median}} in
-seconds. The integration also turns on asyncio's debug mode, which logs callbacks of more than 50 ms.
+Assistant ends, it writes them in seconds to loop_watch.json in Home Assistant's folder: {function: {"count",
+"processor": longest, "clock": median, "clock_longest"}}. It also turns on asyncio's debug mode, which logs callbacks of
+more than 50 ms.
 """
 
 import asyncio
@@ -40,7 +41,7 @@ class _Watch:
             self.collecting += time.thread_time() - self._collection_began
 
     def started(self, code, _):
-        """Note that a function of ours begins or goes on. For other functions, do not ask again."""
+        """Note that a function of the integration begins or goes on. Other functions are no longer watched."""
         if _MARK not in code.co_filename:
             return sys.monitoring.DISABLE
         if threading.get_ident() == self.loop_thread and not self.ran:

@@ -104,7 +104,7 @@ lease_seconds = {lease_seconds}
         return not runs(self._children[name].pid)
 
     def owners(self) -> dict[str, str]:
-        """Role -> the child that has it, or "" if no child has it."""
+        """Role -> the child that has it, "" if nobody has it, or "gone" if a child that has ended has it."""
         by_pid = {child.pid: name for name, child in self._children.items()}
         with open_store(self.store, read_only=True) as store:
             assert store.leases is not None

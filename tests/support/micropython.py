@@ -104,11 +104,11 @@ def run_micropython32(
     """Run code under the 32-bit MicroPython, in a file system of its own with the packages of `library` in /lib.
 
     `files` adds further ones: their path there -> a text, or a Path here. Tracebacks are on stderr, and the exit code
-    is 0 or 1. This build collects garbage only while no Python code runs, so lines `# ---` divide the code where it
-    may. A heap of `heap` bytes grows when it is full, as `GC: total` of `micropython.mem_info()` shows. With `port`,
-    the file /dev/net is a connection to that port of the loopback address. Before the last part, `step()`, which the
-    code defines, is called until it returns None; otherwise, it returns how many milliseconds to wait. Raises
-    FileNotFoundError if there is no interpreter.
+    is 0 or 1. This build collects garbage only while no Python code runs. So lines `# ---` divide the code into parts,
+    and garbage is collected between two parts. A heap of `heap` bytes grows when it is full, as `GC: total` of
+    `micropython.mem_info()` shows. With `port`, the file /dev/net is a connection to that port of the loopback address.
+    Before the last part, `step()`, which the code defines, is called until it returns None; otherwise, it returns how
+    many milliseconds to wait. Raises FileNotFoundError if there is no interpreter.
     """
     if (program := interpreter32()) is None:
         raise FileNotFoundError(MISSING32)

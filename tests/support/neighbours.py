@@ -21,9 +21,9 @@ _SLOTS = 4000
 class Neighbours:
     """Simulated homes of one campaign that report between the calls of `start` and `stop`.
 
-    ``loads``: group -> what each of its homes measures in every slot. ``counted``: the homes have a meter that counts
-    on. ``run``: a function that runs a command of `undertone`. ``environment``, ``speed``: those of the process and of
-    its clock.
+    ``loads``: group -> what each of its homes measures in every slot. ``counted``: the homes have meters that count up.
+    ``run``: a function that runs a command of `undertone`. ``environment``: that of the homes' process. ``speed``: how
+    fast the clock of this process runs.
     """
 
     def __init__(

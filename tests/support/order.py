@@ -3,7 +3,8 @@
 xdist cuts this order into equal pieces, one for each worker. A worker that has finished its piece takes tests from the
 end of another worker's piece. Tests with brokers, servers and fleets mostly wait. If they were all in one piece, one
 worker would still be busy with them when the others have finished. If all workers began with them, the processors would
-be idle. So as many workers as there are processors compute, but at most half, and the others begin with those tests.
+be idle. So some workers begin with tests that mostly wait. The others have only tests that compute: there are as many
+of these workers as the machine has processors, but at most half of all workers.
 """
 
 import os
@@ -16,7 +17,7 @@ _WEIGHTS = {"long": 20, "waits": 8, "broker": 1}
 
 
 def dealt(items: Sequence[pytest.Item], workers: int) -> list[pytest.Item]:
-    """The same tests, in the order for so many workers.
+    """Return the same tests, in the order for ``workers`` workers.
 
     A file's tests stay together, because they may share fixtures. Each long test is placed by itself, since a file of
     long tests would keep one worker busy to the end.

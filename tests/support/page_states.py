@@ -1,6 +1,6 @@
 """The page in states that a test chooses.
 
-One server has a path for each state, below which it changes the summaries.
+One server shows all states. Each state has a path, below which the server changes the summaries of campaigns.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ Summary = dict[str, Any]
 
 
 def served(state: str, **fields: Any) -> Callable[[Summary], Summary]:
-    """Return a function that changes a campaign's summary: a server runs the campaign, and the state is this."""
+    """Return a function that changes a campaign's summary, as if a server ran the campaign and were in this state."""
 
     def change(summary: Summary) -> Summary:
         devices = {"all": {"reporting": 380, "silent": 20, "lost": 3, "conflicting": 0}}

@@ -13,7 +13,7 @@ from undertone_shared import report
 
 @dataclass(frozen=True)
 class Shown:
-    """What is published: ``groups``, ``smallest``, ``of`` (group) and ``pooled`` (cycle, every, first, last)."""
+    """What is published. ``of`` takes a group, and ``pooled`` takes (cycle, every, first, last)."""
 
     groups: Sequence[str]
     smallest: int
@@ -39,7 +39,7 @@ def shown(publication: Publication, partial: Partial) -> Shown:
 
 
 def plainly_shown(publication: Publication, partial: Partial) -> Shown:
-    """The same result, decided for each slot by itself."""
+    """The same result as that of `shown`, decided for each slot by itself."""
     slots: dict[int, PlainSlot] = {}
     for key, counts in partial.items():
         if key.slot <= publication.settled:

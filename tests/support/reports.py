@@ -1,6 +1,6 @@
 """Reports of a campaign, honest and not.
 
-A single admission judges all of them, which is the right answer of the fault tests.
+`expected` judges all of them by a single admission. The fault tests compare what their servers counted with this.
 """
 
 import random

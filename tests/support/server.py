@@ -46,7 +46,7 @@ def campaign(
 def two_epochs() -> list[Epoch]:
     """A threshold epoch, and a report epoch from slot FIRST + 100 on.
 
-    In the latter, a ninth reports for the threshold.
+    In the latter, a ninth of the devices reports for the threshold.
     """
     return [
         Epoch(campaign(), FIRST - 10),

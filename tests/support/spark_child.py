@@ -1,7 +1,7 @@
 """`undertone spark run` as a child process that may end itself by SIGKILL at a failpoint.
 
-Only the tests use it. Arguments: a job as JSON, a place, and how often the place is passed before the end (a negative
-number for never).
+Only the tests use it. Arguments: a job as JSON, the name of a failpoint, and at which passage of it the process ends (a
+negative number for never).
 """
 
 import json

@@ -50,7 +50,7 @@ class PatientClock(Clock):
             return moment
 
     async def until(self, moment):
-        # This is called before the next moment is set: the time until now counts by the moment before.
+        # Before a later moment is set, the clock is held at the old one for the time until now.
         self.now()
         with self._lock:
             self._next = moment if self._next is None else max(self._next, moment)

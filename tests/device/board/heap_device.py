@@ -1,8 +1,8 @@
 """Run by test_heap.py on a heap of 96 KB: the whole device, from its two files to reports that a broker acknowledges.
 
 The arguments are the number of slots and the first second of an injected clock (0 for the real clock). Garbage is
-collected where a line of three hyphens divides the code (see `run_micropython32`). Prints "heap USED FILES DESCRIPTORS"
-at every tenth of the way; then "end SENT ACKED OUTBOX DROPPED PAUSED" and the heap's state.
+collected where a line of three hyphens divides the code (see `run_micropython32`). The program prints "heap USED FILES
+DESCRIPTORS" after each tenth of the slots, then "end SENT ACKED OUTBOX DROPPED PAUSED" and the heap's state.
 """
 
 # ruff: noqa: E402, F401

@@ -1,4 +1,4 @@
-"""What heap_device.py needs besides the device, compiled like the device: sockets over /dev/net, and a moved clock."""
+"""Sockets over /dev/net and an injected clock for heap_device.py, compiled like the device's code."""
 
 AF_INET = 2
 SOCK_STREAM = 1
@@ -30,7 +30,7 @@ class socket:
 
 
 class poll:
-    """Polls nothing: the interpreter waits for answers between two steps."""
+    """Does nothing: the interpreter itself waits for the server's answers between two steps."""
 
     def register(self, stream, events):
         pass

@@ -64,7 +64,7 @@ class Server:
             self._publish(slot * self.campaign.slot_seconds)
 
     def check(self, slots: int, sent: int, *, injected: bool) -> None:
-        """Check that at least so many slots arrived, each once.
+        """Check that reports for at least ``slots`` slots have arrived, one for each slot.
 
         If the clock waits for the device, no slot may be missing.
         """
@@ -72,7 +72,7 @@ class Server:
         numbers = [intake.unpack(payload).slot for payload in self.payloads]
         if injected:
             assert numbers == list(range(numbers[0], numbers[0] + len(numbers))), "each slot once, none left out"
-        # If the machine is too busy for a second, it skips a slot of a second.
+        # If the machine is too busy for a second, the device skips a slot, because a slot lasts a second here.
         assert numbers == sorted(set(numbers)), "each slot once"
         assert len(numbers) == sent >= slots
 

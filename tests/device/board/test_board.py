@@ -19,14 +19,14 @@ sys.path.append(str(mp.REPO / "scripts"))
 
 from board_memory import FILES, FLASH, WIDE_KB, WIDE_SIGNED_KB
 
-# The heap of a board with TLS, by where its code is. Words are as long as this interpreter's.
+# The heap of a board with TLS, if its code is in files and if it is in flash. Words are as long as this interpreter's.
 HEAP_FILES = 1024 * WIDE_KB[FILES]
 HEAP_FLASH = 1024 * WIDE_KB[FLASH]
 HEAP_FLASH_SIGNED = 1024 * WIDE_SIGNED_KB[FLASH]
 
 
 class Site(BoardSite):
-    """A board whose heap is as small as the program must need."""
+    """A board with the smallest heap in which the program must run."""
 
     def run(self, *mode, image=None, program=BOARD / "drive.py", flash_heap=HEAP_FLASH):
         return super().run(HEAP_FILES if image is None else flash_heap, *mode, image=image, program=program)
@@ -220,7 +220,7 @@ def test_a_sleep_longer_than_the_ports_timer_is_slept_in_parts(site):
     running = site(7200, boots_per_day=1000)
     running.start_within_the_slot(20, 7200)
     assert running.run("sleep", "rp2")[-1] == "deepsleep 3600000"
-    # The first sleep took half of the slot. The rest of the slot may be shorter than an hour.
+    # After this sleep, less than an hour of the slot may be left. So the clock is set again.
     running.start_within_the_slot(20, 7200)
     assert int(running.run("sleep", "esp32")[-1].split()[1]) > 3600000
 

@@ -13,7 +13,8 @@ sys.path.append(str(mp.REPO / "scripts"))
 import board_results
 from board_memory import BOARD_KB, FLASH, INTERPRETERS, SHOWN, SIGNED_KB, forms, least, measure, promised_rows, runs
 
-# In words of 64 bits and besides the image. docs/results/boards.md states what measure.py takes with 32 bits.
+# The heap in bytes, without the image, for this interpreter's words of 64 bits. docs/results/boards.md states what
+# measure.py takes with words of 32 bits.
 HEAP = 82 * 1024
 # The largest time for a slot on the emulated board of docs/results/boards.md.
 MOST_MS = 24

@@ -26,7 +26,7 @@ LONGEST_STRETCH = 5000
 
 @pytest.fixture
 def board(micropython, compiled, mosquitto_binary, tmp_path, free_port):
-    """Run a board behind a network with these faults until the broker has acknowledged so many reports.
+    """Run a board behind a network with these faults until the broker has acknowledged ``count`` reports.
 
     Returns (the longest time without a feed in ms, how often its Wi-Fi fell, connections it made).
     """

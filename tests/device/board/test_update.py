@@ -187,7 +187,7 @@ def test_only_the_files_that_the_manifest_names_are_fetched(site, flash):
 
 
 def interrupted(flash, url, digest, cut):
-    """Cut an update after so many steps and boot. Return the folder that ran, and whether the update was cut at all."""
+    """Cut an update after ``cut`` steps and boot. Return the folder that ran, and whether the update was cut at all."""
     other = flash / "lib2"
     for name in ("code", "code.new"):
         (flash / name).unlink(missing_ok=True)
@@ -195,8 +195,8 @@ def interrupted(flash, url, digest, cut):
     shutil.copytree(flash / "lib", other)
     result = fetch(flash, url, digest, cut)
     assert result.returncode == 0, result.stdout + result.stderr
-    # Once it is written, the choice of the new folder is complete, even under its temporary name. The code is complete
-    # by then.
+    # The file that chooses the new folder counts even under its temporary name. It is written only when all of the new
+    # code is there.
     chosen = any((flash / name).exists() for name in ("code", "code.new"))
     ran = boot(flash)[1]
     assert ran == ("lib2" if chosen else "lib")
@@ -218,7 +218,7 @@ def test_whatever_interrupts_it_a_whole_program_boots(site, flash, stride):
         assert ran == "lib" or interrupted(flash, url, digest, beyond + 1) == ("lib2", False)
     steps = [interrupted(flash, url, digest, step) for step in range(beyond - stride, beyond + 1)]
     whole = steps.index(("lib2", False))
-    # The last step renames the file with the choice, which is complete by then.
+    # The last step only renames the file with the choice. So the new program runs even if this step is cut off.
     assert steps[: whole - 1] == [("lib", True)] * (whole - 1)
     assert steps[whole - 1 :] == [("lib2", True), *[("lib2", False)] * (len(steps) - whole)]
     assert beyond > 100

@@ -14,8 +14,8 @@ from undertone_shared.policy import Policy
 from undertone_shared.scalar import Cohort, ReportRule
 
 SLOT = 1800
-# The start of a day, long after the firmware was built.
 DAY = 86400
+# The start of a day, ten days after the firmware was built.
 START = (BUILT // DAY + 10) * DAY
 
 

@@ -73,7 +73,10 @@ def invented(chance: random.Random, now: int) -> bytes:
 
 
 def refused(device: Device, message: bytes) -> str:
-    """The reason of the refusal, or "" if the message has the device's own campaign: then only its date may change."""
+    """Return the reason of the refusal, or "" for a message with the device's own campaign.
+
+    Such a message may only have another date.
+    """
     try:
         assert device.reporter.accept(message, device.now) is False
     except Refused as error:

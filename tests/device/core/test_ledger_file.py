@@ -137,8 +137,8 @@ def test_a_lost_cap_counts_one_draw_in_each_slot_before_and_ticks_of_nine_tenths
         sums = load(b"")[1].sums
         sums.limit(most, 0, 0)
         sums.fill(start, uptime, seconds)
-        # Draws are counted in groups of as many draws that all fit. When the last draw of the oldest group ages out,
-        # there is room.
+        # Draws are counted in at most GROUPS groups of equal size. There is room for a new group once the last draw of
+        # the oldest group is a period old.
         size = -(-most // GROUPS)
         oldest = ((most // size - 1) * size + 1) * seconds
         period = 2 * most * seconds

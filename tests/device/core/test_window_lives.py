@@ -1,7 +1,8 @@
-"""Random lives whose household is shown what any 24 hours cost: it is never less than what was drawn in any.
+"""Random lives whose household is shown what any 24 hours cost. What is shown is never less than what was drawn.
 
-On the code before this test, 5,000 lives found 1,847 that were shown too little, 1,062 that drew ahead of the clock, 76
-over the cap, 24 that were silent for longer than a day, one that drew within the rest, one that told of a pause.
+With the code from before this test, 5,000 lives had 1,847 in which too little was shown, 1,062 that drew ahead of the
+clock, 76 that exceeded the cap, 24 that were silent for longer than a day, one that drew within the rest, and one that
+reported readings of a pause.
 """
 
 import math

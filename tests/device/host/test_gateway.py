@@ -1,4 +1,4 @@
-"""One sensor, file or server never ends the process, which also serves other sensors, whatever it does."""
+"""Whatever one sensor, file or server does, the process does not end, because it also serves other sensors."""
 
 import json
 import os

@@ -71,7 +71,7 @@ def test_what_streams_may_cost_is_no_zero():
         None,
         round(5.5 + 2 * math.sqrt(10 * math.log(2)), 3),
     )
-    # If only single reports have a cap, a day has no bound.
+    # If single reports have a cap and streams have none, a day has no bound.
     assert seen(streams=dict(allowed, rho=None))[0] is None
     assert seen(streams=None, ever_rho=0) == (1.0, 3.0, 5.0)
 
@@ -84,7 +84,8 @@ def test_a_household_sees_how_much_of_its_lifetime_is_used():
 def test_what_a_lost_ledger_held_is_no_zero():
     lost = STATUS | {"losses": 1, "began": STATUS["time"] - 20 * 86400}
     assert (seen_of(lost)["month"], seen_of(lost)["ever"]) == (None, None)
-    # With a lifetime, the lost days count as all of it. After a month, they no longer count for the month.
+    # With a lifetime, the lost ledger counts as all of it, so the total is known. The loss was 40 days ago, so the
+    # month is known, too.
     later = lost | {"began": STATUS["time"] - 40 * 86400, "lifetime": 40 << 20}
     assert (seen_of(later)["month"], seen_of(later)["ever"]) == (3.0, 5.0)
 

@@ -48,7 +48,7 @@ def events_until(transport, kind, seconds=60.0):
 
 
 def lost_by(transport):
-    """Why a connection is lost before it is made."""
+    """Return why no connection was made."""
     try:
         transport.connect()
     except OSError as error:
@@ -295,7 +295,8 @@ def test_a_websocket_without_tls_is_refused():
 @pytest.mark.waits
 @BOTH
 def test_keepalive_is_kept_by_pings(make, broker):
-    # A broker ends a connection after a silence of 1.5 keepalives. The later of both pings is due after one keepalive.
+    # A broker ends a connection that is silent for 1.5 keepalives. The later of the two transports pings after one
+    # keepalive.
     transport = make(broker.port, client_id=uuid.uuid4().hex, keepalive=4)
     transport.connect()
     events_until(transport, "connected")
@@ -397,7 +398,10 @@ def test_the_stream_only_waits_in_poll(free_port):
 
 
 def test_the_last_address_that_answered_needs_no_look_up_and_every_step_feeds_the_watchdog(monkeypatch):
-    """A look-up may take longer than the watchdog waits. It comes first once, and later only when the address fails."""
+    """A look-up may take longer than the watchdog waits.
+
+    It is made before the first connection, and later only if the stored address fails.
+    """
     steps = []
     look_up = socket.getaddrinfo
 

@@ -68,7 +68,7 @@ class Phones:
         self._site = site
         self._stack = stack
         self.trouble: list[str] = []
-        # Messages that the browser itself logs for connections that the test cuts.
+        # Words of messages that the browser itself logs when the test cuts connections. They are no trouble.
         self.expected: tuple[str, ...] = ()
         self.hosts: set[str] = set()
         self.allowed = {f"localhost:{site.port}", site.websocket.removeprefix("ws://")}

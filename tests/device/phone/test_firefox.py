@@ -90,7 +90,7 @@ def fits(page: Page) -> None:
 
 
 def english_only() -> list[str]:
-    """The English sentences that have no field."""
+    """The English sentences without placeholders. A page that was not translated would show them as they are."""
     found: list[str] = []
 
     def gather(value: Any) -> None:

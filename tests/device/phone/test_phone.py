@@ -257,7 +257,7 @@ def test_a_pause_begins_and_ends_and_leaving_ends_everything(
     screen(page, "running")
     while receiver.report().slot <= begun:
         pass
-    # The server hears of it even if it can answer only after the app has been opened again.
+    # The server hears of the leaving even if it can answer only after the app has been opened again.
     site.failures = [503] * 2
     phones.expected = ("Failed to load resource",)
     press(page, "Leave")

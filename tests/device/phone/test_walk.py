@@ -22,7 +22,7 @@ from support.waiting import wait_for
 from undertone_shared.off_board.intake import unpack
 
 DAY = 86400
-# A day has 48 slots. The rest is for slow machines, where a killed browser takes long to start again.
+# A day has 48 slots, but fewer reports are asked for: on a slow machine, a killed browser takes long to start again.
 REPORTS = 20
 
 
@@ -146,7 +146,7 @@ LOADS = {"north": 100, "south": 900}
 @pytest.mark.long
 @pytest.mark.services
 def test_a_person_sees_their_number_beside_the_mean_of_their_group(chromium: Any, server: PhoneServer) -> None:
-    """The mean is that of the group which the code names, as the server published it, and not that of all homes."""
+    """The page shows the mean that the server published for the group that the code names, not that of all homes."""
     home = server.folder / "home"
     neighbours = Neighbours(home, "meters", LOADS, server.run, server.environment, RATE)
     published = PublishedMeans(home, "meters", server.run)
@@ -188,7 +188,7 @@ def shown_beside(page: Any) -> list[float]:
 def is_among(shown: list[float], means: dict[int, dict[str, Any]]) -> bool:
     """Return whether the phone shows one of the published means, rounded."""
     rows = [[fields[name] for name in ("estimate", "low", "high")] for fields in list(means.values())]
-    # The phone shows whole numbers, so each differs by at most 0.5 and a float's rounding.
+    # The phone shows whole numbers, so each number may differ by 0.5, and a little more because floats are rounded.
     return any(all(abs(a - b) <= 0.51 for a, b in zip(shown, row, strict=True)) for row in rows)
 
 

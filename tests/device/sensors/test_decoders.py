@@ -29,7 +29,7 @@ DECODERS: dict[str, tuple[Callable, bytes, int]] = {
     "readout": (lambda: iec62056.Readout(("1.8.0",)), readout(LINES), 123456),
     "telegram": (lambda: iec62056.Telegram(("1.8.0",)), iec62056.even(PUSHED), 12345123),
 }
-# The parts with which each grammar begins, repeats or nests, to be repeated many times.
+# Parts with which a frame of each grammar begins, repeats or nests. The tests repeat them many times.
 HOSTILE = {
     "starts": START,
     "escapes": START[:4],
@@ -74,7 +74,7 @@ def test_the_work_is_linear(name, hostile):
     text = HOSTILE[hostile]
     for piece in (300, 4000):
         small, large = (lines_run(make(), (text * size)[:size], piece) for size in (1000, 4000))
-        # Four times as many bytes may take four times the work, and the checksum of one more frame.
+        # Four times as many bytes may take four times the work, plus the checksum of one more frame.
         assert large < 6 * small, (small, large)
         assert large < 200 * 4000
 
@@ -118,7 +118,7 @@ def test_whatever_is_damaged_raises_nothing_and_hides_no_later_frame(name):
         piece = source.randrange(1, 50)
         for i in range(0, len(stream), piece):
             readings += decoder.feed(stream[i : i + piece])
-        # The cut frame may have taken the beginning of the second frame with it. The third frame is read.
+        # The damaged frame may have swallowed the beginning of the frame after it. The frame after that one is read.
         assert decoder.feed(frame)[-1:] == [reading]
         assert all(isinstance(value, int) for value in readings)
 

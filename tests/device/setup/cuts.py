@@ -34,14 +34,16 @@ class PowerCut(BaseException):
     """Stands for a power cut. No code of the device catches this exception."""
 
 
-# This is made only once: files that the garbage collector closes after a cut write when no memory can be allocated.
+# The exception is made in advance. The garbage collector closes files after a cut, which makes them write, and then no
+# memory can be allocated.
 CUT = PowerCut()
 
 
 class Disk:
     """A disk in memory.
 
-    After ``cut`` further writes of blocks, it keeps nothing more; with ``torn``, half of the last write.
+    It keeps ``cut`` further writes of blocks, and raises `PowerCut` at the next one. With ``torn``, it keeps a part of
+    that one, too.
     """
 
     def __init__(self, data, torn):
@@ -144,7 +146,7 @@ class Life:
             self.data = disk.data
             disk.dead = True
             vfs.umount("/flash")
-            # After the start, the clock is late or early. No slot may be drawn again.
+            # At the next start, the clock is late or early. No slot may be drawn again.
             self.now += random.choice((-2, -1, 0, 0, 1, 3)) * SLOT + random.getrandbits(5)
         self.check()
         return self.counts

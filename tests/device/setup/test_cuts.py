@@ -43,7 +43,7 @@ def canonical(fields: object) -> bytes:
 
 
 def trailer(number: int) -> str:
-    """A signed hand-over with this number, which sends the device to the port."""
+    """A signed hand-over with this number. The number is also the port to which it sends the device."""
     entry = {"host": "new.example", "port": number}
     body = canonical({"all": entry, "campaign": "load", "devices": {}, "number": number})
     return (body + KEY.sign(hashlib.sha256(b"undertone hand-over 1\n" + body).digest())).hex()
@@ -93,7 +93,7 @@ def live(tmp_path: Path, given: dict[str, object]) -> subprocess.CompletedProces
 def cut(tmp_path: Path, system: str, kind: str, cuts: int, *, torn: bool) -> dict[str, int]:
     done = live(tmp_path, job(system, kind, cuts, torn=torn))
     assert done.returncode == 0, done.stdout + done.stderr
-    # Before that line, files that the garbage collector closes after a cut may print errors.
+    # The last line has the counts. Before it, files that the garbage collector closes after a cut may print errors.
     counts: dict[str, int] = json.loads(done.stdout.splitlines()[-1])
     print(system, kind, torn, counts)
     return counts

@@ -225,7 +225,7 @@ def run(mount, slots, cut_at, seed, make_disk=Disk):
     return disk.steps, len(life.released)
 
 
-# It is random what a reboot finds of unsynced data. So each step is the last one for several seeds.
+# What a reboot finds of unsynced data is random, so for each step, several seeds are tried.
 SEEDS = pytest.mark.parametrize("seeds", [2, pytest.param(4, marks=pytest.mark.exhaustive)])
 
 

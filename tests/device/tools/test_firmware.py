@@ -45,7 +45,7 @@ echo "20040000 A __GcHeapEnd"
 
 @pytest.fixture
 def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A PATH with every tool of every board and with no other program but a shell; the folder of the tools."""
+    """Set PATH to a folder with a stand-in for every tool of every board and nothing else. Return the folder."""
     folder = tmp_path / "tools"
     folder.mkdir()
     programs = {"make": MAKE.format(notes=tmp_path / "notes"), "arm-none-eabi-gcc": GCC, "arm-none-eabi-nm": NM}
@@ -256,8 +256,8 @@ def test_the_tools_of_micropython_freeze_what_the_manifest_names(name: str, tmp_
         "BOARD_DIR": port / "boards" / name,
         "MPY_LIB_DIR": tmp_path / "lib",
     }
-    # This reads what the board's own folder freezes, too, but no C code. The build system makes the names of its
-    # strings.
+    # This reads the names of the Python files that are frozen, including those of the board's own folder. It builds
+    # nothing.
     reads = "import manifestfile, sys\nfile = manifestfile.ManifestFile(manifestfile.MODE_FREEZE, dict(%r))\n"
     reads += "file.execute(%r)\nprint('\\n'.join(each.target_path for each in file.files()))\n"
     program = reads % ({key: str(value) for key, value in variables.items()}, str(tmp_path / "manifest.py"))
@@ -291,7 +291,10 @@ machine.reset()
 def test_the_command_builds_an_image_that_runs_on_an_emulated_cortex_m(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """This runs to the end, with the real compiler. Real boards would need sources that no package of Debian has."""
+    """The build runs to its end with the real compiler.
+
+    For a real board, it would need sources that no package of Debian has.
+    """
     for tool, package in (("arm-none-eabi-gcc", "gcc-arm-none-eabi"), ("qemu-system-arm", "qemu-system-arm")):
         if shutil.which(tool) is None:
             absent(f"apt-get install {package} libnewlib-arm-none-eabi")
@@ -307,8 +310,8 @@ def test_the_command_builds_an_image_that_runs_on_an_emulated_cortex_m(
             others if folder == str(SOURCES / "ports") else {"tests"} if folder == str(SOURCES) else ()
         ),
     )
-    # micropython-lib is missing here. The image needs two of its libraries, and neither runs on a board without a
-    # network.
+    # micropython-lib is missing here. The image needs two of its libraries, which run only on a board with a network,
+    # so two empty ones take their place.
     for name in ("README.md", "micropython/ntptime/manifest.py", "micropython/ssl/manifest.py"):
         (checkout / "lib/micropython-lib" / name).parent.mkdir(parents=True, exist_ok=True)
         (checkout / "lib/micropython-lib" / name).write_text("", encoding="utf-8")

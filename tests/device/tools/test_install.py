@@ -19,7 +19,7 @@ NOT_ON_BOARDS = {
     "shared": set[str](),
     "device": {
         "__main__.py",
-        # MicroPython takes a folder without this file for a package. So a board saves the memory of four modules.
+        # MicroPython also treats a folder without this file as a package. So a board saves the memory of four modules.
         "board/__init__.py",
         "core/__init__.py",
         "mqtt/__init__.py",
@@ -32,7 +32,7 @@ NOT_ON_BOARDS = {
         "setup/durable_folder.py",
     },
 }
-# Boards get sensors from a list of their own, and never these folders.
+# package.json lists nothing of these folders. Boards get sensors from a list of their own, and the rest never.
 ROOMS_ELSEWHERE = ("host/", "off_board/", "sensors/", "tools/")
 PROBE = """
 from undertone_device.core import reporter

@@ -1,4 +1,4 @@
-"""What a PC does for boards and services. It copies the files, boards start with them, and the service names them."""
+"""The tools that a PC runs for boards and services: flashing, files over a serial line, service units, labels."""
 
 import json
 import os

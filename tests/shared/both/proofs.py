@@ -25,7 +25,7 @@ def parts(mechanism):
 
 
 def drawn(part, level, word):
-    """The symbol for this outcome, drawn by the device's own code: one word below the row's total."""
+    """The symbol for this outcome, by the device's own code, which asks for one word below the row's total."""
     outcome = Outcome(word)
     symbol = part.draw(level, outcome)
     assert outcome.bounds == [part.row_total()]
@@ -33,7 +33,7 @@ def drawn(part, level, word):
 
 
 def check_every_outcome(part, levels=None):
-    """Counted over all Z outcomes, each symbol comes as often as its weight, at every level."""
+    """Over all outcomes below the row's total, each symbol comes as often as its weight, at every level."""
     outcome = Outcome()
     draw = part.draw
     for level in range(part.levels + 1) if levels is None else levels:
@@ -47,7 +47,7 @@ def check_every_outcome(part, levels=None):
 
 
 def boundaries(part, level):
-    """The outcomes from 0 to Z at which a new symbol may begin, by the mechanism's definition."""
+    """The outcomes, from 0 to the row's total, at which a new symbol may begin by the mechanism's definition."""
     if hasattr(part, "window"):
         inside = part.a * part.window
         outside = range(inside, part.total, part.b)
@@ -71,7 +71,7 @@ def check_boundaries(part, levels):
 
 
 def check_rows(mechanism, levels):
-    """All weights of symbols are positive, and each row's sum is its total."""
+    """The weights of all symbols are positive, but for zeros in a Hybrid, and each row's sum is its total."""
     first = getattr(mechanism, "first", 0)
     for level in levels:
         row = mechanism.weights(level)
@@ -131,7 +131,7 @@ def check_moments(mechanism, theta, levels):
 
 
 def check_rounding(part, theta, readings=None):
-    """A reading becomes one of its two neighbouring levels by one word, and is exactly unbiased over all outcomes."""
+    """One word rounds a reading to one of two neighbouring levels. Over all words, the rounding is exactly unbiased."""
     for x in range(theta + 1) if readings is None else readings:
         outcome = Outcome()
         part.level(x, theta, outcome)

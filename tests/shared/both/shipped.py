@@ -1,7 +1,7 @@
 """The integers of the sizes that devices use, as a board gets them.
 
-test_shipped_mechanisms.py compares them with the designer's. Each row has: epsilon, a and b of stochastic rounding, the
-coin, window and stride of the piecewise part at 256 levels, the best window.
+test_shipped_mechanisms.py compares them with the designer's. Each row has epsilon, a and b of all mechanisms, the
+Hybrid's coin, the window of its piecewise part, and the best window of a piecewise mechanism alone.
 """
 
 from undertone_shared.mechanism import Hybrid, WindowMechanism

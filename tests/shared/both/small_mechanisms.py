@@ -9,7 +9,7 @@ ROWS = ((96, 64, 48, 32, 16), (56, 72, 64, 40, 24), (24, 40, 64, 72, 56), (16, 3
 def small_table(shift):
     """A table of four rows and five symbols.
 
-    The symbols decode to 8j - 10 times 2^-shift, and the rows have the means (0, 3, 9, 12) times 2^-shift.
+    Symbol j decodes to (8j - 10) / 2^shift, and the rows have the means 0, 3, 9 and 12, divided by 2^shift.
     """
     rows = [b"".join(bytes((0, 0, weight)) for weight in row) for row in ROWS]
     return TableMechanism(8, rows, (0, 3, 9, 12), shift, ((-10, -2, 6, 14, 22), 1 << shift))

@@ -1,6 +1,6 @@
 """Draws from a fixed stream of bytes, under any interpreter.
 
-Prints one digest for each mechanism and thousand draws.
+Prints one digest for every thousand draws of each mechanism.
 """
 
 import hashlib
@@ -56,7 +56,7 @@ def chosen():
 
 
 def digests(draws=DRAWS):
-    """Lines with name, thousand, and the digest of the symbols as 4 bytes each."""
+    """Lines with the mechanism's name, the number of the thousand, and the digest of its symbols as 4 bytes each."""
     stream = Stream()
     entropy = Entropy(stream)
     for name, mechanism, theta in chosen():

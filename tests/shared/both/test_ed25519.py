@@ -62,7 +62,7 @@ def test_no_bit_may_change():
     key, message, signature = VECTORS[2]
     given = (bytes.fromhex(key), message, bytes.fromhex(signature))
     for part in range(3):
-        # In the message every bit is changed, and in the other parts one bit of each byte.
+        # In the message, every bit is changed, and in the other parts every ninth bit.
         for bit in range(8 * len(given[part])) if part == 1 else range(0, 8 * len(given[part]), 9):
             changed = bytearray(given[part])
             changed[bit // 8] ^= 1 << bit % 8

@@ -56,8 +56,8 @@ def test_below_is_uniform_over_all_masked_words():
             bits += 1
         counts = [0] * n
         for word in range(1 << bits):
-            # After a rejected word comes n - 1, which shows by its value that it was the second word. The high bits are
-            # masked off.
+            # If the first word is rejected, the second one gives n - 1, and `_next` is 8 instead of 4. The high bits of
+            # both are masked off.
             entropy = Entropy(stream(words(0x5AA50000 | word, 0x3CC30000 | n - 1)))
             entropy.refill()
             value = entropy.below(n)
@@ -127,7 +127,7 @@ def test_six_equal_bytes_in_a_row_are_noticed_wherever_they_begin_and_five_are_n
 
 
 def test_the_health_test_is_a_count_of_equal_bytes_in_a_row():
-    """The health test agrees with a simple count, for sources that repeat bytes more or less often in three buffers."""
+    """The health test agrees with a plain count over three buffers, whether a source repeats bytes seldom or often."""
     state = 1
     outcomes = [0, 0]
     for trial in range(120):
@@ -175,7 +175,7 @@ def test_without_urandom_it_does_not_start():
 
 def test_the_mask_has_all_bits_below_its_first():
     for bits in range(1, 31):
-        # n - 1 has one bit set, and the largest word below it has all others.
+        # n - 1 has only its highest bit set, and n - 2 has all lower bits set.
         n = (1 << bits - 1) + 1
         assert below_after(n, n - 2) == n - 2, bits
 

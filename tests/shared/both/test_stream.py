@@ -295,9 +295,9 @@ def test_a_policy_charges_all_windows_of_its_period_together():
 
 
 def test_a_cap_per_report_takes_no_more_reports_than_slots():
-    """A campaign has at most as many reports as slots: in a window or, if it is shorter, in all.
+    """With a cap per report, a campaign may have at most as many reports as slots in a window.
 
-    Each report is within the cap.
+    If the campaign is shorter than a window, this holds for the whole campaign. Each report is within the cap.
     """
     rule = gaussian()
     fields = {"rho": rule.report_charge(), "period_seconds": 86400, "per_report": True}
@@ -447,7 +447,7 @@ def variance_for(step, width):
 def test_rho_is_the_closed_form_of_the_module():
     """4 is subtracted from a variance, because a discrete Gaussian hides less than a continuous one.
 
-    Of 16, the least variance, this is much.
+    This matters most for 16, the least variance.
     """
     alone = {"shift": 0, "reuse": 0, "slew": 1000}
     for rule in (

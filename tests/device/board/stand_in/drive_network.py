@@ -1,8 +1,8 @@
 """Runs device/main.py where the network is bad.
 
-Prints the longest time without a feed of the watchdog, in milliseconds. COUNT ANSWER WIFI: how many acknowledged
-reports to wait for, the deadline of a connection in milliseconds, and after how many looks the Wi-Fi goes down or up
-again (0 if it stays up).
+Prints the longest time without a feed of the watchdog, in milliseconds, and how often the Wi-Fi fell. The arguments are
+COUNT ANSWER WIFI: how many acknowledged reports to wait for; the deadline of a connection in milliseconds; after how
+many calls of `isconnected` the Wi-Fi goes down or up again (0 if it stays up).
 """
 
 import os
@@ -24,7 +24,7 @@ falls = 0
 
 
 def isconnected(self):
-    """The radio's state. The file ``radio`` tells it to the network outside."""
+    """Return the radio's state, and write it to the file ``radio``, which the network outside reads."""
     global looks, falls
     looks += 1
     up = looks > 2 and (not wifi or looks // wifi % 2 == 0)

@@ -1,11 +1,12 @@
-"""Runs a program as on a board with a small C stack, whose code is in files or in flash.
+"""Runs a program with the C stack of a small board, and with its code in files or in flash.
 
-PROGRAM STACK IMAGE ARGUMENT...: STACK is the bytes of C stack on a board, whose words have 32 bits; an interpreter of
-64 bits gets twice as much. IMAGE is a file system for reading, mounted before anything is imported, or "-".
+Arguments: PROGRAM STACK IMAGE ARGUMENT... STACK is the size of a board's C stack in bytes, with words of 32 bits. An
+interpreter with words of 64 bits gets twice as much. IMAGE is a read-only file system that is mounted before anything
+is imported, or "-" for none.
 
-The program runs in a thread that has STACK. The main thread makes its imports, because the unix port takes 4 KB
-of the stack for each path that it looks up, and a board takes 128 bytes. At the end "stack N, imports D" says what the
-deepest import would take of a board's stack, and how many imports were within each other.
+The program runs in a thread whose stack has this size. The main thread makes the program's imports, because the unix
+port takes 4 KB of the stack for each path that it looks up, where a board takes 128 bytes. At the end, "stack N,
+imports D" says how much of a board's stack the deepest import would take, and how many imports were nested in it.
 """
 
 # ruff: noqa: E402
@@ -64,7 +65,7 @@ class Imports:
         return self._answer
 
     def _count(self, arguments):
-        # A board does not import its main.py.
+        # The import of main does not count, because a board runs its main.py without importing it.
         if arguments[0] in sys.modules or arguments[0] == "main":
             return self._import(*arguments)
         self._depth += 1
@@ -72,7 +73,7 @@ class Imports:
             made = self._import(*arguments)
         finally:
             self._depth -= 1
-        # A module in C runs no code of its own.
+        # A module in C does not count, because it runs no code of its own.
         if hasattr(sys.modules.get(arguments[0]), "__file__"):
             self._deepest = max(self._deepest, self._depth + 1)
         return made

@@ -1,4 +1,4 @@
-"""What the proof's tests share: a reporter with known random words, and mutants of the part that enforces the rest."""
+"""What the proof's tests share: a reporter with known random words, and mutants of the guard that enforces the rest."""
 
 from rig import DAY, START, Memory, Ticks, make_campaign, make_policy
 
@@ -219,7 +219,10 @@ class World:
         self.hear()
 
     def sleep(self):
-        """Deep sleep for half a rest, with a counter that goes on. The value is that of the slot before the wake-up."""
+        """Sleep deeply for half a rest, while a counter measures the time.
+
+        If the device then draws, the value is that of the slot before the wake-up.
+        """
         self.pass_time(self.rest // 2, self.rest // 2)
         asleep = self.true - self.counted
         self.boot(asleep=asleep)

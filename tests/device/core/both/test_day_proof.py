@@ -76,9 +76,9 @@ def schedules(lab):
 
 
 def neighbours(w):
-    """The sets of slots that a real interval of W = w slots can touch.
+    """The sets of slots that an interval of time can touch. It lasts W = w slots.
 
-    It starts at an edge of a slot or between edges.
+    It starts at an edge of a slot or between two edges.
     """
     result = set()
     for u in range(-2 * w, 2 * SLOTS + 1):
@@ -130,7 +130,7 @@ def worst(rest, w, mutant=None, longest=SLOTS):
 
 
 def spaced(apart):
-    """All sets of slots in which each two slots are at least ``apart`` from each other."""
+    """All sets of slots of which no two are closer to each other than ``apart``."""
     return {
         tuple([k for k in range(SLOTS) if wanted >> k & 1])
         for wanted in range(1 << SLOTS)

@@ -222,7 +222,7 @@ def test_what_is_reserved_counts_as_drawn_until_it_is():
         assert device.reporter.close_slot(device.now) is not None
         again = Device(storage=device.storage, slot_seconds=30, reports_per_period=DAY // 30)
         ledger = again.reporter.ledger
-        # From the first of them on, the file counts all three.
+        # Three slots are reserved at once. From the first draw on, the stored ledger counts all three as drawn.
         assert (ledger.sequence, ledger.ever, device.reporter.ledger.sequence) == (3, 3 * UNITS, drawn)
         assert month(ledger.sums, START // DAY, ledger.ever) == 3 * UNITS
         assert drawn_since(ledger.sums, START) == 3
@@ -264,8 +264,8 @@ def test_the_ledger_is_written_in_a_pause_as_often_as_the_policy_says_and_not_be
 def test_a_pauses_edges_to_the_second():
     day, rest = DAY, 3 * SLOT
     assert pauses.ENDLESS == (1 << 32) - 1
-    # The pauses begin within a slot or at its edge, at once or later, with or without a rest, for a time or without an
-    # end.
+    # The cases: a pause is asked for within a slot or at its edge, begins at once or later, with or without a rest, and
+    # has an end or none.
     assert pauses.begin(START + 1, SLOT, 0, False, 0) == (START + SLOT, pauses.ENDLESS)
     assert pauses.begin(START, SLOT, 0, False, 1) == (START, START + SLOT)
     assert pauses.begin(START, SLOT, rest, False, 1) == (START + rest, START + 2 * rest)
@@ -315,8 +315,8 @@ def test_a_pause_covers_what_it_touches_to_the_second_by_the_clock():
 
 
 def test_a_pause_is_counted_in_ticks_to_the_second():
-    # Seen at uptime 1000, the pause lasts 320 s from now on. That is 310 s of ticks, whatever the clock says about the
-    # slot.
+    # At uptime 1000, the device sees a pause that begins now and lasts 320 s. It then counts 310 s of ticks (31/32 of
+    # 320 s), whatever the clock says about later slots.
     for opened, uptime, touched in ((1309, 1400, True), (1310, 1400, False)):
         storage = Memory()
         span = pause_span.PauseSpan(storage, True)
@@ -326,7 +326,7 @@ def test_a_pause_is_counted_in_ticks_to_the_second():
         # After a restart, the count goes on.
         again = pause_span.PauseSpan(storage, True)
         assert covered(again, (START, START + 320), 5000, 5060, 5060, opened, uptime) == touched
-    # The pause is 64 s ahead. It begins after 64 s, 1/32 of that, and a second.
+    # By the clock, the pause begins in 64 s. By the ticks, it begins after 64 s, 1/32 of that, and a second.
     storage = Memory()
     covered(pause_span.PauseSpan(storage, True), (START + 64, START + 384), -60, 0, 0, 940, 1000)
     assert storage.files[pause_span.COUNT] == b"%d %d 1067 1374 1000" % (START + 64, START + 384)
@@ -336,12 +336,13 @@ def test_only_its_owner_shortens_a_pause_that_has_begun():
     storage = Memory()
     span = pause_span.PauseSpan(storage, True)
     covered(span, (START, START + 3200), -60, 0, 0, 940, 1000)
-    # The clock says that the pause is over. The pause is then prolonged by 32 s, shortened to 64 s from now, and ended.
+    # By the clock, the pause is over, but by the ticks it goes on. Its owner then prolongs it by 32 s, shortens it to
+    # 64 s from now, and ends it.
     assert covered(span, (START, START + 3200), 9000, 9060, 9060, 1040, 1100)
     for until, now, ends in ((3232, 100, 4131), (164, 100, 1164), (150, 300, 1100)):
         covered(span, (START, START + until), now - 60, now, now, 1040, 1100)
         assert storage.files[pause_span.COUNT] == b"%d %d 1000 %d 1000" % (START, START + until, ends), until
-    # A pause with another beginning, or a count by another ledger's uptime, is counted anew.
+    # The count begins anew for a pause with another beginning, or if the stored count is by another ledger's uptime.
     covered(span, (START + 400, START + 720), 340, 400, 400, 1340, 1400)
     assert storage.files[pause_span.COUNT] == b"%d %d 1400 1710 1400" % (START + 400, START + 720)
     covered(span, (START + 400, START + 721), 340, 400, 400, 0, 1399)
@@ -352,26 +353,31 @@ def test_before_a_pause_every_look_at_the_clock_brings_it_forward_or_its_end_bac
     pause = (START + 1000, START + 1320)
     for opened, uptime, touched in ((1200, 1331, False), (1200, 1332, True), (2269, 2300, True), (2270, 2300, False)):
         span = pause_span.PauseSpan(Memory(), True)
-        # At uptime 1000, the clock is read three times. By it, the pause begins 640, 320 and 960 s later.
+        # The clock is read three times at uptime 1000 and shows another time each time: the pause begins in 640, 320
+        # and 960 s.
         for now in (360, 680, 40):
             covered(span, pause, now - 60, now, now, 940, 1000)
         assert covered(span, pause, 5000, 5060, 5060, opened, uptime) == touched, (opened, uptime)
 
 
 def test_a_cap_whose_counts_are_lost_comes_back_as_it_may_have_been_spent():
-    """Each of the last slots counts as drawn. So no period has more draws than the cap, before and after the loss."""
+    """After the loss, the last slots count as drawn, as many as the groups of counts hold.
+
+    So no period has more draws than the cap, even if it begins before the loss.
+    """
     for cap, groups in ((1, 1), (5, 5), (96, 48), (100, 33)):
         sums, size, period = Sums(memoryview(bytearray(RING + 8 * GROUPS))), cap // groups, 300 * SLOT
         sums.limit(cap, 0, 0)
         sums.fill(START, 0, SLOT)
         spent = [START - SLOT * back for back in range(groups * size, 0, -1)]
         ends = spent[size - 1 :: size]
-        # Whole groups of slots count as drawn since then.
+        # These slots count as drawn in whole groups.
         for group in range(groups):
             assert drawn_since(sums, ends[group]) == (groups - group) * size
             assert drawn_since(sums, ends[group] + 1) == (groups - group - 1) * size
         for start in range(START, START + 2 * period, SLOT):
-            # A group may begin one period after the last draw of the group that lies as many groups before.
+            # A new group of draws may begin one period after the end of the group that comes ``groups`` groups before
+            # it.
             drawn = len(spent) - groups * size
             allowed = start - ends[drawn // size] >= period if drawn % size == 0 else True
             assert sums.permits(start, 0, period, 0) == allowed, (cap, start)

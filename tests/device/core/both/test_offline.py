@@ -10,9 +10,9 @@ KEPT = 96
 
 
 def lonely_week():
-    """A device that heard its server when its campaign began, and then nothing for a week.
+    """Return a device that heard its server when its campaign began and then nothing for a week.
 
-    Also the slots of its reports.
+    The slots of its reports are returned, too.
     """
     device = Device(now=START - SLOT)
     device.accept(make_campaign())

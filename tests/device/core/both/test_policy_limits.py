@@ -148,7 +148,10 @@ def test_a_campaign_at_the_owners_limits_and_just_beyond():
 
 
 def test_an_epochs_time_at_its_limits():
-    """The next epoch begins at least a day after the last one: by the policy, or by the cycle of the campaign."""
+    """The next epoch begins at least a day after the last one.
+
+    The policy's field demands this, or the length of the campaign's cycle if the field is 0.
+    """
     first = make_campaign()
     later = make_campaign(epoch=START + DAY)
     assert later.cycle * later.slot_seconds == DAY

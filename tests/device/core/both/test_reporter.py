@@ -210,8 +210,8 @@ def test_a_lost_ledger_costs_data_never_privacy():
     device.accept(make_campaign())
     # Perhaps this slot was drawn before the ledger was lost.
     assert device.reporter.run_once(3, device.now) is None
-    # All twelve of a day may have been drawn, as late as the ticks allow. The first stops counting when it is a day
-    # old.
+    # All twelve reports of a day may have been drawn, as late as the ticks allow, so they count as drawn. The first
+    # stops counting when it is a day old.
     assert device.used() == 12
     device.reporter.close_slot(device.now)
     waited = 0

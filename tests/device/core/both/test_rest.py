@@ -108,7 +108,7 @@ def test_ticks_that_come_round_while_nothing_is_reported_do_not_shorten_the_rest
 
 
 def test_a_hostile_clock_gets_one_report_in_a_rest_of_ticks():
-    # After every draw, the clock runs ahead by a rest. It makes slots longer and shorter.
+    # In each step, ``tempo`` seconds pass by the ticks, and the clock moves on by a slot or by half a slot.
     rest = DAY
     for tempo in (1, 10, SLOT, 4 * SLOT):
         device = resting(rest)
@@ -125,11 +125,11 @@ def test_a_hostile_clock_gets_one_report_in_a_rest_of_ticks():
 
 
 def test_a_slot_stretched_from_just_after_a_draw_is_not_reported():
-    # The opening of the slot counts, not the draw. A slot that is open at another draw lasts for a whole rest of ticks.
+    # The rest is measured up to the opening of a slot, not up to its draw.
     device = resting(DAY)
     while not drawn(device, 1):
         pass
-    # The slot opened with that draw. Its clock stands still for two days and then goes on.
+    # The open slot began when the last one was drawn. The clock stands still for two days, and then moves on by a slot.
     device.pass_time(2 * DAY, clock=0)
     device.reporter.close_slot(device.now)
     device.pass_time(0, clock=SLOT)
@@ -221,7 +221,7 @@ def test_streams_are_refused_where_there_is_rest():
 def told_by_a_counter(rest, silent, pause=b""):
     """(first reading, last reading) of each value that was drawn.
 
-    A reading is the number of seconds that have passed.
+    A reading is the number of seconds since the device began.
     """
     device = Device(now=START - SLOT, rest_seconds=rest, boots_per_day=1000, measures=["counter"])
     device.storage.files["pause"] = pause
@@ -258,7 +258,7 @@ def test_a_counters_value_reaches_back_over_no_silence_and_its_base_leaves_the_r
 
 
 def test_four_a_day_is_four_in_any_day():
-    # A cap by calendar days allowed eight reports in three and a half hours around midnight, with an honest clock.
+    # A cap by calendar days would allow eight reports in three and a half hours around midnight, with an honest clock.
     device = resting(0, reports_per_period=4)
     device.pass_time(DAY - 4 * SLOT)
     device.accept(CAMPAIGN)
@@ -275,7 +275,8 @@ def test_a_day_of_every_slot_fits_its_cap_of_every_slot():
 
 
 def test_a_clock_that_lies_with_the_server_does_not_refill_the_cap():
-    # An attack took 47 reports out of "4 a day" in this way: the clock moves by a day in every slot of ticks.
+    # In this attack, the clock moves by a day while two slots pass by the ticks. Once, it got 47 reports despite a cap
+    # of four a day.
     device = resting(0, reports_per_period=4)
     reports = 0
     for _ in range(24):
@@ -391,8 +392,8 @@ def by_seconds(**policy):
 
 
 def test_a_rest_of_ticks_is_that_and_the_second_that_uptime_may_be_off():
-    # A slot of a second, a rest of 31 s by the clock and by the ticks, and one second, because uptime is in whole
-    # seconds.
+    # The steps are 33 s: a slot of a second, a rest of 31 s by the clock and by the ticks, and one second more, because
+    # uptime is in whole seconds.
     device = by_seconds(rest_seconds=31)
     slots = []
     for _ in range(200):
@@ -439,7 +440,7 @@ def test_a_sleep_counts_once_however_often_the_ledger_is_written_in_it():
         device.pass_time(SLOT)
         device.boot(asleep=wake * SLOT * 1000)
         device.reporter.run_once(3, device.now)
-        # If a server with the key issues a new epoch at each wake-up, the device writes at each.
+        # A server that has the key issues a new epoch at each wake-up. So the device writes its ledger at each wake-up.
         device.accept(make_campaign(epoch=START + wake * SLOT, cycle=1))
         device.reporter.run_once(3, device.now)
         assert began + wake * SLOT <= device.reporter.ledger.uptime <= began + (wake + 2) * SLOT, wake
@@ -459,7 +460,8 @@ def test_a_cap_of_every_slot_takes_over_from_another_without_a_gap():
 
 
 def test_no_more_is_reserved_than_the_time_between_writes():
-    # With slots of 30 s, so many slots are reserved beyond the one that is drawn.
+    # ``ahead``: how many slots of 30 s are reserved beyond the one that is drawn, if ``seconds`` lie between two
+    # writes.
     for seconds, ahead in ((1, 0), (30, 0), (31, 1), (60, 1), (61, 2), (90, 2)):
         device = Device(now=START - 30, slot_seconds=30, write_seconds=seconds, reports_per_period=DAY // 30)
         device.accept(make_campaign(slot_seconds=30, last_slot=(START + DAY) // 30))

@@ -1,9 +1,9 @@
 """Checks a model of the real reporter's rest: whatever happens, opened(i+1) - closed(i) >= 31/32 W of true time.
 
 The events are ticks, reboots, steps of the clock, slots that are too long or short, epochs, two campaigns, lost and
-restored ledgers, a power failure between write and send, and deep sleep with a counter. After the first draw, every
-sequence of two events is tried, and long random ones from a fixed seed; test_rest_model_slow.py tries every sequence of
-three, and more random ones. The same search finds the mutants of `day-proof.md`.
+restored ledgers, a power failure between write and send, and deep sleep with a counter that measures the time. After
+the first draw, every sequence of two events is tried, and long random ones from a fixed seed; test_rest_model_slow.py
+tries every sequence of three, and more random ones. The same search finds the mutants of `day-proof.md`.
 """
 
 from rest_model import (

@@ -1,4 +1,4 @@
-"""Signed campaigns: by whose keys the device accepts them, when it verifies, and how to leave one with a wrong key."""
+"""Signed campaigns: whose signatures a device accepts, when it verifies them, and what a reset of campaigns forgets."""
 
 import gc
 

@@ -115,8 +115,8 @@ def test_the_most_reports_of_a_time_are_the_least_of_what_caps_and_rests_allow()
     ):
         assert most_reports(policy, seconds) == value, seconds
         assert most_reports(counting, seconds) == counter, seconds
-    # 40 slots of time touch 41 slots, of which every third may be drawn. A counter's values take two slots, so 42 are
-    # touched, and every fourth may be drawn.
+    # A time of 40 slots touches up to 41 slots, of which every third may be drawn. A counter's value covers two slots,
+    # so up to 42 are touched, and every fourth may be drawn.
     for measures, expected in ((["mean"], 14), (["counter"], 11)):
         assert most_reports(make_policy(rest_seconds=2 * slot, measures=measures), 40 * slot) == expected
 

@@ -41,7 +41,7 @@ def chain(report):
 
 
 def reboot(device, slots=1):
-    """Boot within the open slot. The readings of ``slots`` slots pass before the first report can come."""
+    """Boot in the middle of a slot, which is then not reported, and let ``slots`` slots pass."""
     device.boot()
     device.accept(device.campaign)
     device.reporter.close_slot(device.now)
@@ -205,7 +205,8 @@ def test_a_new_period_starts_from_nothing_when_its_length_has_passed_in_ticks():
 
 
 def test_a_clock_that_lies_with_the_server_spends_a_yearly_budget_once():
-    # In this attack, a yearly budget was spent 24 times in a day: each hour brought another year, campaign and reboot.
+    # In this attack, each hour brings another year by the clock and another campaign, and some hours a reboot. Once, it
+    # spent a yearly budget 24 times in a day.
     cost = rule().charge()
     year = 366 * DAY
     device = Device(now=START - SLOT, stream={"rho": cost, "period_seconds": year})
@@ -239,7 +240,7 @@ def test_a_clock_that_runs_through_windows_is_held_to_one_a_windows_length_and_o
 def test_a_clock_and_a_server_that_lie_get_in_the_long_run_a_budget_and_one_window_in_31_of_32_parts_of_a_period():
     """By ticks, 31/32 of a period lie between two campaigns, and each draws one window ahead of its time.
 
-    Here a window costs as much as a period allows. If the ledger is lost in between, no more is drawn.
+    Here a window costs as much as a period allows. A ledger that is lost in between does not let the device draw more.
     """
     slot, period = 900, DAY
     stream = rule(renewal=period // slot, reports=1, chains=1)
@@ -302,7 +303,7 @@ def test_a_change_of_campaign_is_a_new_chain_with_counts_of_its_own():
         last = device.slot()
         device.accept(following)
     assert chain(last) == 47
-    assert device.slot() is None  # the last slot of the old stream ends with it
+    assert device.slot() is None  # the old stream has no report for the slot in which it ends
     assert device.reporter.paused == "ended"
     report = intake.unpack(device.slot())
     assert (report.chain, report.fingerprint) == (1, following.fingerprint)
@@ -428,16 +429,16 @@ def test_no_chain_runs_on_into_the_next_window():
 def test_a_shorter_successor_does_not_uncharge_the_periods_of_the_longer_campaign():
     cost = rule().charge()
     device = Device(now=START - SLOT, stream={"rho": 2 * cost, "period_seconds": 10 * DAY})
-    # The first campaign costs the periods of forty days. The second lasts a day. The third lies inside the first one's
-    # periods.
+    # The first campaign is charged to the periods of forty days. The second lasts a day. The third begins after the
+    # second, within the periods that the first was charged to.
     assert refusal(device, stream_campaign(rule(), last_slot=START // SLOT + 40 * 48 - 1)) is None
     device.reporter.close_slot(device.now)
     following = stream_campaign(rule(), epoch=START + DAY, last_slot=START // SLOT + 2 * 48 - 1)
     assert refusal(device, following) is None
     until = device.reporter.ledger.rho_period
     assert until == (START + 40 * DAY - 1) // (10 * DAY)
-    # Time passes day by day, because the counter of ticks comes round after twelve days. Then a period's length of
-    # ticks has passed.
+    # Time passes day by day, because the counter of ticks comes round after twelve days. After this loop, more than a
+    # period has passed by the ticks.
     for _ in range(25):
         device.pass_time(DAY)
         device.reporter.close_slot(device.now)
@@ -463,13 +464,13 @@ def test_a_period_that_a_campaign_ended_in_goes_on_for_the_next_however_long_it_
 
 
 def test_a_cap_per_report_holds_for_every_single_report():
-    # The attack: a one-slot campaign numbers its reports up to 65,535, and each costs 7,281 times as much as usual.
+    # In this attack, a campaign of one slot allows 65,535 reports, and each report costs 7,281 times as much as usual.
     wide = rule(reports=65535)
     campaign = stream_campaign(wide, last_slot=START // SLOT)
     for rho in (1, wide.report_charge() - 1, wide.charge()):
         device = Device(now=START - SLOT, stream={"rho": rho, "period_seconds": DAY, "per_report": True})
         assert refusal(device, campaign) == "rho", rho
-    # The most expensive report alone is here the first one of a chain.
+    # Of all single reports, the first one of a chain costs most here.
     assert rule().report_charge() == -(-1000 * 1000 * (1 << 20) // (2 * (65000000 - 4)))
     for rho, reason in ((rule().report_charge() - 1, "rho"), (rule().report_charge(), None)):
         device = Device(now=START - SLOT, stream={"rho": rho, "period_seconds": 400 * DAY, "per_report": True})

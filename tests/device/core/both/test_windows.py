@@ -27,10 +27,10 @@ def slots_of(reports):
 
 
 def told_after_a_change(long, short, began, pause=b"", **policy):
-    """(second of the first, of the last reading) of each value drawn after slots of ``short`` replaced ``long`` ones.
+    """(second of the first reading, of the last) of each value drawn after slots of ``short`` s replaced ``long`` ones.
 
-    Before, four slots of ``long`` pass from ``began`` on. Each has one reading, early in the slot. Seconds are counted
-    from ``began``.
+    Before that, four slots of ``long`` seconds pass from ``began`` on. Each has one reading, early in the slot. Seconds
+    are counted from ``began``.
     """
     device = Device(now=began, slot_seconds=short, measures=["counter"], boots_per_day=1000, **policy)
     device.storage.files["pause"] = pause
@@ -67,7 +67,8 @@ def told_after_a_change(long, short, began, pause=b"", **policy):
 
 
 def test_a_counter_tells_nothing_of_a_pause_when_slots_become_shorter():
-    # The first half-day's value would begin with a reading of a slot of a week, from before the pause.
+    # Otherwise, the first value of a slot of half a day would begin with a reading from before the pause, taken in a
+    # slot of a week.
     began = (START // WEEK + 1) * WEEK
     pause = (3 * WEEK + DAY, 4 * WEEK - DAY)
     told = told_after_a_change(WEEK, DAY // 2, began, b"%d %d" % (began + pause[0], began + pause[1]))
@@ -78,7 +79,8 @@ def test_a_counter_tells_nothing_of_a_pause_when_slots_become_shorter():
 
 
 def test_a_rest_by_the_clock_holds_when_slots_become_shorter():
-    # The last slot of a day was drawn with readings up to its end, so the first value may begin a rest later.
+    # The last slot that lasts a day ends after four days, and was drawn. The next value must begin at least a rest
+    # later.
     rest = 4 * SLOT
     told = told_after_a_change(DAY, SLOT, START, rest_seconds=rest, rest_by="clock")
     assert len(told) >= 1
@@ -164,7 +166,7 @@ def test_what_returns_after_a_wrong_clock_still_rests_by_the_ticks():
     device, campaign = beginning(rest_seconds=DAY, boots_per_day=1000)
     drawn_at = []
     for step in range(2000):
-        # In every other 200 steps, the clock is wrong by a hundred days.
+        # The clock is wrong by a hundred days for 200 steps, then right for 200 steps, and so on.
         if step % 200 == 0:
             device.now += 100 * DAY if step % 400 == 0 else -100 * DAY
         device.accept(campaign, device.now)

@@ -35,11 +35,11 @@ class Choices:
         return values[self.below(len(values))]
 
 
-# --- one defect of an earlier version each
+# --- mutants: each has one defect of an earlier version
 
 
 def base_of_any_age(reporter):
-    """The first reading of a counter's value is kept when slots become shorter."""
+    """When slots become shorter, a counter's value may still begin with a reading from a long slot before."""
     slot = reporter._open
     opening = slot.open
 
@@ -51,7 +51,7 @@ def base_of_any_age(reporter):
 
 
 def cap_by_the_campaign(reporter):
-    """The cap is not checked if a period has no more slots of the present campaign than the cap."""
+    """The cap is not checked if a period has at most as many slots of the present campaign as the cap allows draws."""
     guard, policy, sums = reporter.guard, reporter.policy, reporter.ledger.sums
     obstacle, permits = guard.obstacle, sums.permits
     current = []
@@ -158,7 +158,7 @@ class Life:
         self.look()
 
     def _watch(self):
-        """Note the true interval of every slot that is closed, and each value before it is drawn."""
+        """Note the true interval of every slot that is closed, and each draw."""
         reporter = self.reporter
         slot = reporter._open
         opening, closing, release = slot.open, slot.close, reporter._release
@@ -300,7 +300,7 @@ class Life:
         self.boot()
 
     def sleep(self):
-        """Sleep deeply for a slot, with a counter that goes on, and report the value of the slot that ended last."""
+        """Sleep deeply while a counter measures the time, and report the value of the slot that ended last."""
         reporter = self.reporter
         if not self.honest or self.drawn_at is None or reporter.campaign is None:
             return
@@ -320,7 +320,7 @@ class Life:
     def household(self):
         """Begin a pause, or end one."""
         policy = self.reporter.policy
-        # A household may not know the slots of the campaign.
+        # The household need not know the slots of the campaign, so those of the policy are used.
         seconds = policy.slot_seconds
         if self.dice.below(3) == 0 and self.pause[1] > self.now:
             # What was left out of reports stays out. Only the future changes.

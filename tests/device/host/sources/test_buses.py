@@ -133,7 +133,7 @@ def test_the_line_takes_the_speed_that_the_meter_offers(opened, meter, offer, ba
 
 
 def test_a_meter_may_take_as_long_as_its_speed_needs(opened, meter, monkeypatch):
-    """The clock moves with the line's characters alone: 4,560 characters at 300 baud take 152 s."""
+    """In this test, only the line's characters advance the clock: 4,560 characters at 300 baud take 152 s."""
     name = even(b"/LGZ0ZMD\r\n")
     answer = readout(b"1.8.0(00123.456*kWh)\r\n" + b"x" * 4525 + b"\r\n!\r\n")
     clock = Line()
@@ -257,7 +257,8 @@ def test_no_bit_of_one_answer_over_tcp_may_change(opened, monkeypatch):
         port = server.getsockname()[1]
         source = opened(kind="modbus-tcp", host="127.0.0.1", tcp_port=port, slave=17, address=107)
         assert source.read(0) == 100000
-        # From here on, an answer counts as missing after a short time, because the damaged frames are not answers.
+        # From here on, an answer counts as missing after a short time. Some damaged frames are no answers at all, and
+        # the source would wait long for one.
         monkeypatch.setattr(buses, "_ANSWER_SECONDS", 0.02)
         for frame in damaged[1:]:
             with pytest.raises((ValueError, OSError)):

@@ -85,7 +85,7 @@ def test_a_fifo_gives_what_has_arrived(tmp_path):
         writer.write("1\n2\n1873.5 W kitchen\n3")
         writer.flush()
         assert lines.arrived() == [1, 2]
-        # The trouble appears in the status and the log, so it does not contain what was read.
+        # The trouble is shown in the status and the log, so it must not contain what was read.
         assert "a line is no integer" in lines.trouble
         assert "1873" not in lines.trouble
         assert "kitchen" not in lines.trouble

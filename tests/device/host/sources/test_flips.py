@@ -15,7 +15,7 @@ from undertone_device.host.sources.source import Plausible, SensorSource, parse_
 from undertone_shared.errors import Invalid
 
 RANGE = (0, 20_000)
-# (payload, field, scale, reading, the number in it)
+# (payload, field, scale, reading, the number as it stands in the payload)
 PAYLOADS = {
     "zigbee2mqtt": (b'{"energy": 12.345, "linkquality": 90}', "energy", (1000, 1), 12345, b"12.345"),
     "tasmota": (b'{"Time":"2026-11-21T22:00:00","ENERGY":{"Total":9.5}}', "ENERGY.Total", (1000, 1), 9500, b"9.5"),
@@ -62,7 +62,7 @@ def test_only_a_digit_becomes_another_reading_and_only_within_the_range(name):
             assert position in digits, damaged
             assert RANGE[0] <= reading <= RANGE[1]
             others.append(reading)
-    # Such a change cannot be noticed, and the project does not claim so.
+    # Nobody can notice that a digit has changed within the range. The project does not claim to notice it.
     assert others
     # Without a range, more wrong readings would be possible.
     unbounded = [reading_of(Plausible(Fixed([damaged], field, scale))) for _, damaged in flips(payload)]
@@ -104,7 +104,8 @@ def test_why_a_read_failed_is_said_until_the_next_read(opened, tmp_path):
     meter = opened(kind="file", path=str(tmp_path / "meter"))
     with pytest.raises(OSError, match="meter"):
         meter.read(0)
-    # The loop asks in every round whether anything has arrived, and reads the source once in a slot.
+    # The loop reads the source once in a slot, and asks in every round whether anything has arrived. Asking does not
+    # clear the trouble.
     assert meter.arrived() == []
     assert meter.trouble.startswith("no sample: ")
     (tmp_path / "meter").write_text("42", encoding="utf-8")

@@ -30,7 +30,7 @@ class FakeBroker:
         return self.stream
 
     def drop(self):
-        """End the connection as a broker does that is killed."""
+        """End the connection as a killed broker does."""
         self.stream.ended = True
 
     def payloads(self):

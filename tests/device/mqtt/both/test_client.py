@@ -259,7 +259,8 @@ def test_a_device_that_is_not_let_in_tries_ever_more_seldom():
     for i, wait in enumerate(waits):
         assert wanted[min(i, 2)] <= wait <= wanted[min(i, 2)] + 1000, (i, wait)
     assert 480000 >= waits[-1] > waits[0]
-    # After the client was accepted once, a short absence of the server costs a minute of waiting again.
+    # The server accepts the client and then is away for a short time. The client waits for only a minute between its
+    # attempts.
     rig.broker.refuse = 0
     rig.settle()
     rig.broker.unreachable = True
@@ -334,7 +335,7 @@ def test_an_empty_retained_message_is_the_end_of_the_campaign_and_no_refusal():
 
 
 def test_publication_is_spread_by_entropy_alone():
-    """The same entropy gives the same delay whatever the reading is; different entropy another one."""
+    """The same entropy gives the same delay whatever the reading is, and different entropy gives another delay."""
     delays = []
     for reading, seed in ((0, 0), (1000, 0), (500, 7)):
         source = Counting()
@@ -419,6 +420,14 @@ def test_a_device_without_a_clock_asks_ntp_before_anything_else():
     rig.device.ticks.now += 86400000
     rig.steps()
     assert len(asked) == 4, "asked again after a day"
+    answers.append(OSError(110))
+    rig.device.ticks.now += 86400000
+    rig.steps(1)
+    assert len(asked) == 5
+    assert rig.client.online, "it goes on by its own clock"
+    rig.device.ticks.now += 2000
+    rig.steps(1)
+    assert len(asked) == 6, "asked again until the server answers"
 
 
 def test_a_wake_hears_the_campaign_reports_the_last_slot_and_waits_for_the_acknowledgement():

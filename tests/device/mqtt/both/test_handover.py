@@ -33,7 +33,7 @@ def packed(everybody=None, devices=None, number=1, campaign="load", signature=GO
 
 
 class Network:
-    """Brokers by their address. Only those in ``open`` answer."""
+    """Brokers by their address. Only those in ``reachable`` answer."""
 
     def __init__(self, *reachable):
         self.brokers = {place: FakeBroker() for place in (OLD, NEW)}
@@ -196,7 +196,7 @@ def test_a_damaged_file_lets_no_older_hand_over_be_obeyed():
     for number in (4, 5):
         trailer = packed({"host": OLD[0], "port": OLD[1]}, number=number)
         entry = handover.take(trailer, "load", "meter-1", reporter.guard, rig.device.now, None)
-        # The newest hand-over itself may be followed again, and no older one.
+        # The newest hand-over may be followed again, but no older one.
         assert (entry is None) == (number == 4), number
 
 

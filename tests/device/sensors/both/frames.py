@@ -1,7 +1,7 @@
-"""Frames of real meters and of the standards, and the readings that no damage to them may give.
+"""Two frames of meters, and a function that damages a frame.
 
-P1 is the example telegram of the DSMR 4.0 companion standard, with the CRC of these bytes. SML is a recorded answer of
-an Iskra meter. IEC 62056-21 has the form of the standard's data readout.
+TELEGRAM is the example telegram (P1) of the DSMR 4.0 companion standard, with the CRC of these bytes. SML is a recorded
+answer of an Iskra meter.
 """
 
 from binascii import unhexlify
@@ -29,7 +29,7 @@ OBIS_1_8_0 = b"\x01\x00\x01\x08\x00\xff"
 
 
 def flipped(frame):
-    """The frame with one bit changed, for every position."""
+    """Yield the frame with one bit changed, for each of its bits."""
     for i in range(len(frame)):
         for bit in range(8):
             damaged = bytearray(frame)
