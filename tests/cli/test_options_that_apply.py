@@ -90,7 +90,7 @@ EVERYWHERE: dict[str, str] = {
     "broker rotate": "",
     "capacity": "--homes --slot --json",
     "campaign apply": "--although-refused",
-    "campaign create": "--sensor --unit --bound --epsilon --slot-seconds --set --collect --preview",
+    "campaign create": "--title --sensor --unit --bound --epsilon --slot-seconds --set --collect --preview",
     "campaign delete": "",
     "campaign diff": "--json",
     "campaign extend": "--although-refused --preview",
