@@ -156,7 +156,8 @@ def _by_the_locale(call: ast.Call) -> bool:
     if name in ("read_text", "write_text"):
         return len(call.args) < (2 if name == "write_text" else 1)
     if name in ("open", "fdopen"):
-        # The mode is the last argument unless there are more: the fourth argument is the encoding.
+        # The mode is taken to be the last positional argument. If there are four, the last one is the encoding, and no
+        # mode is found.
         values = [*(getattr(each, "value", None) for each in call.args[-1:]), words.get("mode")]
         modes = [each for each in values if isinstance(each, str) and re.fullmatch("[rwax][bt+]*", each)]
         bare = len(call.args) == 1 and "mode" not in words and isinstance(call.func, ast.Name)
