@@ -136,7 +136,8 @@ def test_kinds_are_looked_up_in_tables() -> None:
     """A branch on the kind of a mechanism outside the table of mechanisms is where false statements once came from."""
     text = {path: path.read_text(encoding="utf-8") for path in MODULES}
     branches = [path.name for path in MODULES if re.search(r"isinstance\([^)]*(Mechanism|Hybrid)", text[path])]
-    # Reports for the threshold use the Square Wave by definition. This module refuses a campaign with another one.
+    # Reports for the threshold use the Square Wave by definition. So this module may ask for the kind of their
+    # mechanism: it refuses a campaign in which they use another one.
     assert branches == ["scalar.py"]
 
 

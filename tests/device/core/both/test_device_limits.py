@@ -193,7 +193,7 @@ def test_what_was_spent_ahead_is_given_back_beyond_a_day_and_a_block_and_not_bef
         ledger.spent_until = now + ahead
         guard._return(now)
         assert ledger.spent_until == (now if ahead > DAY + 60 else now + ahead)
-    # The next draw waits a second longer than the rest in ticks, and no slot is reserved any more.
+    # Before the next draw, a rest in ticks and one second more must pass. No slot is reserved any more.
     assert guard.rested(ledger.uptime + 1 + in_ticks(DAY))
     assert not guard.rested(ledger.uptime + in_ticks(DAY))
     guard.write()

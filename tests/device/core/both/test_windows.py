@@ -253,7 +253,7 @@ def test_a_pause_that_a_device_slept_through_is_over_when_its_owner_says_so():
     device.storage.files["pause"] = b"%d %d" % pause
     for _ in range(4):
         device.slot()
-    # The device is off for five days. Its ticks then show that two hours of the three days have passed.
+    # The device is off for five days. By its ticks, only two hours of the pause's three days have passed then.
     device.now += 5 * DAY
     device.boot()
     device.accept(campaign, device.now)
