@@ -133,7 +133,7 @@ def test_a_circle_is_found() -> None:
 
 
 def test_kinds_are_looked_up_in_tables() -> None:
-    """A branch on the kind of a mechanism outside the table of mechanisms is where false statements once came from."""
+    """Only the table of mechanisms may depend on the kind of a mechanism. Branches elsewhere once led to errors."""
     text = {path: path.read_text(encoding="utf-8") for path in MODULES}
     branches = [path.name for path in MODULES if re.search(r"isinstance\([^)]*(Mechanism|Hybrid)", text[path])]
     # Reports for the threshold use the Square Wave by definition. So this module may ask for the kind of their

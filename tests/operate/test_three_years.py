@@ -223,7 +223,7 @@ class Life:
     # --- the devices
 
     def install(self) -> None:
-        """Give new devices their files, and give devices with a new password that password, as their owners would."""
+        """Install files as the devices' owners would: all files on new devices, and new passwords on the others."""
         for path in sorted(self.home.glob("fleets/*/devices/*/device.json")):
             name, config = path.parent.name, read_config(str(path))
             password = assembly.read_password(config.broker) or ""

@@ -220,7 +220,7 @@ def test_requests_under_way_are_counted_and_one_network_stops_no_other(site):
 
 
 def test_a_limit_is_reserved_before_the_body():
-    """As many requests are admitted as a network may begin at once, even while none of them has ended."""
+    """A network may begin only so many requests at once, even while none of them has ended."""
     limit = RateLimit(Rate(3, 1), Rate(100, 1), lambda: 0.0)
     assert [limit.admit("192.0.2.1") for _ in range(5)] == [0, 0, 0, 1, 1]
     assert limit.admit("192.0.2.2") == 0

@@ -361,9 +361,9 @@ def test_before_a_pause_every_look_at_the_clock_brings_it_forward_or_its_end_bac
 
 
 def test_a_cap_whose_counts_are_lost_comes_back_as_it_may_have_been_spent():
-    """After the loss, the last slots count as drawn, as many as the groups of counts hold.
+    """After the loss, the last slots count as drawn, in whole groups and up to the cap.
 
-    So no period has more draws than the cap, even if it begins before the loss.
+    So no period has more draws than the cap, even a period that began before the loss.
     """
     for cap, groups in ((1, 1), (5, 5), (96, 48), (100, 33)):
         sums, size, period = Sums(memoryview(bytearray(RING + 8 * GROUPS))), cap // groups, 300 * SLOT
