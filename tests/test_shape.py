@@ -136,8 +136,8 @@ def test_kinds_are_looked_up_in_tables() -> None:
     """Only the table of mechanisms may depend on the kind of a mechanism. Branches elsewhere once led to errors."""
     text = {path: path.read_text(encoding="utf-8") for path in MODULES}
     branches = [path.name for path in MODULES if re.search(r"isinstance\([^)]*(Mechanism|Hybrid)", text[path])]
-    # Reports for the threshold use the Square Wave by definition. So this module may ask for the kind of their
-    # mechanism: it refuses a campaign in which they use another one.
+    # Reports for the threshold use the Square Wave by definition. So scalar.py may ask which mechanism they use: it
+    # refuses a campaign with another one.
     assert branches == ["scalar.py"]
 
 
