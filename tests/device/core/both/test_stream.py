@@ -354,7 +354,7 @@ def test_no_report_leaves_when_its_chain_cannot_be_counted():
     device = running(rule(), write_seconds=86400)
     assert chain(device.slot()) == 1
     device.storage.broken = True
-    # Within the reserved block no write is due ...
+    # Within the reserved block, no write is due ...
     assert chain(device.slot()) == 2
     # ... but a new chain is counted before it is used.
     state(device).forget()
