@@ -28,8 +28,9 @@ settings.register_profile(
     "undertone", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("undertone")
-# Workers and the processes they start share the machine's cores. Each with BLAS threads of its own, they would spend
-# more time waiting for each other than computing. NumPy reads this when it is imported, which nothing above does.
+# Workers and the processes they start share the machine's cores. If each had BLAS threads of its own, these would spend
+# more time waiting for each other than computing. NumPy reads the variable when it is imported, and nothing above
+# imports NumPy.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Some tests run whole servers in the process of pytest. Its soft limit of files is often 256 on macOS, so it is raised
 # as a server raises its own.

@@ -133,10 +133,11 @@ def test_a_circle_is_found() -> None:
 
 
 def test_kinds_are_looked_up_in_tables() -> None:
-    """A branch on the kind of a mechanism outside the table of mechanisms is where false statements once came from."""
+    """Only the table of mechanisms may depend on the kind of a mechanism. Branches elsewhere once led to errors."""
     text = {path: path.read_text(encoding="utf-8") for path in MODULES}
     branches = [path.name for path in MODULES if re.search(r"isinstance\([^)]*(Mechanism|Hybrid)", text[path])]
-    # Reports for the threshold use the Square Wave by definition. This module refuses a campaign with another one.
+    # Reports for the threshold use the Square Wave by definition. So scalar.py may ask which mechanism they use: it
+    # refuses a campaign with another one.
     assert branches == ["scalar.py"]
 
 
@@ -156,7 +157,8 @@ def _by_the_locale(call: ast.Call) -> bool:
     if name in ("read_text", "write_text"):
         return len(call.args) < (2 if name == "write_text" else 1)
     if name in ("open", "fdopen"):
-        # The mode is the last argument unless there are more: the fourth argument is the encoding.
+        # The mode is taken to be the last positional argument. If there are four, the last one is the encoding, and no
+        # mode is found.
         values = [*(getattr(each, "value", None) for each in call.args[-1:]), words.get("mode")]
         modes = [each for each in values if isinstance(each, str) and re.fullmatch("[rwax][bt+]*", each)]
         bare = len(call.args) == 1 and "mode" not in words and isinstance(call.func, ast.Name)

@@ -13,7 +13,7 @@ import pytest
 from support.command import undertone
 from undertone.examples import EXAMPLES
 
-# Words of examples that name a place elsewhere -> the place in this test's folder.
+# Words in examples that name places outside this test's folder -> the places in it that replace them.
 PLACES = {
     "/srv/undertone": "srv",
     "/backup/home.tar": "home.tar",

@@ -21,7 +21,7 @@ def test_estimates_beside_the_truth(tmp_path):
     assert result.exit_code == 0, result.output
     facts = json.loads(result.stdout)
     assert len(facts["slots"]) == 3
-    # There are 28 slots: 12 + 12 of the rounds, their pauses, and 3 of the report phase.
+    # Devices report in 12 + 12 slots of the rounds and in 3 of the report phase, besides the pauses after the rounds.
     assert facts["reports"] >= 300 * (12 + 12 + 3)
     assert {"estimate", "standard_error", "truncated_mean", "truth_truncated", "truth_raw"} < set(facts["slots"][0])
     assert "event-level" in facts["guarantee"]

@@ -24,9 +24,9 @@ LATER = f"{int(OLD) + 1:04}"
 
 @pytest.fixture
 def old(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], Path]:
-    """Makes a store of the version before this one.
+    """Return a function that makes a store of an earlier version.
 
-    The stand-in for this version changes today's tables in one step.
+    Today's version stands for the earlier one. A later version stands for today's: its only migration changes nothing.
     """
 
     def made(path: Path) -> Path:

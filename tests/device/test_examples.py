@@ -8,7 +8,7 @@ import pytest
 from support.factory import policy_of
 from undertone_device.__main__ import EXAMPLES, main
 
-# Words of examples that name a place elsewhere -> the place in this test's folder.
+# Words in examples that name places outside this test's folder -> the places in it that replace them.
 PLACES = {"/etc/undertone/device.json": "device.json", "fleet/devices/meter-17": "."}
 # Command -> why its examples are not run here.
 NOT_RUN = {

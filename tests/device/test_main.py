@@ -1,4 +1,4 @@
-"""The command on a phone or gateway and the boards' code on a PC run as processes with a real broker."""
+"""Two programs as processes with a real broker: the command of a phone or gateway, and the boards' code on a PC."""
 
 import contextlib
 import json
@@ -64,7 +64,7 @@ class Server:
         )
 
     def sent_by(self, device):
-        """How many reports have come whose topic contains this name."""
+        """The number of reports that have come whose topic contains this name."""
         return sum(device in topic for topic, _ in list(self.messages))
 
     def close(self):

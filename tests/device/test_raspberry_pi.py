@@ -1,4 +1,4 @@
-"""The guide for a Raspberry Pi on a German meter, followed by its settings alone, and line by line as its users would.
+"""The guide for a Raspberry Pi on a German meter: its settings are tried alone, and its lines as its users type them.
 
 A recorded SML file of a meter, with a register that rises, comes over a pseudo-terminal. Only two things differ from
 the guide: times are shorter, and the port is the test's.

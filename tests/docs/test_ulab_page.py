@@ -1,4 +1,4 @@
-"""The two sensors of docs/ulab.md under real MicroPython, with and without ulab. The device reduces their buffers."""
+"""The two sensors of docs/ulab.md under real MicroPython, with and without ulab: a slot's value is made of a buffer."""
 
 import re
 import subprocess

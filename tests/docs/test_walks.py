@@ -85,9 +85,9 @@ def test_an_operators_first_half_hour_in_short(tmp_path, mosquitto_binary):
 @pytest.mark.long
 @pytest.mark.services
 def test_a_backup_brings_a_server_up_in_an_empty_folder(tmp_path):
-    """First the backup's six commands up to the first number, then the guide's exercise.
+    """The walk has six commands up to the first number, and then the exercise of the guide to backups.
 
-    No program may start a mosquitto.
+    No mosquitto must be started.
     """
     programs = tmp_path / "programs"
     programs.mkdir()

@@ -140,7 +140,8 @@ def see_itself_beside(home, server, meter, group, published):
     folder = join(home, server, "shared", group=group)
     meter.show()
     compared = ("your_home_newest", "average_home_newest", "your_home_last_7", "average_home_last_7")
-    # A home that joins after the round has begun reports a minute later, and the round waits for it.
+    # A home that joins after the round has begun waits for a minute before it reports, and the round waits for the
+    # home.
     without = ("unknown", "unavailable")
     meter.wait(lambda: all(value(home, name) not in without for name in compared), "a comparison", 4 * PATIENCE_SECONDS)
     own, others = (state_of(home, name) for name in compared[:2])

@@ -75,7 +75,7 @@ def test_a_second_server_waits_and_goes_on_when_the_first_one_is_killed(
          "--slot-seconds", 2, "--set", "cycle=4", "--rounds", "4", "--set", "report_slots=5000")  # fmt: skip
     done("devices", "add", DEVICES, "--home", home)
     shutil.copytree(home, other)
-    # Here, one machine plays both.
+    # Here, both servers run on one machine, so the second one needs other ports.
     (other / "server.toml").write_text(settings.replace(health, others), encoding="utf-8")
     words = ("--store", database, "--password-file", home / "aggregator.password", "--shards", "auto")
     fleet_words = ("fleet", "--fleet", home / "fleets/load", "--clients", DEVICES, "--slots", 5000, "--output", out)

@@ -1,13 +1,17 @@
 """Three simulated years of one server, in minutes: the blocks of docs/operator.md, in their order, on a fast clock.
 
-The line before a block says on which day it runs: ``<!-- day N -->``, with ``: a new machine`` or ``: the disk dies; a
-new machine`` after it. These parts are real: every command in a shell, `undertone serve` as its unit would start it,
-and the stores on disk; MQTT over TLS through sockets to the server's own endpoint; the devices' own client, reporter,
-policy and files; all plans and policies, as the page makes them. Three parts are simulated: the time, the readings, and
-the devices' flash, which is memory. The time goes on when the server says that it has done what was due, and never
-passes the end of a slot that devices live in. Devices live each slot of the first days, and some slots around each
-later block. Between these, they are switched off. `systemctl`, `sudo` and `pip` are scripts here. OpenSSL has its own
-clock, so it checks only who signed the server's certificate and for which name, and the test checks the dates.
+The line before a block says on which day it runs, and what happens to the machine before: ``<!-- day N -->``, ``<!--
+day N: a new machine -->`` or ``<!-- day N: the disk dies; a new machine -->``.
+
+These parts are real: every command in a shell, `undertone serve` as its unit would start it, and the stores on disk;
+MQTT over TLS through sockets to the server's own endpoint; the devices' own client, reporter, policy and files; all
+plans and policies, as the page makes them. Three parts are simulated: the time, the readings, and the devices' flash,
+which is memory. `systemctl`, `sudo` and `pip` are scripts here. OpenSSL has its own clock, so it checks only who signed
+the server's certificate and for which name, and the test checks the dates.
+
+The time goes on when the server says that it has done what was due, and never passes the end of a slot that devices
+live in. Devices live each slot of the first days, and some slots around each later block. In between, they are switched
+off.
 """
 
 import contextlib
@@ -219,7 +223,7 @@ class Life:
     # --- the devices
 
     def install(self) -> None:
-        """Give new devices their files, and give devices with a new password that password, as their owners would."""
+        """Install files as the devices' owners would: all files on new devices, and new passwords on the others."""
         for path in sorted(self.home.glob("fleets/*/devices/*/device.json")):
             name, config = path.parent.name, read_config(str(path))
             password = assembly.read_password(config.broker) or ""
@@ -304,10 +308,10 @@ class Life:
             ledger.flush()
 
     def looked(self) -> None:
-        """Wait until the server has read its present files, which the time of its own passes shows.
+        """Wait until the server has read its files as they are now.
 
-        In a pass, the server looks at the files and then measures its time. So if one pass was measured later than now,
-        the pass after it has seen the files. The clock moves so little that no slot can end.
+        In a pass, the server looks at the files and then notes the time. A pass with a time after now may have looked
+        at the files before now, but the pass after it has seen them. The clock moves so little that no slot can end.
         """
         for _ in range(2):
             self.clock.set(self.clock.now() + 0.001)
@@ -323,7 +327,7 @@ class Life:
             return float(json.load(answer)["time"])
 
     def caught_up(self) -> None:
-        """Wait until each campaign has done what is due in this slot. The slot's status comes after that."""
+        """Wait until each campaign has done what is due in this slot. It writes its status for the slot after that."""
         begin = int(self.clock.now()) // SLOT * SLOT
         # The status comes a fixed time after that of the last slot, and no sooner.
         self.clock.set(max(self.clock.now(), begin + STATUS_SECONDS))
@@ -523,12 +527,15 @@ def check(life: Life, block: Block, said: str) -> None:
     if "--alert-test" in block.text:
         assert any(b"test" in alert for alert in life.alerts), life.alerts
     if "--silent 12h" in block.text:
-        # Half an hour ago, all devices reported.
+        # All devices have reported within the last half hour, so none of them is listed.
         assert not re.search(r"^load-\d+ ", said, re.MULTILINE), said
 
 
 def check_accounts(life: Life, backed_up: float, died: float) -> None:
-    """Check that every report has an outcome. Only what the dead disk had acknowledged since its backup may be lost."""
+    """Check that every report has an outcome.
+
+    Only reports that were acknowledged between the last backup and the death of the disk may be lost.
+    """
     for name, ledger in life.ledgers.items():
         ledger.flush()
         unsaved = sum(backed_up < when <= died and which == name for when, which in life.acknowledged.values())

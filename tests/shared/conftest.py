@@ -1,4 +1,4 @@
-"""Lets tests that run under CPython only import the helpers that run everywhere."""
+"""Lets tests that run only under CPython import the helpers that run everywhere."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The package shared as a board loads it: compiled, and each module can be imported alone in a small heap."""
+"""The package undertone_shared as a board loads it: compiled, and each module can be imported alone in a small heap."""
 
 import pytest
 

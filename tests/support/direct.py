@@ -64,7 +64,10 @@ def open_endpoint(
 
 
 def write_home(folder: Path, port: int, users: Sequence[str] = (), prefix: str = PREFIX, more: str = "") -> None:
-    """Write a server's folder whose devices connect to the server. ``more``: further lines of [broker], and tables."""
+    """Write the folder of a server to which its devices connect directly.
+
+    ``more``: further lines of [broker], and tables.
+    """
     (folder / "broker").mkdir(parents=True, exist_ok=True)
     write_passwords(folder / "broker/passwords", users)
     lines = f'mode = "direct"\npasswords = "broker/passwords"\nport = {port}\nprefix = "{prefix}"\n'

@@ -50,7 +50,7 @@ class PatientClock(Clock):
             return moment
 
     async def until(self, moment):
-        # Before a later moment is set, the clock is held at the old one for the time until now.
+        # This call stops the clock at the old moment for the time that has passed. Then the next moment is set.
         self.now()
         with self._lock:
             self._next = moment if self._next is None else max(self._next, moment)

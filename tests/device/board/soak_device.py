@@ -1,9 +1,9 @@
-"""Run by test_soak.py under MicroPython: SLOTS slots against a real broker, the clock and the ticks injected or real.
+"""Run by test_soak.py under MicroPython: a device lives SLOTS slots with a real broker.
 
-    micropython soak_device.py HOST PORT NAME SLOTS STATE injected|real
+micropython soak_device.py HOST PORT NAME SLOTS STATE injected|real
 
-Prints "free BYTES DESCRIPTORS" after a collection at every tenth of the way; last
-"end SENT ACKED OUTBOX DROPPED PAUSED".
+The last argument says whether the clock and the ticks are injected or real. The program prints "free BYTES DESCRIPTORS"
+after a collection at each tenth of the slots, and at the end "end SENT ACKED OUTBOX DROPPED PAUSED".
 """
 
 # ruff: noqa: E402

@@ -67,7 +67,7 @@ def test_a_board_on_mains_power(site):
     assert lines[-1] == "['hostname', 'active', 'connect home'] 2 ntp.example True True"
     assert "undertone: online" in lines
     slots = running.slots(3)
-    # If the machine is too busy for a second, it skips a slot, as a board does.
+    # If the machine is too busy for a second, the board skips a slot.
     assert slots == sorted(set(slots))
 
 

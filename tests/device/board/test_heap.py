@@ -81,8 +81,8 @@ def check(output: str, injected: bool) -> int:
     heaps, files, descriptors = zip(*re.findall(r"^heap (\d+) (\d+) (\d+)$", output, re.MULTILINE), strict=True)
     assert len(heaps) == 10
     used = [int(bytes) for bytes in heaps]
-    # A dictionary or a buffer may differ in size by a little, but the use of the heap must not grow from tenth to
-    # tenth.
+    # A dictionary or a buffer may differ in size by a little, but the use of the heap must not grow from one tenth of
+    # the slots to the next.
     assert max(used[2:]) <= used[1] + 256, used
     assert len(set(files)) == len(set(descriptors)) == 1, "descriptors"
     # With the real clock, the device waits a moment before the next slot if a report came late.

@@ -53,7 +53,8 @@ def check(lines, *, injected):
     assert lines[-1][5] == "None" or (lines[-1][5] == "rate" and not injected), lines[-1]
     free = [int(line[1]) for line in lines if line[0] == "free"]
     assert len(free) >= 5
-    # A dictionary or a buffer may differ in size by 256 bytes, but the use of memory must not grow from tenth to tenth.
+    # A dictionary or a buffer may differ in size by 256 bytes, but the use of memory must not grow from one tenth of
+    # the slots to the next.
     assert min(free[1:]) >= free[1] - 256, free
     assert len({line[2] for line in lines if line[0] == "free"}) == 1, "descriptors"
 

@@ -148,7 +148,7 @@ class Device:
         self.now += seconds if clock is None else clock
 
     def used(self):
-        """Reports drawn in the policy's period before now."""
+        """The number of reports drawn in the policy's period up to now."""
         return drawn_since(self.reporter.ledger.sums, self.now - self.policy.period_seconds + 1)
 
     def slot(self, sample=40):

@@ -37,7 +37,7 @@ class Campaign:
 
 
 class Config:
-    """The attributes of a configuration that hearing published means needs."""
+    """The attributes of a configuration that are used to hear published means."""
 
     def __init__(self, **groups: str) -> None:
         self.prefix = "undertone/v2"

@@ -1,4 +1,4 @@
-"""The journal of the phone's app survives power failures after every operation, damage and a full disk, under node."""
+"""The journal of the phone's app survives power failures after every operation, damage and a full disk. Run by node."""
 
 import json
 import shutil

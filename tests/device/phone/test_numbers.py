@@ -1,4 +1,4 @@
-"""Numbers as people type them into the phone's app, run by node: accepted, asked about or refused, never changed."""
+"""Numbers that people type into the phone's app are accepted, asked about or refused, never changed. Run by node."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""A device shows its own certificate and no password, at a real broker: from a gateway, and with a board's code."""
+"""A device logs in at a real broker by its certificate, without a password: on a gateway, and with a board's code."""
 
 import json
 import subprocess

@@ -1,6 +1,7 @@
 """Building firmware with the device's code.
 
-The command names what is missing before it writes anything, gives the manifest to make, and says how to flash.
+The command names what is missing before it writes anything, passes the manifest to the program `make`, and says how to
+flash.
 """
 
 import shutil

@@ -81,7 +81,7 @@ def test_a_folder_serves_on_another_machine(home: Path, tmp_path: Path) -> None:
     done = undertone("restore", str(file), str(elsewhere))
     assert done.returncode == 0, done.stderr
     assert "power: 1 epoch, 0 reports" in done.stdout
-    # Numbers that the lost server may have published since are never published from this store.
+    # The lost server may have published numbers since the backup, so this store publishes none for that time.
     assert "power: no number is published for the time from" in done.stdout
     plan = Home(elsewhere).config("power").campaign
     with open_store(Home(elsewhere).config("power").store_url, campaign="power", read_only=True) as store:

@@ -79,7 +79,7 @@ def test_the_server_issues_the_epoch_again_with_the_later_end(home: Home) -> Non
 
 
 def test_each_extension_names_the_end_before_it_and_its_own(home: Home) -> None:
-    """This also holds for an end that no epoch has yet, while the campaign learns θ or the server does not run."""
+    """This also holds while no epoch has the new end, because the campaign learns θ or the server does not run."""
     run("campaign", "create", home.folder, "load", "--sensor", "load", "--unit", "Wh", "--bound", "100", "--epsilon", 1)
     run("devices", "add", 2, "--home", home.folder, "--campaign", "load")
     now = int(time.time())
@@ -169,9 +169,9 @@ def test_what_cannot_be_extended_is_named(home: Home) -> None:
 
 
 def test_a_campaign_that_is_over_is_not_extended(home: Home) -> None:
-    """Devices of a campaign that is over have nothing to report.
+    """After its end, a campaign's devices have nothing to report.
 
-    The server would wait for them before issuing an epoch.
+    The server would wait for their reports before it issued an epoch.
     """
     run("campaign", "create", home.folder, "past", *CREATE, *PLAN)
     (only,) = tick(home, int(time.time()) - 61 * DAY, "past")

@@ -43,7 +43,7 @@ def mosquitto(mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
     # On a busy machine, a broker answers late.
     monkeypatch.setattr(doctor_broker, "_WAIT_SECONDS", 60.0)
-    # Where no message may come, waiting longer would show nothing more.
+    # Where doctor checks that no message comes, waiting longer would show nothing more.
     monkeypatch.setattr(doctor_broker, "_QUIET_SECONDS", 0.1)
 
 
@@ -126,7 +126,7 @@ def test_what_init_writes_for_a_broker_is_served_and_healthy_without_editing(
         rung = {event for _, event in running.server.journal.alarm_counts}  # type: ignore[union-attr]
         assert rung <= {"silent"}, "a server that runs is not disturbed; that nobody reports is an alarm in time"
         assert {"broker's file", "ports"} <= set(results)
-        # The signature is by another key.
+        # From here on, the folder has another key than the one that signed the campaign.
         key = folder / "signing.key"
         key.rename(folder / "kept.key")
         make_key(key)
@@ -204,7 +204,7 @@ def websocket_findings(folder: Path) -> list[tuple[str, str]]:
 
 
 def test_what_is_wrong_is_a_failure_with_its_fix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Each awaited message comes here, perhaps late.
+    # Every message that doctor waits for comes here, perhaps late. So it waits long.
     monkeypatch.setattr(doctor_broker, "_QUIET_SECONDS", 60.0)
     folder = tmp_path / "home"
     missing = undertone("doctor", str(folder))

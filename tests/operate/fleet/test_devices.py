@@ -43,7 +43,7 @@ def run(tmp_path, free_port):
 
 @pytest.mark.parametrize("where", [(), ("--broker", "mqtts://broker.example")], ids=["direct", "external"])
 def test_at_the_servers_own_endpoint_every_device_is_tied_to_its_campaign(tmp_path, monkeypatch, where):
-    """mosquitto reads many rules too slowly, so there many devices share one pattern."""
+    """mosquitto is slow with many rules, so at a mosquitto, many devices share one pattern."""
     monkeypatch.setattr(devices.credentials, "EXACT_DEVICES", 2)
     home = tmp_path / "home"
     done = [undertone("init", str(home), *where)]
@@ -90,7 +90,7 @@ def password(tmp_path: Path, name: str) -> str:
 
 
 def lets_in(port: int, name: str, secret: str, expected: bool) -> None:
-    """Wait until the broker has read its files again; return whether it accepts the device."""
+    """Wait until the broker has read its files again and accepts the device, or refuses it if ``expected`` is False."""
 
     def as_expected():
         client = Client(port, name, secret)

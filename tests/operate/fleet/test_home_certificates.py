@@ -39,7 +39,7 @@ def home(tmp_path: Path, free_port: Callable[[], int]) -> Home:
 
 
 class Site:
-    """The endpoint of a home runs without the home's campaigns, and devices connect to it."""
+    """The endpoint of a home, which runs without the home's campaigns. Devices connect to it."""
 
     def __init__(self, home: Home, source: Source, stack: contextlib.ExitStack) -> None:
         self._port = home.config("power").broker.port

@@ -211,7 +211,7 @@ def test_requests_under_way_are_counted_and_one_network_stops_no_other(site):
     assert set(asyncio.run(send())) == {404}
     for number in range(100):
         assert site.post("offer", {"code": code_text(CODE)}, f"198.51.100.{number}").status_code == 200
-    # The network itself has to wait, but no longer than its guaranteed share of requests needs.
+    # The network itself has to wait, but only until its own allowance of requests is full again.
     answer = site.post("offer", {"code": code_text(CODE)})
     assert answer.status_code == 429
     assert int(answer.headers["retry-after"]) <= (EACH_NETWORK.burst + 1) / EACH_NETWORK.per_second + 1
@@ -220,7 +220,7 @@ def test_requests_under_way_are_counted_and_one_network_stops_no_other(site):
 
 
 def test_a_limit_is_reserved_before_the_body():
-    """As many requests are admitted as a network may begin at once, even while none of them has ended."""
+    """A network may begin only so many requests at once, even while none of them has ended."""
     limit = RateLimit(Rate(3, 1), Rate(100, 1), lambda: 0.0)
     assert [limit.admit("192.0.2.1") for _ in range(5)] == [0, 0, 0, 1, 1]
     assert limit.admit("192.0.2.2") == 0

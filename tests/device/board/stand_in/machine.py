@@ -33,7 +33,7 @@ def save(**changes):
 def unix_time():
     """The real time plus an offset.
 
-    A board that sleeps has a clock that stands still while it is awake, so that a slow machine does not matter.
+    While a board that sleeps is awake, its clock stands still, so that a slow machine does not matter.
     """
     state = load()
     return state.get("now") or _real_time() + state["offset"]

@@ -193,7 +193,7 @@ def test_what_was_spent_ahead_is_given_back_beyond_a_day_and_a_block_and_not_bef
         ledger.spent_until = now + ahead
         guard._return(now)
         assert ledger.spent_until == (now if ahead > DAY + 60 else now + ahead)
-    # The next draw waits a second longer than the rest in ticks, and no slot is reserved any more.
+    # Before the next draw, a rest in ticks and one second more must pass. No slot is reserved any more.
     assert guard.rested(ledger.uptime + 1 + in_ticks(DAY))
     assert not guard.rested(ledger.uptime + in_ticks(DAY))
     guard.write()
@@ -361,9 +361,9 @@ def test_before_a_pause_every_look_at_the_clock_brings_it_forward_or_its_end_bac
 
 
 def test_a_cap_whose_counts_are_lost_comes_back_as_it_may_have_been_spent():
-    """After the loss, the last slots count as drawn, as many as the groups of counts hold.
+    """After the loss, the last slots count as drawn, in whole groups and up to the cap.
 
-    So no period has more draws than the cap, even if it begins before the loss.
+    So no period has more draws than the cap, even a period that began before the loss.
     """
     for cap, groups in ((1, 1), (5, 5), (96, 48), (100, 33)):
         sums, size, period = Sums(memoryview(bytearray(RING + 8 * GROUPS))), cap // groups, 300 * SLOT

@@ -48,7 +48,8 @@ def test_draws_since_count_whole_groups():
 def touched(slot, rest, seconds, readings):
     """The largest number of intervals that a window of ``seconds`` touches.
 
-    Intervals of a counter begin and end at ``readings``.
+    ``readings``: for a counter, when it is read in each slot, in seconds from the slot's beginning. None for other
+    measures.
     """
     intervals = []
     end = 0

@@ -354,7 +354,7 @@ def test_no_report_leaves_when_its_chain_cannot_be_counted():
     device = running(rule(), write_seconds=86400)
     assert chain(device.slot()) == 1
     device.storage.broken = True
-    # Within the reserved block no write is due ...
+    # Within the reserved block, no write is due ...
     assert chain(device.slot()) == 2
     # ... but a new chain is counted before it is used.
     state(device).forget()
@@ -571,6 +571,6 @@ def test_a_threshold_round_takes_one_report_of_its_own_epsilon_and_then_the_stre
 def test_epsilon_that_is_used_up_and_more_stops_no_stream():
     stream = rule()
     device = running(stream, lifetime=epsilon_units(2, 1))
-    # After a power failure, a block of reserved draws counts as spent, perhaps as more than the lifetime's epsilon.
+    # After a power failure, a block of reserved draws counts as spent. This may be more than the lifetime's epsilon.
     device.reporter.ledger.ever = 3 * epsilon_units(2, 1)
     assert intake.unpack(device.slot()).kind == reports.STREAM

@@ -27,10 +27,10 @@ def slots_of(reports):
 
 
 def told_after_a_change(long, short, began, pause=b"", **policy):
-    """(second of the first reading, of the last) of each value drawn after slots of ``short`` s replaced ``long`` ones.
+    """Return (first, last) of each value drawn after slots of ``short`` seconds replaced slots of ``long`` seconds.
 
-    Before that, four slots of ``long`` seconds pass from ``began`` on. Each has one reading, early in the slot. Seconds
-    are counted from ``began``.
+    These are the seconds of the value's first and last reading, counted from ``began``. Before the change, four slots
+    of ``long`` seconds pass from ``began`` on. Each has one reading, early in the slot.
     """
     device = Device(now=began, slot_seconds=short, measures=["counter"], boots_per_day=1000, **policy)
     device.storage.files["pause"] = pause
@@ -253,7 +253,7 @@ def test_a_pause_that_a_device_slept_through_is_over_when_its_owner_says_so():
     device.storage.files["pause"] = b"%d %d" % pause
     for _ in range(4):
         device.slot()
-    # The device is off for five days. Its ticks then show that two hours of the three days have passed.
+    # The device is off for five days. By its ticks, only two hours of the pause's three days have passed then.
     device.now += 5 * DAY
     device.boot()
     device.accept(campaign, device.now)

@@ -1,4 +1,4 @@
-"""Meters on a wired M-Bus: a pseudo-terminal answers with frames of EN 13757-3."""
+"""Meters on a wired M-Bus: a stand-in for a serial port answers with frames of EN 13757-3."""
 
 import pytest
 

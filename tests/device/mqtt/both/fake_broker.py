@@ -1,4 +1,4 @@
-"""A broker and a network in memory, with which tests show faults to the client under every interpreter."""
+"""A broker and a network in memory. Tests let them fail while a client uses them, under every interpreter."""
 
 
 class FakeBroker:
