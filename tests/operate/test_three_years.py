@@ -497,7 +497,7 @@ def test_the_operators_page_is_followed_through_three_years(life: Life) -> None:
 SHOWN = (
     ("undertone plan", r"a slot +\S+ +\S+ +\S+ Wh +2\.6%"),
     ("undertone plan", r"a day +\S+ +\S+ +\S+ Wh +1\.4%"),
-    ("undertone capacity", r"disk after three years +0\.1\d+ GB"),
+    ("undertone capacity", r"disk after three years +0\.0\d+ GB"),
     ("undertone capacity", r"open files +20,256"),
     ("--preview --devices 20000", r"privacy: .*\nthe last slot ends at .*(?s:.*)a slot .*(?s:.*)nothing was written\n"),
     ("undertone query", r"(?s:(│ 2027.*){3})"),

@@ -168,13 +168,15 @@ def measure() -> Speed:
         file = folder / "s.sqlite"
         plan = IngestPlan(DEFAULT_PREFIX, TRIAL, TRIAL_SLOT_SECONDS, cells_of)
         gate = Gate(folder / "passwords", credentials.servers_names(), None)
+        # The store is closed before its size is read, because closing writes its log into the file.
+        with open_store(file) as store:
+            store.set_meta({"campaign": TRIAL})
+            store.add_epoch(Epoch(campaign, TRIAL_NOW))
+        before = _size(file)
         with (
             open_store(file) as store,
             Endpoint(listener, gate, Limits(burst=10**9), plan.prefix, batch=plan.batch) as endpoint,
         ):
-            store.set_meta({"campaign": TRIAL})
-            store.add_epoch(Epoch(campaign, TRIAL_NOW))
-            before = _size(file)
             endpoint.listen()
             ingest = Ingest(plan, store, endpoint.open(TRIAL, plan.slot_seconds), clock=lambda: TRIAL_NOW)
             devices = [_Device(each, campaign) for each in names]
