@@ -65,7 +65,7 @@ release: .venv/.installed
 
 # PySpark is half a gigabyte that only these tests need.
 services: .venv/.installed servers
-	@$(BIN)/python -c "import pyspark" 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ./device --editable '.[spark]'
+	@$(BIN)/python -c "import pyspark" 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable ./device --editable '.[spark]'
 	@$(BIN)/python scripts/vendor.py >/dev/null
 
 # The servers alone, which need no .venv.

@@ -27,5 +27,6 @@ fi
 echo "installing Undertone and its development tools into .venv"
 # An old pip, such as that of Python 3.11, tries many versions of packages before it finds those that fit together.
 .venv/bin/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ./device --editable '.[dev]'
+# `--no-compile`: Python compiles a module when it is first imported. Most of what is installed here never is.
+.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --editable ./device --editable '.[dev]'
 .venv/bin/python scripts/micropython.py

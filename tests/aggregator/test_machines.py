@@ -169,6 +169,7 @@ def ordeal(site: Site, sender: Sender, database: Postgres, pause: float) -> dict
     return watchman.longest
 
 
+@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.services
 def test_machines_die_stop_and_come_back(tmp_path: Path, broker: Mosquitto, sender: Sender, database: Postgres) -> None:

@@ -82,6 +82,7 @@ def test_an_operators_first_half_hour_in_short(tmp_path, mosquitto_binary):
             assert len({device for device, _, outcome in store.audit() if outcome == "counted"}) == 8
 
 
+@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.services
 def test_a_backup_brings_a_server_up_in_an_empty_folder(tmp_path):

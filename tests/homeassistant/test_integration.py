@@ -41,7 +41,6 @@ pytestmark = [pytest.mark.services, pytest.mark.long, pytest.mark.timeout(900)]
 
 # This test takes longest, so it comes first: the tests of a file run in their order.
 @pytest.mark.slow
-@pytest.mark.slow
 def test_a_home_follows_the_campaigns_successor(home, server, meter):
     server.create("short", *ENERGY, report_slots=60)
     # Those who join agree to the same later campaigns as the fleet's first device did.
@@ -191,7 +190,6 @@ def test_power_cuts(home, server, meter, joined, kills):
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_two_entities_with_a_ledger_each_and_a_restart_in_the_middle_of_a_slot(home, server):
     server.create("temperature", *TEMPERATURE)
     server.stop()
@@ -273,6 +271,7 @@ def test_a_meter_that_is_reset_unavailable_in_another_unit_and_removed(home, ser
     check_account(server, joined)
 
 
+@pytest.mark.slow
 def test_a_pause_by_the_devices_own_rules_and_leaving(home, server, meter, joined):
     reports(server, 1, meter)
     [switch] = [entity for entity in home.states("switch.") if "pause" in entity]
@@ -289,7 +288,6 @@ def test_a_pause_by_the_devices_own_rules_and_leaving(home, server, meter, joine
     assert server.state_of(name) == "revoked", "the server was told"
 
 
-@pytest.mark.slow
 @pytest.mark.slow
 def test_an_old_backup_is_a_lost_ledger(home, server, meter, joined):
     reports(server, 2, meter)
@@ -322,6 +320,7 @@ def test_an_old_backup_is_a_lost_ledger(home, server, meter, joined):
     check_account(server, joined)
 
 
+@pytest.mark.slow
 def test_a_rotated_password_is_asked_for_and_a_revoked_device_stays_out(home, server, meter, joined):
     reports(server, 1, meter)
     [name] = {device for device, _ in server.counted()}
@@ -340,6 +339,7 @@ def test_a_rotated_password_is_asked_for_and_a_revoked_device_stays_out(home, se
     check_account(server, joined)
 
 
+@pytest.mark.slow
 def test_links_that_are_refused_and_one_whose_answer_was_lost(home, server, meter):
     for link, reason in (
         ("https://example.org/", "invalid_link"),
@@ -373,6 +373,7 @@ def test_links_that_are_refused_and_one_whose_answer_was_lost(home, server, mete
     assert again["reason"] == "already_configured", again
 
 
+@pytest.mark.slow
 def test_a_server_with_a_private_authority(home, tmp_path, free_port):
     server = Server(tmp_path / "secure", free_port, tls=True)
     server.start()

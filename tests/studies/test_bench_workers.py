@@ -6,6 +6,7 @@ from support.postgres import Postgres
 from undertone_studies.bench import workers
 
 
+@pytest.mark.slow
 @pytest.mark.services
 @pytest.mark.broker
 def test_two_workers_drain_a_backlog(

@@ -9,6 +9,7 @@ from support.ci import ABSENT
 from undertone_studies.registry import BENCHMARKS, StudyOptions
 
 
+@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.services
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason=ABSENT + "/proc")

@@ -96,6 +96,7 @@ def test_after_a_restore_and_after_a_lost_checkpoint_there_is_a_way_on(tmp_path:
     place.check()
 
 
+@pytest.mark.slow
 def test_a_damaged_file_is_set_aside_and_counted_once_it_is_mended(tmp_path: Path) -> None:
     place = Place(tmp_path, 3)
     checkpoint = tmp_path / "checkpoint"

@@ -176,6 +176,7 @@ def check(driver: Driver, distinct: int, deliveries: int) -> None:
         assert len(results.estimates(groups=None)) > 10
 
 
+@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.services
 def test_killed_between_the_two_commits_it_counts_once(tmp_path: Path, postgres: Postgres) -> None:

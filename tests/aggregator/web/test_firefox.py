@@ -66,6 +66,7 @@ def test_a_campaign_is_drawn_and_axe_finds_nothing(opened: Callable[..., Page]) 
     assert found == "[]"
 
 
+@pytest.mark.slow_but("de-DE, en")
 @pytest.mark.parametrize("languages", ["de-DE, en", "en-US, en"])
 def test_the_clock_has_24_hours_in_every_language(opened: Callable[..., Page], languages: str) -> None:
     """All readers of a page see times in the same form, also where people usually count twelve hours."""

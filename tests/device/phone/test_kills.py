@@ -56,9 +56,10 @@ class Killer:
         self.killed.clear()
 
 
+@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.services
-@pytest.mark.parametrize("kills", [10, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [10, 200])
 def test_killed_at_every_step_of_a_write(
     chromium: Any, site: PhoneSite, receiver: Receiver, tmp_path: Path, kills: int
 ) -> None:

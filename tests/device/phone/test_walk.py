@@ -143,6 +143,7 @@ SHOWN = r"You 500\u00a0Wh; on average ([\d,.−-]+)\u00a0Wh \(between ([\d,.−-
 LOADS = {"north": 100, "south": 900}
 
 
+@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.services
 def test_a_person_sees_their_number_beside_the_mean_of_their_group(chromium: Any, server: PhoneServer) -> None:
