@@ -137,6 +137,7 @@ def test_a_plain_install_pulls_nothing_but_the_device(plain_install):
     assert installed_names(plain_install) == {"undertone-ldp", "undertone-device", "paho-mqtt"}
 
 
+@pytest.mark.slow
 def test_a_gateway_runs_with_the_device_alone(device_install, tmp_path, free_port):
     """The gateway writes its status while the broker is away, and ends when it gets a signal."""
     command = device_install.with_name("undertone-device.exe" if os.name == "nt" else "undertone-device")
@@ -165,6 +166,7 @@ def test_the_device_runs_as_a_module(device_install, tmp_path):
     assert "usage" in shown.stdout.lower()
 
 
+@pytest.mark.slow
 def test_the_command_of_a_plain_install_says_what_is_missing_and_no_traceback(plain_install, tmp_path):
     command = plain_install.with_name("undertone.exe" if os.name == "nt" else "undertone")
     shown = run(command, "demo", cwd=tmp_path)

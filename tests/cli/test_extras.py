@@ -53,6 +53,7 @@ def test_a_terminal_without_greek_letters() -> None:
     assert done.stdout == b"\\u03b5 = 1\n"
 
 
+@pytest.mark.slow
 def test_a_locale_that_cannot_read_a_folders_name(tmp_path: Path) -> None:
     """In the locale C, Python reads the é of a name as two bytes that are no text.
 

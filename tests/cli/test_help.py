@@ -65,6 +65,7 @@ print(json.dumps(sorted(sys.modules)))
 """
 
 
+@pytest.mark.slow
 def test_what_serves_provisions_and_demonstrates_imports_no_scipy():
     done = subprocess.run(
         [sys.executable, "-c", OPERATOR], capture_output=True, encoding="utf-8", check=True, timeout=240

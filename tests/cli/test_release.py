@@ -254,6 +254,7 @@ def started(arguments, log):
         return subprocess.Popen([*UNDERTONE, *arguments], stderr=errors)
 
 
+@pytest.mark.slow
 def test_the_gateway_survives_kill_9_and_counts_every_reading_once(tmp_path, mosquitto_binary, free_port, topic_prefix):
     port = free_port()
     raw, private = f"{topic_prefix}/raw", f"{topic_prefix}/private"

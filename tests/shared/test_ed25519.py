@@ -3,6 +3,7 @@
 import hashlib
 import random
 
+import pytest
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
@@ -30,6 +31,7 @@ def openssl(key: bytes, message: bytes, signature: bytes) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_it_agrees_with_openssl():
     chance = random.Random(1)
     for _ in range(100):

@@ -50,7 +50,9 @@ class Silent:
         self.done = done / total
 
 
-@pytest.fixture(scope="module", params=["mosquitto", None], ids=["mosquitto", "direct"])
+@pytest.fixture(
+    scope="module", params=[pytest.param("mosquitto", marks=pytest.mark.slow), None], ids=["mosquitto", "direct"]
+)
 def demo(tmp_path_factory, mosquitto_binary, request):
     folder = tmp_path_factory.mktemp("demo")
     display = Silent()

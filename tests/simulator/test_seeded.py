@@ -52,6 +52,7 @@ def test_seed_slot_device_and_word_all_matter():
         assert np.count_nonzero(first == other) < 3
 
 
+@pytest.mark.slow
 def test_bits_are_balanced_and_neighbours_independent():
     # In 2^20 words, each of the 32 bits is fair, and so is its agreement with the next device and with the next word. 3
     # * 32 tests at |z| < 6 have a chance below 2e-7 of a false alarm.

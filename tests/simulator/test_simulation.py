@@ -78,6 +78,7 @@ def test_slots_drawn_one_at_a_time_give_the_same(plain, monkeypatch):
     assert together.truths == alone.truths
 
 
+@pytest.mark.slow
 def test_the_seed_matters(plain):
     assert simulate(seed=2).partial != plain.partial
 

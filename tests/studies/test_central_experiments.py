@@ -77,6 +77,7 @@ def test_figure_3_pak_is_worse_than_nothing():
         assert methods["ToPS"] < methods["S-PAK + H16 consistent, smoothed"] < methods["PAK"]
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_figure_3_on_pos_has_the_papers_orders_of_magnitude(undertone_data):
     """ToPS has four to seven orders of magnitude less error than PAK. At small ε, PAK has a larger error than Base."""

@@ -31,6 +31,7 @@ def test_it_is_the_store_of_a_server(path: Path) -> None:
         assert {row.reports + row.cohort for row in results.estimates(groups="group-01")} == {DEVICES, DEVICES + 1}
 
 
+@pytest.mark.slow
 def test_its_estimates_are_those_of_its_readings(path: Path) -> None:
     """The mean over two days of 3 x 40 devices is within 5 standard errors.
 

@@ -254,6 +254,7 @@ def simulate_power(home: Home, tmp_path_factory: pytest.TempPathFactory) -> Path
     return store
 
 
+@pytest.mark.slow
 def test_the_page_reads_state_and_words_once_however_many_look(
     home: Home, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -66,6 +66,7 @@ def test_it_is_the_difference_that_the_page_shows(
     assert said["low"] < said["estimate"] < said["high"]
 
 
+@pytest.mark.slow
 def test_there_is_none_before_a_week_is_over(
     made: tuple[Path, CampaignPlan], store: Store, estimator: Estimator
 ) -> None:

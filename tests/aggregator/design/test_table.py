@@ -49,6 +49,7 @@ def test_any_table_passes_the_generic_proofs(tables, epsilon, theta):
     check_all(table, theta, {0, 1, table.levels // 2, table.levels})
 
 
+@pytest.mark.slow
 def test_a_density_lowers_the_mean_variance_within_the_cap_on_the_worst(tables):
     x = np.arange(25) / 24
     density = np.exp(-6 * x)

@@ -124,6 +124,7 @@ def test_a_fit_from_an_earlier_one_comes_to_the_same():
     assert rms(again.mean - anew.mean) < 0.1 * rms(anew.standard_error)
 
 
+@pytest.mark.slow
 def test_a_fit_takes_few_evaluations(monkeypatch):
     """Without `_corrected`, three of these eight fits overshoot again and again, and take more than 20 evaluations."""
     rng = np.random.default_rng(3)

@@ -156,6 +156,7 @@ def test_a_frame_for_pandas(store: Path) -> None:
     assert len(frame) == 24
 
 
+@pytest.mark.slow
 def test_the_public_module_imports_nothing_until_asked(store: Path) -> None:
     code = (
         "import sys, undertone; assert not [m for m in sys.modules if 'numpy' in m or 'aggregator' in m];"

@@ -68,6 +68,7 @@ def start(folder: Path) -> Iterator[Callable[[], Running]]:
         running.end()
 
 
+@pytest.mark.slow
 @pytest.mark.waits
 def test_two_campaigns_share_a_process_and_one_that_fails_stops_alone(
     folder: Path, start: Callable[[], Running]

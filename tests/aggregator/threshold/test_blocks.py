@@ -152,6 +152,7 @@ def test_no_blocks_with_a_bottom(chosen, day):
     assert "one range for all times of day" in made.warnings[-1]
 
 
+@pytest.mark.slow
 def test_reports_of_a_block_tell_of_its_own_time(night_and_day, day):
     """Readings have doubled since the rounds, as the report phase's own histograms show."""
     rng = np.random.default_rng(5)

@@ -94,6 +94,7 @@ def test_campaigns_that_come_later_are_shown_and_one_that_is_broken_hides_none(h
     acting.close()
 
 
+@pytest.mark.slow
 @pytest.mark.waits
 def test_serve_runs_it_and_whoever_has_the_token_pauses(home: Home, capfd: pytest.CaptureFixture[str]) -> None:
     with run_page(home, Journal()):

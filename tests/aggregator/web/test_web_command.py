@@ -33,6 +33,7 @@ def web(*arguments: str | Path, code: str = "") -> list[str]:
     return [sys.executable, "-c", run + "sys.exit(main())"]
 
 
+@pytest.mark.slow
 def test_the_address_is_printed_and_answers(store: Path) -> None:
     with subprocess.Popen(web(store, "--listen", "127.0.0.1:0"), stdout=subprocess.PIPE, encoding="utf-8") as running:
         assert running.stdout is not None

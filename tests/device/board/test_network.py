@@ -66,6 +66,7 @@ def test_a_server_that_says_nothing(board):
     assert connections == 2
 
 
+@pytest.mark.slow
 @pytest.mark.waits
 def test_wifi_that_comes_and_goes(board):
     """Wi-Fi also goes away in the middle of handshakes."""

@@ -59,6 +59,7 @@ def check(lines, *, injected):
     assert len({line[2] for line in lines if line[0] == "free"}) == 1, "descriptors"
 
 
+@pytest.mark.slow
 def test_a_few_hundred_slots_on_an_injected_clock(soak):
     soak(250, "injected")
 

@@ -6,6 +6,7 @@ Whatever happens, each report that left the device was written to a file before,
 import contextlib
 import random
 
+import pytest
 from rig import DAY, START, Device, hybrid, make_campaign, square_wave
 
 from undertone_device.core.ledger import Ledger
@@ -85,6 +86,7 @@ class Life:
         assert len(since) <= policy.reports_per_period
 
 
+@pytest.mark.slow
 def test_what_leaves_is_on_file_before_once_and_within_the_caps():
     said = 0
     for seed in range(LIVES):

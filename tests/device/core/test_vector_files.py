@@ -126,6 +126,7 @@ def is_in_c(name, given):
     return "stream" not in given.get("policy", {})
 
 
+@pytest.mark.slow
 def test_a_client_in_c_answers_its_vectors(compiled):
     done = play(compiled, *paths_of(IN_C))
     assert done.returncode == 0, done.stdout + done.stderr

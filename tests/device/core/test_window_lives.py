@@ -58,6 +58,7 @@ def check(seeds):
     assert drawn > 8 * len(seeds)
 
 
+@pytest.mark.slow
 def test_no_life_breaks_a_promise_nor_is_shown_too_little():
     check(range(40))
 

@@ -18,6 +18,7 @@ def node() -> str:
     return found
 
 
+@pytest.mark.slow
 def test_a_journal_keeps_the_state_before_or_after_the_write_that_a_power_cut_interrupts(node: str) -> None:
     # The script compares every state of the disk that is possible after a cut with the two right states.
     done = subprocess.run(

@@ -66,6 +66,7 @@ def test_a_backup_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.slow
 def test_a_folder_serves_on_another_machine(home: Path, tmp_path: Path) -> None:
     file = tmp_path / "backup.tar"
     with serving(home):

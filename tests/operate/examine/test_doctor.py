@@ -95,6 +95,7 @@ def test_what_init_writes_is_served_and_healthy_without_editing(tmp_path: Path, 
         running.end()
 
 
+@pytest.mark.slow
 @pytest.mark.waits
 def test_what_init_writes_for_a_broker_is_served_and_healthy_without_editing(
     tmp_path: Path, mosquitto_binary: str, free_port: Callable[[], int]

@@ -3,7 +3,8 @@
 The events are ticks, reboots, steps of the clock, slots that are too long or short, epochs, two campaigns, lost and
 restored ledgers, a power failure between write and send, and deep sleep with a counter that measures the time. After
 the first draw, every sequence of two events is tried, and long random ones from a fixed seed; test_rest_model_slow.py
-tries every sequence of three, and more random ones. The same search finds the mutants of `day-proof.md`.
+tries every sequence of three, and more random ones, and test_rest_model_32_bits_slow.py has words of 32 bits. The same
+search finds the mutants of `day-proof.md`.
 """
 
 from rest_model import (
@@ -17,6 +18,7 @@ from rest_model import (
     one_slot_shorter,
 )
 
+RUNS_ON = ("cpython", "micropython", "float32")
 REST = 4 * SECONDS
 
 
