@@ -178,8 +178,8 @@ class Phone:
         if not entered:
             platform.read = self._sample
         self.client = assembly.make_client(config, self.policy, self.others, platform, storage=self.storage)
-        # The slot for which a value was published last, and the earliest time to publish the next one: ``_due``
-        # milliseconds after the tick ``_since``.
+        # The newest slot that has begun. The value of the slot before it is published ``_due`` milliseconds after the
+        # tick ``_since``; as long as ``_ready`` is True, it still has to be published.
         self._slot = -1
         self._due = 0
         self._since = 0

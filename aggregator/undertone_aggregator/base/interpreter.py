@@ -24,8 +24,8 @@ _THRESHOLDS = (50_000, 20, 50)
 class ThreadLimit:
     """Lets ``most`` threads run at a time, in the order in which they came.
 
-    A thread counts as running for at most ``seconds``. If it takes longer, it waits for its store, which may hang or be
-    locked, and so does not compete for the interpreter. ``clock`` gives monotonic seconds.
+    A thread counts as running for at most ``seconds``. One that takes longer is assumed to be waiting for its store,
+    which may hang or be locked, and so not to compete for the interpreter. ``clock`` gives monotonic seconds.
     """
 
     def __init__(

@@ -39,9 +39,9 @@ LANDED, COUNTED = "landed", "counted"
 _PENDING = ".pending"
 # Number of rows at which small files are merged into one.
 _MOST_ROWS = 100_000
-# The names of merged files: the worker, and the places of the first and the last row. Files with other names are not
-# Undertone's.
+# The names of merged files: the worker, and the places of the first and the last row.
 _GATHERED = re.compile(r"(.+)-(\d{20})-(\d{20})\.parquet")
+# The names of small files: the place of the last row. Files with neither kind of name are not Undertone's.
 _WAITING = re.compile(r"(\d{20})\.parquet")
 # File pattern by which Spark finds merged files.
 GATHERED_GLOB = "*-[0-9]*-[0-9]*.parquet"

@@ -21,8 +21,8 @@ _NONE = 0.7
 # Otherwise, with very many reports, the group of large readings would be fitted to the small differences between real
 # readings and the model of the other readings.
 _BELIEVED = 20_000.0
-# The values of M that are tried: each is `_RATIO` times the one before, from the value on that this share of the day's
-# readings exceeds.
+# The values of M that are tried. The first is the value that a share `_RARE` of the day's readings exceeds, and each
+# further one is `_RATIO` times the one before.
 _RARE, _RATIO = 0.03, 2.0 ** (1 / 3)
 # Shares of a part's readings that are tried, besides 0.
 _SHARES = np.geomspace(0.003, 0.4, 24)

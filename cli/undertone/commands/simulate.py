@@ -60,7 +60,7 @@ def _tell(simulated: "Simulated", seconds: float, png: Path | None, as_json: boo
 
         draw(simulated, png)
     reports = simulated.partial.reports
-    # What differs from run to run, apart from the results.
+    # These numbers differ from run to run. They are kept apart from the results, which are the same for the same seed.
     run = {"seconds": seconds, "reports_per_second": reports / seconds, "peak_megabytes": peak_megabytes()}
     if as_json:
         groups = _rows([each for each in of_groups if each.estimate.group != EVERYBODY])

@@ -19,7 +19,8 @@ class Constants:
     """The constants of modules: names in capitals that are assigned once, an integer or a literal text or bytes.
 
     ``trees``: the modules of a board by dotted name. ``programs``: programs that may import the constants, such as
-    main.py. A constant stays if a program imports it, or if it is read as an attribute of its module.
+    main.py. A constant whose name begins with an underscore never stays. Any other one stays if a program imports it,
+    if any code reads an attribute of that name, or if its module is one of the sensors'.
     """
 
     def __init__(self, trees: Mapping[str, ast.Module], programs: Iterable[ast.Module] = ()):

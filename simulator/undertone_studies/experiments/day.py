@@ -106,7 +106,10 @@ def _hybrid(epsilon: Fraction, theta: int) -> Mechanism:
 
 
 def coarse(epsilon: Fraction, theta: int) -> Mechanism:
-    """Return the Hybrid with few symbols, so that many slots can be simulated; the planner uses it, too."""
+    """Return the Hybrid with few symbols, so that many slots can be simulated.
+
+    This study's plan (`predict_day`) uses the same mechanism, so that plan and simulation can be compared.
+    """
     whole = hybrid(epsilon, most_levels(theta))
     levels, stride = 8, 4
     share = whole.piecewise.window / (whole.piecewise.stride * whole.piecewise.levels)

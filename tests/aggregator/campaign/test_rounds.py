@@ -471,7 +471,7 @@ def test_only_numbers_over_enough_reports_are_published(tmp_path: Path) -> None:
         assert [message["published"]["reports"] >= least for message in messages] == [True] * len(messages)
         assert all("ε = 4 per reading" in message["guarantee"] for message in messages)
         if some:
-            # A device makes 4 releases a cycle at ε = 4 each, hidden among at least 300 other devices.
+            # A device makes 4 releases a cycle at ε = 4 each, hidden among at least 300 devices.
             assert told["releases"] == 4
             assert 300 <= told["reports"] <= DEVICES
             assert told["epsilon"] < 16

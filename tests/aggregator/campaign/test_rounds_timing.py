@@ -276,7 +276,7 @@ def test_theta_is_decided_while_a_quarter_of_the_devices_reports(
 def test_a_round_that_nobody_answered_goes_on(decide: Decide) -> None:
     epochs = server.two_epochs()
     assert decide(epochs[:1], NOW + 9, cohort_of=[])[0] is None
-    # A report epoch without a cohort still chooses θ, from earlier evidence.
+    # A report epoch from whose cohort no report has come still chooses θ, from the reports of the epoch before it.
     assert decide(epochs, NOW + 109, theta=900, cohort_of=epochs[:1])[0] is not None
 
 

@@ -18,7 +18,7 @@ from undertone_simulator.fast.draws import GivenWords
 from undertone_simulator.fast.vectorised import symbols
 
 THETA = 613
-# Readings of meters: most are small, the last cell lies above theta.
+# Readings of meters: most are small, and the last nine cells lie above THETA.
 DENSITY = np.exp(-np.arange(40) / 8.0)
 POPULATION = Population(DENSITY / DENSITY.sum(), tuple(range(0, 41 * 20, 20)))
 

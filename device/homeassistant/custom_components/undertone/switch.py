@@ -34,7 +34,7 @@ class PauseSwitch(ParticipationEntity, SwitchEntity):
 
     @property
     def is_on(self) -> bool | None:
-        """Return True if a pause was begun and has not ended."""
+        """Return True from the request for a pause until the pause ends, so also before it begins."""
         status = self.participation.state
         return None if status is None else status["pause"][1] > clock.unix_time()
 

@@ -559,7 +559,7 @@ def test_a_threshold_round_takes_one_report_of_its_own_epsilon_and_then_the_stre
     device.accept(threshold_round(first + 6))
     assert [device.slot() for _ in range(7)] == [None] * 7
     assert ledger.ever == one
-    # The stream goes on from there, under its own budget.
+    # Then the stream begins, and spends a budget of its own.
     device.accept(stream_campaign(stream, epoch=(first + 13) * SLOT, last_slot=first + 60))
     drawn = [report for report in [device.slot() for _ in range(4)] if report is not None]
     assert {intake.unpack(report).kind for report in drawn} == {reports.STREAM}
