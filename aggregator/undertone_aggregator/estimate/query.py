@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_aggregator.base.durations import utc
 from undertone_aggregator.counts.compact import Compact, Tables
 from undertone_aggregator.counts.histograms import Histograms
 from undertone_aggregator.counts.partial import EVERYBODY, Partial
@@ -19,11 +18,10 @@ from undertone_aggregator.estimate.difference import MeanDifference, Side
 from undertone_aggregator.estimate.distribution import Quantile, Run, check_shares, runs_of
 from undertone_aggregator.estimate.estimates import ABSENT, Estimate, Estimates, RangeEstimate, Row, with_absent
 from undertone_aggregator.estimate.losses import SlotLosses, SlotRefusals, reports_by_slot
-from undertone_aggregator.estimate.misfit import ALARMING, RARELY
 from undertone_aggregator.estimate.opened import OpenCampaign
 from undertone_aggregator.estimate.publication import publication_of
-from undertone_aggregator.estimate.ranges import drowned
 from undertone_aggregator.estimate.selection import Hours, OnDays, RegisteredFleet, Selection, chosen_slots, selection
+from undertone_aggregator.estimate.warnings import warnings_of
 from undertone_aggregator.estimate.world import world_learns
 from undertone_aggregator.store.inventory import ACTIVE
 from undertone_shared.errors import Invalid
@@ -395,21 +393,7 @@ class Results(OpenCampaign):
 
     def warnings(self, estimates: Estimates) -> list[str]:
         """Return sentences about what these estimates cannot show, and about the choice of θ."""
-        table = estimates.take(estimates.kind != ABSENT)
-        raw = table.take(~table.filtered)
-        chosen = next((epoch.threshold for epoch in reversed(self.timeline.epochs) if epoch.threshold), None)
-        sentences = list(chosen.warnings) if chosen is not None else []
-        sentences += self._estimator.warnings(raw)
-        odd = table.take(np.nan_to_num(table.misfit) >= ALARMING)
-        if len(odd):
-            worst = odd[int(odd.misfit.argmax())]
-            begins = utc(worst.slot * self.campaign.slot_seconds)
-            sentences.append(
-                f"some reports behind {len(odd)} of {len(table)} estimates are not from honest devices, most clearly"
-                f" those of {begins}, group {worst.group}: {RARELY}"
-            )
-        noise = drowned(raw.take(raw.group == EVERYBODY), self.campaign.offset)
-        return sentences + ([noise] if noise is not None else [])
+        return warnings_of(self.timeline, self._estimator, estimates)
 
     # --- results as arrays and frames
 

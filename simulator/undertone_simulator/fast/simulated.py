@@ -16,6 +16,7 @@ from undertone_aggregator.estimate.estimates import MEASURED, RELEASED, Estimate
 from undertone_aggregator.estimate.estimator import estimates_of
 from undertone_aggregator.estimate.opened import MODELS
 from undertone_aggregator.estimate.series_filter import SeriesFilter
+from undertone_aggregator.estimate.warnings import warnings_of
 from undertone_aggregator.settings.config import CampaignPlan, StreamPlan
 from undertone_shared.errors import Invalid
 from undertone_shared.report import COHORT
@@ -96,14 +97,22 @@ class Simulated(Summarised):
 
     def compared(self, groups: Sequence[str] | None = (EVERYBODY,), *, filtered: bool = False) -> list["Compared"]:
         """Return the measured slots with their truths; ``filtered`` as for ``estimates``."""
-        # Slots of threshold rounds have no estimate to compare, and fitting each of them would take milliseconds.
-        slots = {key.slot for key in self.partial if key.kind != COHORT}
-        partial = Partial({key: counts for key, counts in self.partial.items() if key.slot in slots})
         return [
             Compared(estimate, *self.truth(estimate.slot, estimate.group, estimate.series.coordinate - 1))
-            for estimate in self._estimates(partial, groups, filtered)
+            for estimate in self._estimates(self._measured, groups, filtered)
             if estimate.kind in (MEASURED, RELEASED) and estimate.standard_error is not None
         ]
+
+    def warnings(self) -> list[str]:
+        """Return what the server would say of the whole campaign's estimates."""
+        estimator = estimator_of(self.timeline, self._models)
+        return warnings_of(self.timeline, estimator, estimates_of(estimator, self._measured, (EVERYBODY,)))
+
+    @property
+    def _measured(self) -> Partial:
+        """The reports of the slots after the threshold rounds. To fit each slot of a round would take milliseconds."""
+        slots = {key.slot for key in self.partial if key.kind != COHORT}
+        return Partial({key: counts for key, counts in self.partial.items() if key.slot in slots})
 
     def truth(self, slot: int, group: str = EVERYBODY, coordinate: int = 0) -> tuple[float, float]:
         """Return (mean of truncated or clipped readings, mean of raw readings) of the counted devices."""

@@ -129,10 +129,11 @@ def run(options: StudyOptions) -> Outcome:
     for number, ((name, way, devices), some) in enumerate(zip(cells, seeds, strict=True)):
         every = [next(done) for _ in some]
         planned = planned_error(options, name, way, devices)
-        rows += table(name, way, devices, [series for _, series in every], planned, number)
-        panels.append(picture(f"{name}, {way}, {devices} devices", *every[0]))
+        warned = sum(bool(warnings) for _, _, warnings in every) / len(every)
+        rows += table(name, way, devices, [series for _, series, _ in every], planned, warned, number)
+        panels.append(picture(f"{name}, {way}, {devices} devices", *every[0][:2]))
     columns = ["data", "way", "devices", "series", "rmse", "rmse, %", "held", "±", "4 h", "width"]
-    columns += ["planned / rmse", "slots", *(f"chance of {what}" for what in CHANCES)]
+    columns += ["planned / rmse", "warned", "slots", *(f"chance of {what}" for what in CHANCES)]
     notes = [
         "The column `rmse` is the root mean square difference between the published series and the mean of the "
         "readings, in the unit of the readings and in per cent of their mean. The column `held` is the share of 95 % "
@@ -153,6 +154,7 @@ def run(options: StudyOptions) -> Outcome:
         "choosing the model.",
         "The column `planned / rmse` is the error that `undertone plan` predicts for this number, divided by `rmse`. "
         "It is empty for streams, because no plan predicts a stream over a whole campaign.",
+        "The column `warned` is the share of campaigns for which the server shows a warning at the end.",
         "The last four columns are for intervals that have exactly the right width, with errors that are correlated "
         "as those of this cell are. `slots` is the number of independent slots that would show the same variation of "
         f"`held`. The others are the probabilities that one campaign of {days} days shows by chance a `held` from "
@@ -162,18 +164,21 @@ def run(options: StudyOptions) -> Outcome:
 
 
 def table(
-    name: str, way: str, devices: int, every: Sequence[Published], planned: float | None, seed: int
+    name: str, way: str, devices: int, every: Sequence[Published], planned: float | None, warned: float, seed: int
 ) -> Iterator[tuple[Cell, ...]]:
-    """Yield a row for each published series of a cell's campaigns; ``planned``: the error that a plan predicts."""
+    """Yield a row for each published series of a cell's campaigns.
+
+    ``planned``: the error that a plan predicts; ``warned``: the share of campaigns with a warning.
+    """
     for series in every[0]:
         of = measure([each[series] for each in every])
         chance = "" if math.isnan(of.chance) else round(of.chance, 3)
         shares = (round(of.held, 3), chance, round(of.least, 3))
         numbers = (round(of.rmse, 2), round(100 * of.share, 2), *shares, round(of.width, 2))
-        more: tuple[Cell, ...] = ("",) * 5
+        more: tuple[Cell, ...] = ("",) * 6
         if series == HEADLINE:
             ratio = "" if planned is None else round(planned / of.rmse, 2)
-            more = (ratio, *by_chance([each[series] for each in every], seed))
+            more = (ratio, round(warned, 2), *by_chance([each[series] for each in every], seed))
         yield (name, way, devices, series, *numbers, *more)
 
 
@@ -257,11 +262,11 @@ def _repeats(name: str, options: StudyOptions) -> int:
     return 1 if options.quick else options.repeats or (QUOTED_REPEATS if name == "edrp" else REPEATS)
 
 
-def _published(options: StudyOptions, task: Task, tick: Tick) -> tuple[str, Published]:
-    """Return (unit, published series) of one campaign."""
+def _published(options: StudyOptions, task: Task, tick: Tick) -> tuple[str, Published, list[str]]:
+    """Return (unit, published series, warnings) of one campaign."""
     name, way, devices, seed, days = task
     campaign = simulate(campaign_options(_sources(options)[name], name, way, devices, seed, days))
-    return campaign.plan.unit, published(campaign)
+    return campaign.plan.unit, published(campaign), campaign.warnings()
 
 
 def campaign_options(
