@@ -260,6 +260,7 @@ def run_once(config, alive, read):
     client = make_client(config, alive, read, asleep, acknowledged.append)
     for i in range(8, len(remembered), LENGTH):
         client.reporter.acked(remembered[i : i + LENGTH])
+    client.reachable = link.check()
     report = client.wake(read, AWAKE_MILLISECONDS)
     judge(client)
     now = clock.unix_time()

@@ -32,6 +32,8 @@ _MOVED = 3
 _RESYNC = 86400000
 # Number of random words for one jitter: with so many, a draw fails with a probability below 2^-32.
 _JITTER_WORDS = 32
+# How the trouble begins that NTP makes.
+_NTP = "NTP: "
 
 
 class Platform:
@@ -179,18 +181,20 @@ class Client:
     def _ask_clock(self, set_clock: "Callable[[], None]") -> bool:
         # This is not part of `_clock_is_set`, which runs in every round: on boards a large frame is garbage at each
         # call.
-        if self._since(self._waits_since) < self._wait:
+        if not self.reachable or self._since(self._waits_since) < self._wait:
             return self._clock_set_at is not None
         try:
             set_clock()
         except OSError as error:
-            self.trouble = "NTP: %s" % error
+            self.trouble = _NTP + str(error)
             # NTP uses UDP, whose packets may be lost, so the clock is asked again soon at first.
             self._delay = min(max(_FIRST_DELAY, 2 * self._delay), PERIOD)
             self._pause(self.jitter(self._delay), self.platform.ticks())
             return self._clock_set_at is not None
         self._clock_set_at = self.platform.ticks()
         self._delay = self._wait = 0
+        if self.trouble.startswith(_NTP):
+            self.trouble = ""
         return True
 
     def _sample(self, now: int) -> None:

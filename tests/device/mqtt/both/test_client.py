@@ -411,6 +411,11 @@ def test_a_device_without_a_clock_asks_ntp_before_anything_else():
             raise answer
 
     rig = Rig(set_clock=ntp)
+    # Without a network, no name is looked up.
+    rig.client.reachable = False
+    rig.steps(3)
+    assert not asked
+    rig.client.reachable = True
     rig.steps(1)
     assert rig.client.trouble.startswith("NTP")
     assert not rig.broker.connects
@@ -425,9 +430,11 @@ def test_a_device_without_a_clock_asks_ntp_before_anything_else():
     rig.steps(1)
     assert len(asked) == 5
     assert rig.client.online, "it goes on by its own clock"
+    assert rig.client.trouble.startswith("NTP")
     rig.device.ticks.now += 2000
     rig.steps(1)
     assert len(asked) == 6, "asked again until the server answers"
+    assert rig.client.trouble == ""
 
 
 def test_a_wake_hears_the_campaign_reports_the_last_slot_and_waits_for_the_acknowledgement():
