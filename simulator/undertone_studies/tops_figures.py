@@ -28,7 +28,10 @@ EVENT = (
     "The guarantee is for each value (event level). PAK and methods with S-PAK have (ε, δ) with δ = 1/m², where m is "
     "the number of values from which θ is chosen. All other methods have pure ε."
 )
-PURE = "The guarantee is pure ε for each value (event level)."
+PURE = (
+    "The guarantee is pure ε for each value that is released (event level). θ is computed from the held-out values "
+    "without noise, so they have no guarantee."
+)
 
 
 def end_to_end(options: StudyOptions, metrics: tuple[str, ...], title: str) -> Outcome:

@@ -66,9 +66,10 @@ def run(options: StudyOptions) -> Outcome:
     of_excess = best_candidate(histogram, smoothed, stream.bound, "excess")
     notes = [
         EVENT,
-        f"ε is {float(epsilon):g}. The curve `Eq. 4` is lowest at θ = {thetas[np.argmin(eq4)]}, the curve `Eq. 6, "
-        f"c = 60` at θ = {best_candidate(histogram, plain, stream.bound, 'count')}, the curve `excess (default)` at "
-        f"θ = {of_excess}, and the curve `measured` at θ = {thetas[np.argmin(measured)]}.",
+        f"ε is {float(epsilon):g}. Of the θ in the table, `Eq. 4` is lowest at θ = {thetas[np.argmin(eq4)]}, `excess "
+        f"(default)` at θ = {thetas[np.argmin(ours)]}, and `measured` at θ = {thetas[np.argmin(measured)]}. Of all θ "
+        "that a release can choose, `Eq. 6, c = 60` is lowest at θ = "
+        f"{best_candidate(histogram, plain, stream.bound, 'count')}, and `excess (default)` at θ = {of_excess}.",
         f"Base has the RMSE {base_rmse:.4g}. Only the column `measured RMSE` comes from noisy releases. The other "
         "columns show the error that each formula predicts for each θ. The figure shows the error of the default only "
         f"up to {SHOWN} times the error of Base.",
