@@ -4,12 +4,14 @@ Does the interval of the published mean still contain the mean of the readings, 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from undertone_aggregator.counts.epochs import Timeline
+from undertone_aggregator.counts.partial import Partial
 from undertone_aggregator.design.reach import REACH
 from undertone_aggregator.estimate.estimates import Z
 from undertone_simulator.fast.options import SimulateOptions
@@ -24,16 +26,18 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "Campaigns whose readings move"
 PARAGRAPH = (
-    "The study simulates campaigns of three weeks, in which the server chooses θ again once a week. The readings "
-    "change on the third day after the threshold rounds. After the change, θ does not suit the readings until the "
-    "server chooses it again. Even so, the intervals of the headline contain the mean of the readings in about 95 % "
-    "of slots, or in more."
+    "The study simulates campaigns of some weeks, in which the server chooses θ again once a week. The readings "
+    "begin to change on the third day after the threshold rounds. After the change, θ does not suit the readings "
+    "until the server chooses it again. Even so, the intervals of the headline contain the mean of the readings in "
+    "about 95 % of slots, or in more."
 )
 
 CYCLE, DAYS, REPEATS = 48, 21, 3
 # Columns of the readings before the change: three threshold rounds of a day, and two days of reports.
 _BEFORE = 5 * CYCLE
 _WEEK = 7 * CYCLE
+# Number of slots after a change at once that are looked at as they are published: two hours.
+_FIRST = 4
 
 Array = NDArray[np.float64]
 # A change of readings: columns [n] since the change (negative before it) -> (factor [n], amount [n]).
@@ -45,6 +49,14 @@ def times(factor: float) -> Change:
     return lambda since: (np.where(since >= 0, factor, 1.0), np.zeros(len(since)))
 
 
+def growing(factor: float, columns: int) -> Change:
+    """Return the change of all readings from factor 1 to ``factor``, evenly within ``columns`` slots."""
+    return lambda since: (
+        1.0 + (factor - 1.0) * np.clip((since + 1.0) / columns, 0.0, 1.0),
+        np.zeros(len(since)),
+    )
+
+
 def shifted(amount: float, columns: int = 1) -> Change:
     """Return the change of all readings by an amount, within ``columns`` slots."""
     return lambda since: (np.ones(len(since)), amount * np.clip((since + 1.0) / columns, 0.0, 1.0))
@@ -52,20 +64,26 @@ def shifted(amount: float, columns: int = 1) -> Change:
 
 @dataclass(frozen=True)
 class MovingCase:
-    """A case: its population, its number of devices, and the change of the readings."""
+    """A case: its population, its number of devices, the change of the readings, and the days of the campaign.
+
+    ``at_once``: True if the change is a step, so that its first slots are of interest.
+    """
 
     name: str
     population: str
     devices: int
     change: Change
+    days: int = DAYS
+    at_once: bool = False
 
 
 CASES = (
-    MovingCase("EDRP × 2", "edrp", 5_000, times(2.0)),
-    MovingCase("EDRP × 0.4", "edrp", 5_000, times(0.4)),
-    MovingCase("temperature falls by 12 °C at once", "temperature", 3_000, shifted(-120.0)),
+    MovingCase("EDRP × 2", "edrp", 5_000, times(2.0), at_once=True),
+    MovingCase("EDRP × 0.4", "edrp", 5_000, times(0.4), at_once=True),
+    MovingCase("temperature falls by 12 °C at once", "temperature", 3_000, shifted(-120.0), at_once=True),
     MovingCase("temperature falls by 12 °C over three weeks", "temperature", 3_000, shifted(-120.0, _WEEK * 3)),
     MovingCase("temperature rises by 12 °C over three weeks", "temperature", 3_000, shifted(120.0, _WEEK * 3)),
+    MovingCase("EDRP rises by 120 % over 60 days", "edrp", 2_000, growing(2.2, 60 * CYCLE), days=65),
 )
 
 
@@ -107,21 +125,24 @@ class MovedResult:
 
     ``held``: share of slots whose 95 % interval holds the mean of the readings; ``least``: that of the worst day;
     ``half``: median of half-width divided by mean, from the third day after the change on; ``second``: mean square
-    error in the second week of the report phase.
+    error in the second week of the report phase. ``live``: whether the intervals of the first slots hold that are
+    published as soon as each of these slots is over; empty unless asked for.
     """
 
     held: float
     least: float
     half: float
     second: float
+    live: tuple[bool, ...] = ()
 
 
 def run(options: StudyOptions) -> Outcome:
     """Simulate each case, and for comparison the same fleet with the changed readings from its first slot on."""
-    days, repeats = (7, 1) if options.quick else (DAYS, options.repeats or REPEATS)
+    repeats = 1 if options.quick else options.repeats or REPEATS
     cases = [number for number, case in enumerate(CASES) if case.population != "edrp" or options.data is not None]
     cases = [number for number in cases if not options.only or CASES[number].population in options.only]
-    tasks = [(number, options.seed + seed, days) for number in cases for seed in range(repeats)]
+    days = [7 if options.quick else case.days for case in CASES]
+    tasks = [(number, options.seed + seed, days[number]) for number in cases for seed in range(repeats)]
     with workers(options.workers or 1) as hands:
         done = list(hands.bind(_results, options)(tasks, lambda _: None))
     rows: list[tuple[Cell, ...]] = []
@@ -131,8 +152,11 @@ def run(options: StudyOptions) -> Outcome:
         ratio = np.mean([of.second for of in moved]) / np.mean([best.second for _, best in every])
         held, least, half = (np.mean([getattr(of, name) for of in moved]) for name in ("held", "least", "half"))
         numbers = [round(float(held), 3), round(float(least), 3), round(100 * float(half), 1), round(float(ratio), 2)]
-        rows.append((CASES[number].name, CASES[number].devices, *numbers))
-    columns = ["case", "devices", "held", "worst day", "± %", "MSE over best"]
+        live = [f"{sum(of.live[0] for of in moved)} of {repeats}"] if CASES[number].at_once else [""]
+        live += [f"{sum(sum(of.live) for of in moved)} of {repeats * _FIRST}"] if CASES[number].at_once else [""]
+        rows.append((CASES[number].name, CASES[number].devices, days[number], *numbers, *live))
+    columns = ["case", "devices", "days", "held", "worst day", "± %", "MSE over best"]
+    columns += ["first half-hour", "first two hours"]
     notes = [
         "The headline is the published filtered series. For all slots since the change, the column `held` has the "
         "share of its 95 % intervals that contain the mean of the readings. The column `worst day` has this share on "
@@ -140,7 +164,10 @@ def run(options: StudyOptions) -> Outcome:
         "the first two days after the change. The column `MSE over best` compares each campaign with another "
         "campaign, whose readings have changed before its threshold rounds. It is a ratio of mean square errors in "
         "the second week: that of the campaign, divided by that of the other campaign. ε = 1 is for each reading. "
-        f"Each case has {repeats} campaigns of {days} days.",
+        f"Each case has {repeats} campaigns.",
+        "The columns `first half-hour` and `first two hours` are about the first slots after a change at once, as the "
+        "server publishes them when each slot is over. They have the number of intervals that contain the mean of the "
+        "readings, of all campaigns.",
     ]
     return Outcome(TITLE, columns, rows, notes)
 
@@ -149,7 +176,9 @@ def _results(options: StudyOptions, task: tuple[int, int, int], tick: Tick) -> t
     """Return the results of a case and of its best possible campaign."""
     number, seed, days = task
     case = CASES[number]
-    return measure(simulated(case, options, seed, days)), measure(simulated(case, options, seed, days, best=True))
+    moved = simulated(case, options, seed, days)
+    best = measure(simulated(case, options, seed, days, best=True))
+    return replace(measure(moved), live=live(moved) if case.at_once else ()), best
 
 
 def simulated(case: MovingCase, options: StudyOptions, seed: int, days: int, *, best: bool = False) -> Simulated:
@@ -162,6 +191,19 @@ def simulated(case: MovingCase, options: StudyOptions, seed: int, days: int, *, 
     readings = open_source(chosen, case.devices, seed)
     moved = MovedReadings(readings.source, readings.bound, case.change, -(1 << 30) if best else _BEFORE)
     return simulate_readings(chosen, readings._replace(source=moved))
+
+
+def live(campaign: Simulated) -> tuple[bool, ...]:
+    """Return for each of the first slots since the change whether the interval holds that is published at its end."""
+    first = campaign.timeline.epochs[0].campaign.first_slot + _BEFORE
+    held = []
+    for slot in range(first, first + _FIRST):
+        begun = Timeline([epoch for epoch in campaign.timeline.epochs if epoch.campaign.first_slot <= slot])
+        known = Partial({key: counts for key, counts in campaign.partial.items() if key.slot <= slot})
+        newest = replace(campaign, timeline=begun, partial=known).compared(filtered=True)[-1]
+        assert newest.estimate.slot == slot
+        held.append(newest.covers()[0])
+    return tuple(held)
 
 
 def measure(campaign: Simulated) -> MovedResult:
