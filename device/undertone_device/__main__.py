@@ -112,7 +112,7 @@ def _parser(program: str) -> argparse.ArgumentParser:
             which.add_argument("--all", metavar="DIR", help="every device.json of DIR and its folders, in one process")
             command.add_argument("--ledger", metavar="FILE", help="write each report down as it leaves, for its owner")
         if name == "pause":
-            at_once = "begin at once, for at least a day (or a rest, if that is longer)"
+            at_once = "begin at once; the pause then lasts at least a day, or the policy's rest if that is longer"
             command.add_argument("--now", action="store_true", help=at_once)
             command.add_argument("--hours", type=_hours, default=0, metavar="N", help="for N hours; else until resume")
         if name in ("run", "status"):

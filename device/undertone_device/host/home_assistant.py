@@ -146,6 +146,8 @@ def _day(status: dict[str, Any]) -> float | None:
     """
     p, q = status["cap"]
     epsilon = float(status["most_a_day"] * math.log(p / q))
+    if status["lifetime"]:
+        epsilon = min(epsilon, status["lifetime"] / UNIT)
     streams = status["streams"]
     if streams is None:
         return round(epsilon, 3)

@@ -30,7 +30,7 @@ WHY = {
     "no_campaign": "there is no campaign",
     "one_shot": "it sends one report each time it wakes up",
     "pause": "the household has paused it; undertone device resume ends the pause",
-    "period": "it has made as many reports as its owner allows",
+    "period": "it has made as many reports as its owner allows in this period, and goes on in the next",
     "rate": "too little time has passed since the last report",
     "reports": "the stream's reports are used up",
     "rest": "it rests between two reports",
@@ -38,7 +38,7 @@ WHY = {
     "storage": "the ledger cannot be written",
     "turn": "it is another device's turn",
     "waiting": "the campaign has not begun",
-    "window": "the stream's next window is too near",
+    "window": "by the device's own count of time it is too early for the stream's next window",
 }
 
 
@@ -98,7 +98,8 @@ def explain(state: dict[str, Any]) -> list[str]:
     lines += _paused(state)
     failures = counts["sensor_failures"]
     if failures:
-        lines.append(f"sensor      {failures} samples since the start could not be had, or took longer than their slot")
+        samples = "1 sample" if failures == 1 else f"{failures} samples"
+        lines.append(f"sensor      {samples} failed or came after the end of the slot, since the start")
     for number, campaigns in state["history"]:
         names = ", ".join(campaigns)
         lines.append(
@@ -207,10 +208,15 @@ def _day(state: dict[str, Any]) -> list[str]:
 
 
 def rho_a_day(streams: dict[str, Any]) -> float | None:
-    """Return the largest rho (zCDP) that streams may be charged for 24 hours. These touch several calendar periods."""
-    if streams["rho"] is None:
-        return None
-    return float((-(-_DAY // streams["period_seconds"]) + 1) * streams["rho"] / UNIT)
+    """Return the largest rho (zCDP) that streams may be charged for 24 hours, or None if the policy limits only single
+    reports.
+
+    24 hours touch several calendar periods. A lifetime is a limit for them, too.
+    """
+    limits = [streams["lifetime"]] if streams["lifetime"] else []
+    if streams["rho"] is not None:
+        limits.append((-(-_DAY // streams["period_seconds"]) + 1) * streams["rho"])
+    return min(limits) / UNIT if limits else None
 
 
 def _stream(stream: dict[str, Any]) -> list[str]:

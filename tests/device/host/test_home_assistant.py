@@ -71,9 +71,18 @@ def test_what_streams_may_cost_is_no_zero():
         None,
         round(5.5 + 2 * math.sqrt(10 * math.log(2)), 3),
     )
-    # If single reports have a cap and streams have none, a day has no bound.
+    # If single reports have a cap and streams have none, a day has no bound, unless the whole life has one.
     assert seen(streams=dict(allowed, rho=None))[0] is None
+    for rho in (None, 1 << 20):
+        day = round(math.log(2721 / 1001) + 0.5 + 2 * math.sqrt(0.5 * 20 * math.log(2)), 3)
+        assert seen(streams=dict(allowed, rho=rho, lifetime=1 << 19))[0] == day
     assert seen(streams=None, ever_rho=0) == (1.0, 3.0, 5.0)
+
+
+def test_no_day_may_cost_more_than_a_whole_life():
+    often = STATUS | {"most_a_day": 49}
+    assert seen_of(often)["day"] == round(49 * math.log(2721 / 1001), 3)
+    assert seen_of(often | {"lifetime": 10 << 20})["day"] == 10.0
 
 
 def test_a_household_sees_how_much_of_its_lifetime_is_used():

@@ -44,7 +44,8 @@ def _why(status: Status) -> str:
 
 
 def _any_day(status: Status) -> float:
-    return status["most_a_day"] * epsilon_units(*status["cap"]) / UNIT
+    most = status["most_a_day"] * epsilon_units(*status["cap"])
+    return min(most, status["lifetime"] or most) / UNIT
 
 
 def _lifetime(status: Status) -> dict[str, Any]:
