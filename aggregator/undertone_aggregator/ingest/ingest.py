@@ -259,7 +259,7 @@ class Ingest:
                 how(self._landing)
             except StoreError as wrong:
                 # The small files are already on the disk, so nothing is lost. Merging them is tried again later.
-                self._say(f"landed reports cannot be gathered, trying again: {wrong}")
+                self._say(f"the small files of landed reports cannot be merged; nothing is lost, trying again: {wrong}")
 
     def _refresh(self) -> None:
         """Read new epochs, revocations and groups from the store."""

@@ -17,7 +17,7 @@ from undertone_shared.errors import Invalid
 WORKER = "spark"
 _LEDGER = "spark_ledger"
 _LOCK = "spark_lock"
-_WAY_ON = "undertone spark recount with a new folder as the checkpoint counts the landed files that the store lacks"
+_WAY_ON = "To count the landed files that the store lacks: undertone spark recount, with a new folder as --checkpoint"
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,9 @@ class StreamingSanitizer(Continual):
     @property
     def guarantee(self) -> str:
         """The guarantee in one sentence."""
-        return f"event-level differential privacy, {self._offline.guarantee}; synthetic items per block"
+        return (
+            f"event-level differential privacy, {self._offline.guarantee}; each block is published as synthetic items"
+        )
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -143,11 +145,12 @@ class Sanitizer(StreamingSanitizer):
     def guarantee(self) -> str:
         """The guarantee in one sentence."""
         text = (
-            f"event-level differential privacy, pure ε = {float(self.epsilon):g} per value; synthetic items per block"
+            f"event-level differential privacy, pure ε = {float(self.epsilon):g} per value; each block is published as"
+            " synthetic items"
         )
         if self._kept_items == self._block:
             return text
-        return f"{text}, from {self._kept_items} of its {self._block} values, drawn in secret"
+        return f"{text}, made from {self._kept_items} of its {self._block} values, which are drawn in secret"
 
     @property
     def parameters(self) -> dict[str, Any]:

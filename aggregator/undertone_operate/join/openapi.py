@@ -53,7 +53,7 @@ def document() -> dict[str, Any]:
             ),
             AUTHORITY_PATH: {
                 "get": {
-                    "summary": "the authority (PEM) whose SHA-256 in DER is in the link after the code",
+                    "summary": "the authority's certificate (PEM); the SHA-256 of its DER form is in the link",
                     "responses": {
                         "200": {"description": "the certificate", "content": {"application/x-pem-file": {}}},
                         "404": {"description": "no authority of this server has issued the listener's certificate"},

@@ -93,8 +93,8 @@ export function aboutIt(campaign) {
     element("dt", "Is my home in the sum now?"),
     element(
       "dd",
-      "Only your own device knows: this page does not say which homes are in a mean. Your device shows its last report and when" +
-        " it was sent: in the phone's app, in Home Assistant at Last report, on a gateway by undertone-device status.",
+      "Only your own device knows: this page does not say which homes are in a mean. Your device shows what it has reported:" +
+        " in the phone's app, in Home Assistant at Last report, on a gateway by undertone-device status, at reports.",
     ),
     element("dt", "Do I use more than the others?"),
     element(

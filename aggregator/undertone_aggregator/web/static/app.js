@@ -1104,7 +1104,7 @@ function devices(place, campaign) {
       element(
         "p",
         "Silent: no report for the slot named under the newest number. Lost: reports that never came. Conflicting: reports that" +
-          " contradict an earlier one of the same device. The operator finds these devices by" +
+          " contradict an earlier one of the same device. The operator finds conflicting devices in the server's log, and silent ones by" +
           ` undertone devices list --home HOME --campaign ${campaign.name} --silent 12h. If no device reports, the top of this page says so, and what to do.`,
         "small",
       ),

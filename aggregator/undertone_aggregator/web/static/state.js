@@ -201,8 +201,9 @@ export function reporting({ newest, server, stride, slot_seconds: slot, time_zon
   if (!of || of.reporting === null || !server.devices_until) return last ?? "";
   const known = of.silent === null ? "" : `of ${number(of.reporting + of.silent, 9)} `;
   const when = `reported for ${slotOf(server.devices_until - slot, slot, zone)}`;
-  const turns = stride > 1 ? ", whose turn it was" : "";
-  if (of.reporting) return `${number(of.reporting, 9)} ${known}devices ${when}${turns}`;
+  const turns = stride > 1 ? ", in which only some devices had their turn" : "";
+  const devices = known || of.reporting !== 1 ? "devices" : "device";
+  if (of.reporting) return `${number(of.reporting, 9)} ${known}${devices} ${when}${turns}`;
   return `${known ? "None" : "No"} ${known}${known ? "devices" : "device"} ${when}${last ? `; before: ${last}` : ""}`;
 }
 
