@@ -237,7 +237,10 @@ _COMPUTED: dict[type[ast.operator], type[ast.operator]] = {
 
 @dataclass(frozen=True)
 class Mutant:
-    """Change number ``number`` of a file; ``before`` and ``after`` are the changed expression or statement."""
+    """One possible change of a file, the one with number ``number``.
+
+    ``before`` and ``after`` are the changed expression or statement.
+    """
 
     file: str
     number: int

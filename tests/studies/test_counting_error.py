@@ -1,4 +1,4 @@
-"""The expected errors of counters follow from their draws, count by count."""
+"""The studies of counting: a mean variance is the mean over a counter's counts, and notes follow from stored rows."""
 
 import json
 import re

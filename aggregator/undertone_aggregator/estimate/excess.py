@@ -5,10 +5,12 @@
 epoch that has ended is described by the choice that ended it, which was fitted to the epoch's own reports, too.
 
 *What the reports of later slots know*: the truncated mean m_t of slot t, with its noise. The factor of the slot's
-truncated mean, f_t = E[m_t] / μ_p, is the sum of three parts, each estimated from the m of several slots and shrunk by
-the noise that it has, with a variance that the m themselves show (method of moments):
+truncated mean, f_t = E[m_t] / μ_p, is the sum of four parts:
 
     f_t = level (the cycle around t) + time of day (all cycles) + hour (around t) + slot.
+
+The level is estimated from the m of one cycle. Each further part is estimated from what the parts before it leave, and
+shrunk by the noise that it has, with a variance that the m themselves show (method of moments).
 
 *Two explanations* of a factor f. The first: all readings are larger. They are s times those of the rounds, where s
 solves E[min(s x, θ)] = f μ_p, and X = s E[(x - θ/s)⁺]. The second: more devices are active, with readings of the same

@@ -88,7 +88,7 @@ def _timeline(bodies: tuple[bytes, ...]) -> Timeline:
 
 
 def count(tally: Tally, raw: pd.DataFrame, batch: Batch) -> None:
-    """Count rows [n], which every rule without memory admits, in their order, and add them to ``batch``.
+    """Count rows [n] in their order, and add them to ``batch``. They have passed all checks that need no memory.
 
     Column ``arrived``: the slot in which the report arrived.
     """

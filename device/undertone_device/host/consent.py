@@ -302,7 +302,7 @@ def same_policy(shown: "Any", received: str) -> None:
         value = json.loads(received)
     except (ValueError, RuntimeError):
         raise Invalid("the policy is not JSON")
-    # `1 == True` holds, so the texts are compared as well; the order of fields does not matter.
+    # Texts are compared, not values, because `1 == True` holds. The order of fields does not matter.
     if not isinstance(value, dict) or _lines(value) != _lines(shown):
         raise Invalid("the policy is not the one that was shown, so it is not stored")
 

@@ -69,9 +69,9 @@ def run(options: StudyOptions) -> Outcome:
 
 
 def _label(way: str) -> str:
-    """Return the name of a way of collecting for the figure.
+    """Return the label of a way of collecting, for the figure.
 
-    A stream's slew is left out, and ways without a guarantee for a day say so.
+    The label of a stream leaves out its slew. The one way that protects only a reading, and not a day, says so.
     """
     return {"every slot, ε each": "every slot, ε of a reading"}.get(way, way.partition(", C =")[0])
 

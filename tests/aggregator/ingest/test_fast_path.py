@@ -303,7 +303,11 @@ def test_records_are_those_of_one_by_one() -> None:
 
 
 def test_every_honest_report_is_admitted_at_once_and_no_other() -> None:
-    """Each slot of an epoch is tried: devices of the cohort report in its cells, the others in the rule's cells."""
+    """Three slots of an epoch are tried: its first, one between, and its last.
+
+    A device reports with kind COHORT in its slots of the threshold cohort, and with kind REPORT in the others. Reports
+    with the other kind, and reports outside the epoch, are not admitted.
+    """
     issued = campaign(FIRST + 100, FIRST + 160, cohort_stride=9, theta=500)
     gate = admission([OLD, Epoch(issued, 0)])
     now, slots = FIRST + 200, (FIRST + 100, FIRST + 130, FIRST + 160)

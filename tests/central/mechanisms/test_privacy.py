@@ -534,9 +534,9 @@ def test_the_drift_moves_by_at_most_its_sensitivity_over_all_neighbours(group, p
 
 
 def test_noise_of_mean_and_drift_is_what_their_sensitivity_asks(monkeypatch):
-    """The test computes what the noise costs, from its scales and from how far one value moves the results.
+    """Each released number costs its sensitivity divided by the scale of its noise.
 
-    The guarantee counts the same cost.
+    These costs add up to exactly the ε that the guarantee counts.
     """
     scales = []
 

@@ -111,7 +111,7 @@ def report_ratio(rule: StreamRule) -> Fraction:
 
 
 def _variance(rule: StreamRule) -> Fraction:
-    """Return the variance of a later report's noise with which ρ = S²/(2 variance), S the sensitivity."""
+    """Return the variance V of a later report's noise for which ρ = S²/(2V), where S is the sensitivity."""
     if rule.law == GAUSSIAN:
         return Fraction(rule.noise[1] - ROUNDING_VARIANCE)
     return Fraction(*step_variance(rule.noise[1], rule.swing))

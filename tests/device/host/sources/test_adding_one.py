@@ -1,4 +1,4 @@
-"""A new kind of source needs one module and one line. The module of this test is the guide's example."""
+"""A new kind of source needs one module and one line. The module that is added here is the guide's example."""
 
 import importlib.util
 import sys
