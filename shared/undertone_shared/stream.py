@@ -123,7 +123,7 @@ class StreamRule(StreamAnalysis):
     # Methods that compute the privacy cost.
 
     def rho(self) -> tuple[int, int]:
-        """Return ρ of one window (zCDP) as (numerator, denominator). For Gaussian noise it is also μ²/2 of μ-GDP.
+        """Return ρ of one window (zCDP) as (numerator, denominator); for Gaussian noise it is also μ²/2 of μ-GDP.
 
         It is `squared_bound` over twice the variance of a later report's noise (for one-bit noise `step_variance`).
         """

@@ -193,8 +193,8 @@ class Life:
         except (Refused, Invalid):
             return
         if entry is not None:
-            # If the file of the last hand-over was lost, the ledger still has its number. Then the device obeys the same
-            # hand-over again, but no older one.
+            # If the file of the last hand-over was lost, the ledger still has its number. Then the device obeys the
+            # same hand-over again, but no older one.
             assert number >= self.number, ("an older hand-over was obeyed", number, self.number)
             assert entry["port"] == number
             self.number = number
