@@ -140,10 +140,11 @@ def run(options: StudyOptions) -> Outcome:
         "intervals that contain the mean of the readings, and ± is its standard error between campaigns. The column "
         "`width` is the half-width of the intervals divided by 1.96 `rmse`. It is 1 if the intervals are as wide as "
         "a 95 % interval with this error should be.",
-        f"The series are for {days} days after the threshold rounds ({_DAILY_SLOTS} slots of daily readings). A row "
-        f"of `edrp` is from {_repeats('edrp', options)} campaigns, and any other row from {_repeats('', options)}. "
-        "Each campaign has noise of its own. If a real data set has fewer households than the fleet has devices, the "
-        "study uses the households several times, each time with readings that begin a week later.",
+        f"The series are for {days} days after the threshold rounds, if there are any ({_DAILY_SLOTS} slots of daily "
+        f"readings). A row of `edrp` is from {_repeats('edrp', options)} campaigns, and any other row from "
+        f"{_repeats('', options)}. Each campaign has noise of its own. If a real data set has fewer households than "
+        "the fleet has devices, the study uses the households several times, each time with readings that begin a week "
+        "later.",
         "Where the column `way` says `event`, ε = 1 (or 4) protects each single reading. Where it says `turns`, ε = "
         "1 protects all readings of any 24 hours. Where it says `stream`, (8, 1e-5) protects all readings together. "
         "In a stream, the estimate adds an assumed amount for what clipping removes, and the error of this amount is "
