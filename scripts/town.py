@@ -16,6 +16,7 @@ from typing import Any
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 
+import argparse
 import contextlib
 
 from support.page_states import Summary, full, served, served_states
@@ -106,6 +107,7 @@ def answer(campaigns: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> int:
     """Simulate the campaigns and serve them until Ctrl-C."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         names = device_names("load", CAMPAIGNS["load"][1])

@@ -51,6 +51,13 @@ export function aboutIt(campaign) {
           " For the operator: set contact in [join] of server.toml, and this page shows it.",
         ]),
   );
+  const until = element("dd");
+  until.append(
+    `${campaign.last_slot_ends * 1000 > Date.now() ? "Since" : "It is over: from"} ${date(campaign.begins, campaign.time_zone)}, ${ends(campaign)}.` +
+      " Then devices send no more. What the server keeps stays until whoever runs it deletes it: ",
+    link("what is stored", "guides/privacy.md#what-is-stored-where-and-for-how-long"),
+    ".",
+  );
   const leaving = element("dd");
   leaving.append(
     "Whenever it wants, without giving a reason: press Leave in the phone's app or in Home Assistant, type" +
@@ -71,7 +78,8 @@ export function aboutIt(campaign) {
   const each = lasting(campaign.stride * campaign.slot_seconds);
   seen.append(
     `One report every ${campaign.stride > 1 ? `${each}, in its turn` : each}: one number with noise, the device's name and the` +
-      " time. A reading never leaves the home, so whoever breaks into the server finds these reports, but no reading. ",
+      " time. The name is not yours, but whoever gave you the link may know that it is you. A reading never leaves the home. So" +
+      " whoever breaks into the server, or may demand its data, can get reports or sums of them, but no reading. ",
     link("Who sees what", "guides/privacy.md#who-sees-what"),
     ".",
   );
@@ -81,11 +89,8 @@ export function aboutIt(campaign) {
     element("dt", "How to reach them"),
     how,
     ...(purpose ? [element("dt", "What for"), element("dd", purpose)] : []),
-    element("dt", "When it ends"),
-    element(
-      "dd",
-      `${campaign.last_slot_ends * 1000 > Date.now() ? "Since" : "It is over: from"} ${date(campaign.begins, campaign.time_zone)}, ${ends(campaign)}.`,
-    ),
+    element("dt", "From when to when"),
+    until,
     element("dt", "How a home takes part"),
     joining,
     element("dt", "How a home leaves"),
@@ -103,7 +108,10 @@ export function aboutIt(campaign) {
         " the others in the phone's app, or Your home and Average home in Home Assistant.",
     ),
     element("dt", "Could anybody see what my home does?"),
-    element("dd", watched(campaign)),
+    element(
+      "dd",
+      `${watched(campaign)} This bound holds however few homes take part. A number from too few reports is not shown.`,
+    ),
     element("dt", "What does the server see of my home?"),
     seen,
     element("dt", "Who holds the reports, and who may read this page?"),

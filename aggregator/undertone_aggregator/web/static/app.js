@@ -1131,7 +1131,7 @@ async function threshold(place, campaign) {
   const last = known.at(-1);
   const many = last?.ranges.length > 1;
   words.textContent = last
-    ? `Devices cut off readings above the threshold θ: a smaller θ needs less noise. θ ${many ? "depends on the time of day" : `= ${number(last.theta)} ${unit}`} since ${time(last.epoch, answer.time_zone)}.`
+    ? `Devices cut off readings above the threshold θ, because a smaller θ needs less noise. The mean is corrected for that by a model, and its ± counts the model's error. θ ${many ? "depends on the time of day" : `= ${number(last.theta)} ${unit}`} since ${time(last.epoch, answer.time_zone)}.`
     : "Devices will cut off readings above a threshold θ: a smaller θ needs less noise. It is not chosen yet: the threshold rounds go on.";
   if (!known.length) return;
   if (many) {
