@@ -49,7 +49,8 @@ def _show_reports(plan: "FleetPlan") -> None:
         f" the mean of truncated readings, from noise and a bias of {plan.bias:.3g}{unit}; error: the error of the mean"
         " that undertone query shows: a model adds to it what truncation removed, and a filter smooths a slot's mean"
     )
-    gain = f", whose variance is {plan.gain:.1%} below the Hybrid's" if plan.mechanism != "hybrid" else ""
+    side = "below" if plan.gain >= 0 else "above"
+    gain = f", whose variance is {abs(plan.gain):.1%} {side} the Hybrid's" if plan.mechanism != "hybrid" else ""
     ends = f"range {plan.bottom} to {plan.theta}" if plan.bottom else f"θ = {plan.theta}"
     console.print(f"best: {ends}{unit} with the mechanism {plan.mechanism}{gain}")
     if plan.reach is not None:

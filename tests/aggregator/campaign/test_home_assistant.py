@@ -88,7 +88,7 @@ def test_a_household_sees_its_device_and_no_reading() -> None:
         "refusals": {"epsilon": 2, "rest": 1},
     }
     seen = seen_of(status)
-    assert (seen["day"], seen["month"], seen["ever"], seen["refused"]) == (48.0, 3.0, 5.0, 3)
+    assert (seen["day"], seen["month"], seen["ever"], seen["refused"]) == (20.0, 3.0, 5.0, 3)
     assert seen["paused"] is True
     assert set(seen) == {"day", "month", "ever", "life", "last_report", "paused", "why", "refused", "campaign"}
     assert seen["life"] == 25.0

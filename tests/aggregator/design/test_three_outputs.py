@@ -47,12 +47,19 @@ def test_it_keeps_the_contract_of_every_mechanism(mechanism):
     assert certify_mechanism("three-outputs", mechanism, "2", THETA, None).ratio == Fraction(mechanism.a, mechanism.b)
 
 
+# The mechanisms whose contract takes seconds. A new mechanism is tried by `make test`.
+LONG = ("hybrid", "piecewise", "piecewise-optimal")
+
+
 # Two mechanisms are missing here: the optimal table, which the next test tries, and the Square Wave. Devices report by
 # the Square Wave in threshold rounds alone, and it has no unbiased decode.
-@pytest.mark.slow_but("stochastic-rounding")
 @pytest.mark.parametrize(
     "name",
-    [name for name, named in NAMES.items() if not isinstance(named.reporting, Designed) and name != "square-wave"],
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if name in LONG else [])
+        for name, named in NAMES.items()
+        if not isinstance(named.reporting, Designed) and name != "square-wave"
+    ],
 )
 def test_the_named_ones_keep_it(name):
     named = NAMES[name]
