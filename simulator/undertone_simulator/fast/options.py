@@ -13,6 +13,7 @@ from undertone_simulator.readings.options import FleetOptions
 SLOTS = 48
 LATE_SLOTS = 48
 _MOST_SLOTS = 1 << 28
+_LONGEST_SLOT = 7 * 86400
 # Days of each threshold round: those of a server's default plan.
 ROUNDS = tuple(slots / 48 for slots in DEFAULT_ROUNDS)
 
@@ -20,6 +21,7 @@ ROUNDS = tuple(slots / 48 for slots in DEFAULT_ROUNDS)
 _CAMPAIGN = [
     "bound",
     "epsilon",
+    "slot_seconds",
     "as_papers",
     "rounds",
     "collect",
@@ -58,6 +60,9 @@ class SimulateOptions(FleetOptions):
     ] = None
     slots: Annotated[
         int | None, f"Number of report slots after the threshold rounds (default {SLOTS}, or the campaign's)."
+    ] = None
+    slot_seconds: Annotated[
+        int | None, "Seconds between two readings (default those of the readings; 1800 if a file does not tell them)."
     ] = None
     seed: Annotated[int, "Seed of everything: population, cohort, noise, drop-outs."] = 1
     plan: Annotated[Path | str | None, "A campaign's TOML file; its table [campaign] replaces options here."] = None
@@ -117,6 +122,8 @@ class SimulateOptions(FleetOptions):
         super().__post_init__()
         if self.slots is not None:
             check_integer("slots", self.slots, 1, _MOST_SLOTS)
+        if self.slot_seconds is not None:
+            check_integer("slot_seconds", self.slot_seconds, 1, _LONGEST_SLOT)
         if self.late == 0:
             self.refuse(["late_slots"], "without late")
         if self.plan is not None:

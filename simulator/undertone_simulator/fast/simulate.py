@@ -83,17 +83,18 @@ def _planned(options: SimulateOptions, readings: ChosenReadings) -> _Campaign:
     """Return the campaign that the options describe."""
     source, bound = readings.source, readings.bound
     per_day = source.per_day
+    seconds = 86400 // per_day if options.slot_seconds is None else options.slot_seconds
     slots = SLOTS if options.slots is None else options.slots
     table: dict[str, Any] = {
         "name": "simulation",
         "sensor": "load",
         "unit": source.unit or "units",
         "bound": bound,
-        "slot_seconds": 86400 // per_day,
+        "slot_seconds": seconds,
         "cycle": per_day,
         "epsilon": "1" if options.epsilon is None else options.epsilon,
         "report_slots": slots,
-        "start": begin(readings.source),
+        "start": -(-begin(source) // seconds) * seconds,
     }
     if options.collect == "stream":
         fields = {"theta": bound, "reports": slots}
