@@ -165,8 +165,11 @@ class Issuing:
         events = self._collection.announce(epoch, context.plan.epsilon, round_of, campaign.epoch - now)
         for event, sentence, fields in events:
             context.journal.say(event, sentence, **(facts if event == "epoch" else {}), **fields)
-        for warning in chosen.warnings if chosen is not None else ():
-            self._warn(warning)
+        if chosen is not None:
+            for warning in chosen.warnings:
+                self._warn(warning)
+            for notice in chosen.notices:
+                context.journal.say("notice", notice)
 
     def _progress(self, step: str) -> None:
         self.advanced = time.monotonic()

@@ -292,7 +292,7 @@ class Rounds:
     def _report_epoch(self, design: Design, first: int, last: int, edges: Sequence[int], now: int) -> Epoch:
         chosen, mechanism = design.threshold, design.mechanism
         if design.reason is not None:
-            chosen = replace(chosen, warnings=[*chosen.warnings, design.reason])
+            chosen = replace(chosen, notices=[*chosen.notices, design.reason])
         (_, low, theta), *later = chosen.ranges
         rule = ReportRule(low, theta, mechanism, tuple(later))
         decoded = traits_of(mechanism).decoded

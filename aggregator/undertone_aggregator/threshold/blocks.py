@@ -37,8 +37,8 @@ def in_blocks(chosen: Threshold, day: Day | None, most: int, query: Query, varia
     if day is None or most < 2 or len(day.starts) < 2:
         return chosen
     if chosen.bottom:
-        warning = "one range for all times of day: blocks are not made where readings are truncated from below, too"
-        return replace(chosen, warnings=[*chosen.warnings, warning])
+        notice = "one range for all times of day: blocks are not made where readings are truncated from below, too"
+        return replace(chosen, notices=[*chosen.notices, notice])
     thetas = _candidates(chosen, day)
     noise = variance(chosen.theta)
     excess = day.excess(thetas)
@@ -123,6 +123,7 @@ def _block(chosen: Threshold, day: Day, span: slice, thetas: Integers, excess: V
         density=density,
         edges=day.edges,
         warnings=[],
+        notices=[],
         pieces=None,
     )
     return Block(day.starts[span.start], share, choice)

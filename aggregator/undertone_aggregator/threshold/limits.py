@@ -27,10 +27,10 @@ def limit_change(chosen: Threshold, theta: int) -> Threshold:
     capped = min(max(chosen.theta, -(-theta // LARGEST_CHANGE)), theta * LARGEST_CHANGE)
     if capped == chosen.theta:
         return chosen
-    warning = (
+    notice = (
         f"theta would be {chosen.offset + chosen.theta}; one epoch changes it by a factor of {LARGEST_CHANGE} at most"
     )
-    return replace(chosen, theta=capped, warnings=[*chosen.warnings, warning])
+    return replace(chosen, theta=capped, notices=[*chosen.notices, notice])
 
 
 def limit_range(chosen: Threshold, low: int, theta: int) -> Threshold:
@@ -48,12 +48,12 @@ def limit_range(chosen: Threshold, low: int, theta: int) -> Threshold:
     if (bottom, top) == (chosen.bottom, chosen.theta):
         return chosen
     ends = f"{chosen.offset + chosen.bottom} to {chosen.offset + chosen.theta}"
-    warning = f"the range would be {ends}; one epoch moves its ends by one width at most"
-    return replace(chosen, theta=top, bottom=bottom, warnings=[*chosen.warnings, warning])
+    notice = f"the range would be {ends}; one epoch moves its ends by one width at most"
+    return replace(chosen, theta=top, bottom=bottom, notices=[*chosen.notices, notice])
 
 
 def limit_blocks(chosen: Threshold, limited: Limit) -> Threshold:
-    """Apply ``limited`` to each block of a choice; the warnings that result name the block.
+    """Apply ``limited`` to each block of a choice; the notices that result name the block.
 
     ``limited`` takes (a choice, first slot, end, harmless θ). The end is None for the end of the cycle. The harmless θ
     is the θ that the whole cycle would have within its limits. A block's θ up to the harmless θ needs no limit.
@@ -62,14 +62,14 @@ def limit_blocks(chosen: Threshold, limited: Limit) -> Threshold:
     if not chosen.blocks:
         return held
     ends = [block.first for block in chosen.blocks[1:]] + [None]
-    warnings, blocks = list(chosen.warnings), []
+    notices, blocks = list(chosen.notices), []
     for block, end in zip(chosen.blocks, ends, strict=True):
         choice = limited(block.choice, block.first, end, held.theta)
-        warnings += [
-            f"in the part of the cycle that begins with slot {block.first}, {sentence}" for sentence in choice.warnings
+        notices += [
+            f"in the part of the cycle that begins with slot {block.first}, {sentence}" for sentence in choice.notices
         ]
-        blocks.append(block._replace(choice=replace(choice, warnings=[])))
-    return replace(chosen, blocks=blocks, warnings=warnings)
+        blocks.append(block._replace(choice=replace(choice, notices=[])))
+    return replace(chosen, blocks=blocks, notices=notices)
 
 
 def limit_first(chosen: Threshold, query: Query, variance: Variance, harmless: int = 1) -> Threshold:
@@ -85,19 +85,19 @@ def limit_first(chosen: Threshold, query: Query, variance: Variance, harmless: i
     most = max(LARGEST_CHANGE * without, harmless)
     if chosen.theta <= most:
         return chosen
-    warning = (
+    notice = (
         f"theta would be {chosen.offset + chosen.theta}, but {chosen.offset + without} if the largest {SUSPECTED:.0%}"
         f" of readings were false: it starts at {chosen.offset + most} and may double each epoch"
     )
-    return replace(chosen, theta=most, warnings=[*chosen.warnings, warning])
+    return replace(chosen, theta=most, notices=[*chosen.notices, notice])
 
 
 def limit_most(chosen: Threshold, most: int | None) -> Threshold:
     """Limit θ to the operator's largest value ``most``; None means no limit."""
     if most is None or chosen.theta <= most:
         return chosen
-    warning = f"theta would be {chosen.offset + chosen.theta}, above its limit of {chosen.offset + most}"
-    return replace(chosen, theta=most, warnings=[*chosen.warnings, warning])
+    notice = f"theta would be {chosen.offset + chosen.theta}, above its limit of {chosen.offset + most}"
+    return replace(chosen, theta=most, notices=[*chosen.notices, notice])
 
 
 def _trimmed(density: Vector) -> Vector:

@@ -23,13 +23,15 @@ class Threshold:
     `low`, `high`: range that holds the optimal θ with 90 %, for each tail of the readings that the reports do not
     exclude. `bias`, `bias_se`: the mean excess E[(x - θ)⁺] that truncation at θ removes from the mean, and its standard
     deviation. `expected_mse`: the mean square error (ToPL's Eq. 8) at θ, averaged over the uncertainty. `density` [d]
-    over `edges` [d + 1] (integers, bin i = [edges[i], edges[i+1])) is the fitted distribution of readings. `warnings`
-    are sentences.
+    over `edges` [d + 1] (integers, bin i = [edges[i], edges[i+1])) is the fitted distribution of readings.
+
+    `warnings` are sentences about what makes the choice uncertain. `notices` are sentences about how θ was limited, or
+    why there are no blocks or no table; they say nothing about whether the published intervals hold.
 
     `bottom`: if not 0, readings are also truncated from below at this value; `bias` is then the sum of what truncation
     from above and from below removes. `blocks`: blocks of the cycle, each with its own θ from its first slot on;
     `theta` is then the θ that the cycle would have as a single block. `offset`: the campaign's offset in the reader's
-    units; warnings add it to values, fields do not.
+    units; warnings and notices add it to values, fields do not.
 
     `seen`: value up to which the reports determine the distribution; beyond it `density` continues the shape below. The
     share of readings beyond it is `RESOLVED` standard errors. It is None if the reports do not determine a tail, or if
@@ -55,6 +57,7 @@ class Threshold:
     offset: int = 0
     seen: int | None = None
     pieces: Pieces | None = None
+    notices: list[str] = field(default_factory=list)
 
     @property
     def width(self) -> int:

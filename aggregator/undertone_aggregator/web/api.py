@@ -224,7 +224,7 @@ def quantiles(facts: dict[str, Any], rows: list[Quantile]) -> dict[str, Any]:
 
 
 def epochs(results: PublicResults) -> dict[str, Any]:
-    """Return the campaign's epochs with their theta (the highest of several blocks) and the warnings of its choice.
+    """Return the campaign's epochs with their theta (the highest of several blocks) and the warnings and notices of its choice.
 
     ``ranges``: [first slot of the cycle, low, theta] of each block.
     """
@@ -240,6 +240,7 @@ def epochs(results: PublicResults) -> dict[str, Any]:
                 "low": None if chosen is None else _rounded(campaign.offset + chosen.low),
                 "high": None if chosen is None else _rounded(campaign.offset + chosen.high),
                 "warnings": [] if chosen is None else list(chosen.warnings),
+                "notices": [] if chosen is None else list(chosen.notices),
             }
         )
     campaign = results.campaign

@@ -95,7 +95,8 @@ def document(simulated: "Simulated", slots: "list[Compared]") -> dict[str, Any]:
         # Gaussian noise has no certificate for a single report.
         "certificate": [exact.numerator, exact.denominator] if exact else None,
         "guarantee": cost.sentence,
-        "warnings": warnings(simulated),
+        "warnings": said(simulated, "warnings"),
+        "notices": said(simulated, "notices"),
         "slots": _rows(slots),
         "measured_error": _root_mean_square([each.error for each in slots]),
         "predicted_error": _root_mean_square([each.estimate.standard_error or 0.0 for each in slots]),
@@ -125,10 +126,10 @@ def _rows(compared: "Sequence[Compared]") -> list[dict[str, Any]]:
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def warnings(simulated: "Simulated") -> list[str]:
-    """Return the warnings of the threshold's choice in all epochs."""
+def said(simulated: "Simulated", kind: str) -> list[str]:
+    """Return the ``warnings`` or ``notices`` of the threshold's choice in all epochs."""
     chosen = [epoch.threshold for epoch in simulated.timeline.epochs if epoch.threshold is not None]
-    return list(dict.fromkeys(sentence for threshold in chosen for sentence in threshold.warnings))
+    return list(dict.fromkeys(sentence for threshold in chosen for sentence in getattr(threshold, kind)))
 
 
 def _root_mean_square(values: list[float]) -> float:
@@ -159,7 +160,7 @@ def _show(simulated: "Simulated", slots: "list[Compared]") -> None:
             f"{each.truth_truncated:.1f}",
         )
     console = Console(highlight=False)
-    for note in [*simulated.notes, *(f"warning: {sentence}" for sentence in facts["warnings"])]:
+    for note in [*simulated.notes, *facts["notices"], *(f"warning: {sentence}" for sentence in facts["warnings"])]:
         console.print(note)
     console.print(table)
     held = sum(each.covers()[0] for each in slots)

@@ -239,7 +239,7 @@ def test_theta_changes_by_a_factor_of_two_at_most() -> None:
     assert limit_change(chosen, 1000) is chosen
     assert limit_change(chosen, 100).theta == 100 * LARGEST_CHANGE
     assert limit_change(chosen, 5000).theta == 5000 // LARGEST_CHANGE
-    assert "factor of 2 at most" in limit_change(chosen, 100).warnings[-1]
+    assert "factor of 2 at most" in limit_change(chosen, 100).notices[-1]
 
 
 class Notes(Nobody):
@@ -442,7 +442,7 @@ def test_the_first_theta_obeys_a_limit() -> None:
     lured = Threshold(9000, 8000, 10_000, 0.0, 0.0, 0.0, faked, range(10_002), "robust")
     held = limit_first(lured, query, variance)
     assert 500 <= held.theta <= 1400
-    assert "if the largest 1% of readings were false" in held.warnings[-1]
+    assert "if the largest 1% of readings were false" in held.notices[-1]
 
 
 def test_the_operators_limit_holds() -> None:
@@ -450,7 +450,7 @@ def test_the_operators_limit_holds() -> None:
     assert limit_most(chosen, None) is limit_most(chosen, 700) is chosen
     held = limit_most(chosen, 300)
     assert held.theta == 300
-    assert "its limit of 300" in held.warnings[-1]
+    assert "its limit of 300" in held.notices[-1]
 
 
 def published(outlet: Outlet, series: str) -> list[dict[str, Any]]:

@@ -322,12 +322,12 @@ def test_the_report_phase_lasts_as_planned_and_says_why_the_hybrid_reports(decid
     assert following is not None
     assert (following.campaign.first_slot, following.campaign.last_slot) == (NOW + 11, NOW + 30)
     assert following.threshold is not None
-    assert following.threshold.warnings == []
+    assert following.threshold.notices == []
     assert "first" in given
     following, _, _ = decide(epochs, NOW + 9, rounds=[4], reason="no table is better")
     assert following is not None
     assert following.threshold is not None
-    assert following.threshold.warnings == ["no table is better"]
+    assert following.threshold.notices == ["no table is better"]
 
 
 @pytest.mark.parametrize(

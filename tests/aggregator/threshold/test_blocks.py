@@ -149,7 +149,7 @@ def test_a_piece_has_half_of_the_days_tail_and_all_of_its_own_large_readings():
 def test_no_blocks_with_a_bottom(chosen, day):
     made = in_blocks(replace(chosen, bottom=10), day, 8, QUERY, VARIANCE)
     assert made.ranges == ((0, 10, chosen.theta),)
-    assert "one range for all times of day" in made.warnings[-1]
+    assert "one range for all times of day" in made.notices[-1]
 
 
 @pytest.mark.slow
@@ -215,7 +215,7 @@ def test_each_block_keeps_its_limits(blocks):
     held = limit_blocks(blocks, lambda choice, first, end, harmless: limit_change(choice, 10 if first == 0 else 10_000))
     assert held.ranges[0] == (0, 0, 20)
     assert held.ranges[-1][2] == 5_000
-    assert all("in the part of the cycle that begins with slot" in sentence for sentence in held.warnings)
+    assert all("in the part of the cycle that begins with slot" in sentence for sentence in held.notices)
     assert limit_blocks(
         replace(blocks, blocks=()), lambda choice, first, end, harmless: limit_change(choice, 10)
     ).ranges == ((0, 0, 20),)

@@ -91,7 +91,7 @@ def test_a_range_moves_by_its_width_at_most():
     assert limit_range(choice(550, 650), 560, 640) == choice(550, 650)
     far = limit_range(choice(100, 900), 560, 640)
     assert (far.bottom, far.theta) == (480, 720)
-    assert "one width at most" in far.warnings[-1]
+    assert "one width at most" in far.notices[-1]
     narrow = limit_range(choice(600, 610), 560, 640)
     assert narrow.width == 40
     assert limit_range(choice(0, 900), 0, 300).theta == 600
