@@ -218,7 +218,7 @@ class StreamReconstruction:
         """Return the bias of each slot's mean that comes from clipping the steps between two readings."""
         campaign, rule = self._newest[:2]
         if rule not in self._biases:
-            self._biases[rule] = ClippingBias(rule, campaign.bound)
+            self._biases[rule] = ClippingBias(rule, campaign.bound, campaign.slot_seconds)
         reach = _LEVEL_CYCLES * campaign.cycle
         first = np.searchsorted(curve.slots, curve.slots - reach)
         end = np.searchsorted(curve.slots, curve.slots + reach, side="right")

@@ -73,7 +73,14 @@ HEADLINE, RAW, TRUNCATED = "headline", "each slot by itself", "truncated, filter
 ORACLE = "true excess, filtered"
 # Goals for the shares of intervals that hold: the range for a cell, and the least share in the worst four hours.
 BAND, LEAST = (0.93, 0.98), 0.85
-CHANCES = (f"{BAND[0]:g} to {BAND[1]:g}", f"less than {BAND[0]:g}", f"4 h less than {LEAST:g}")
+# A campaign whose intervals hold less often than this should carry a warning.
+WARNED = 0.9
+CHANCES = (
+    f"{BAND[0]:g} to {BAND[1]:g}",
+    f"less than {BAND[0]:g}",
+    f"less than {WARNED:g}",
+    f"4 h less than {LEAST:g}",
+)
 _TINY = 1e-12
 
 Array = NDArray[np.float64]
@@ -147,8 +154,8 @@ def run(options: StudyOptions) -> Outcome:
         "later.",
         "Where the column `way` says `event`, ε = 1 (or 4) protects each single reading. Where it says `turns`, ε = "
         "1 protects all readings of any 24 hours. Where it says `stream`, (8, 1e-5) protects all readings together. "
-        "In a stream, the estimate adds an assumed amount for what clipping removes, and the error of this amount is "
-        "taken to be as large as the amount.",
+        "In a stream, the estimate adds an assumed amount for what clipping removes. Its interval allows for an error "
+        "that is as large as this amount in all slots, and for one that is twice as large and differs by time of day.",
         "For the column `4 h`, the day is divided into six parts of four hours. The column is the share of intervals "
         f"that hold in the worst of these parts. For the series `{ORACLE}`, the filter gets the true excess of each "
         f"slot (what truncation removes from the mean). The populations {', '.join(HELD_BACK)} were not used for "
@@ -156,10 +163,10 @@ def run(options: StudyOptions) -> Outcome:
         "The column `planned / rmse` is the error that `undertone plan` predicts for this number, divided by `rmse`. "
         "It is empty for streams, because no plan predicts a stream over a whole campaign.",
         "The column `warned` is the share of campaigns for which the server shows a warning at the end.",
-        "The last four columns are for intervals that have exactly the right width, with errors that are correlated "
+        "The last five columns are for intervals that have exactly the right width, with errors that are correlated "
         "as those of this cell are. `slots` is the number of independent slots that would show the same variation of "
         f"`held`. The others are the probabilities that one campaign of {days} days shows by chance a `held` from "
-        f"{BAND[0]:g} to {BAND[1]:g}, one below {BAND[0]:g}, and a `4 h` below {LEAST:g}.",
+        f"{BAND[0]:g} to {BAND[1]:g}, one below {BAND[0]:g}, one below {WARNED:g}, and a `4 h` below {LEAST:g}.",
     ]
     return Outcome(TITLE, columns, rows, notes, panels[:3])
 
@@ -176,7 +183,7 @@ def table(
         chance = "" if math.isnan(of.chance) else round(of.chance, 3)
         shares = (round(of.held, 3), chance, round(of.least, 3))
         numbers = (round(of.rmse, 2), round(100 * of.share, 2), *shares, round(of.width, 2))
-        more: tuple[Cell, ...] = ("",) * 6
+        more: tuple[Cell, ...] = ("",) * (3 + len(CHANCES))
         if series == HEADLINE:
             ratio = "" if planned is None else round(planned / of.rmse, 2)
             more = (ratio, round(warned, 2), *by_chance([each[series] for each in every], seed))
@@ -187,13 +194,13 @@ def by_chance(every: Sequence[ShownSeries], seed: int) -> tuple[Cell, ...]:
     """Return what a campaign would show by chance if its intervals had the right width; see `calibrated`.
 
     These are the number of independent slots, and the probabilities that ``held`` is within `BAND`, that ``held`` is
-    below `BAND`, and that ``least`` is below `LEAST`.
+    below `BAND`, that it is below `WARNED`, and that ``least`` is below `LEAST`.
     """
     errors = [(series.mean - series.truth) / np.maximum(series.error, _TINY) for series in every]
     drawn = calibrated(errors, every[0].hour // _HOURS, seed)
     low, high = BAND
     within = (drawn.held >= low) & (drawn.held <= high)
-    shares = (within, drawn.held < low, drawn.least < LEAST)
+    shares = (within, drawn.held < low, drawn.held < WARNED, drawn.least < LEAST)
     return (round(drawn.independent), *(round(float(np.mean(share)), 3) for share in shares))
 
 
@@ -277,8 +284,10 @@ def campaign_options(
     fields = WAYS[way] | dict(source)
     if way == "stream" and name in STREAM_THETAS:
         fields |= {"theta": STREAM_THETAS[name]}
-    per_day = 1 if name == "london" else 24 if name == "phones" else 48
-    slots = per_day * days if per_day > 1 else _DAILY_SLOTS
+    if name == "london":
+        slots, fields = _DAILY_SLOTS, fields | {"slot_seconds": 86400}
+    else:
+        slots = (24 if name == "phones" else 48) * days
     return SimulateOptions(devices=devices, slots=slots, seed=seed, **fields)
 
 

@@ -35,26 +35,34 @@ def rule(mechanism="gaussian"):
 
 
 @pytest.mark.parametrize(
-    ("rate", "slew", "top"), [(8.0, 0.05, 5.0), (2.0, 0.13, 5.0), (-2.0, 0.2, 1.0), (8.0, 1.0, 1.0)]
+    ("rate", "slew", "top", "draws"),
+    [
+        (8.0, 0.05, 5.0, 1),
+        (2.0, 0.13, 5.0, 1),
+        (-2.0, 0.2, 1.0, 1),
+        (8.0, 1.0, 1.0, 1),
+        (8.0, 0.05, 5.0, 2),
+        (-2.0, 0.2, 1.0, 3),
+    ],
 )
-def test_the_stationary_mean_is_that_of_a_simulated_chain(rate, slew, top):
+def test_the_stationary_mean_is_that_of_a_simulated_chain(rate, slew, top, draws):
     chance = np.random.default_rng(1)
-    clipped = np.full(DEVICES, stationary_means(np.array([rate]), slew, top)[0])
+    clipped = np.full(DEVICES, stationary_means(np.array([rate]), slew, top, draws)[0])
     means = []
     for _ in range(SLOTS):
-        readings = -np.log1p(chance.random(DEVICES) * np.expm1(-rate * top)) / rate
+        readings = (-np.log1p(chance.random((draws, DEVICES)) * np.expm1(-rate * top)) / rate).mean(axis=0)
         clipped = np.clip(np.clip(readings, 0.0, 1.0), clipped - slew, clipped + slew)
         means.append(clipped.mean())
     late = np.mean(means[SLOTS // 2 :])
     # The standard deviation of these clipped readings is below .3. The limit is at least five standard errors, even if
     # all clipped readings of a device were alike; 1e-3 is for the grid of levels.
-    assert stationary_means(np.array([rate]), slew, top)[0] == pytest.approx(
+    assert stationary_means(np.array([rate]), slew, top, draws)[0] == pytest.approx(
         late, abs=5 * 0.3 / np.sqrt(DEVICES) + 1e-3
     )
 
 
 def test_more_is_removed_from_larger_means_and_the_error_is_as_large():
-    bias = ClippingBias(rule(), 10_000)
+    bias = ClippingBias(rule(), 10_000, 1800)
     removed = bias.at(np.array([20.0, 100.0, 200.0, 400.0]))
     assert all(low < high for low, high in pairwise(removed.bias))
     assert (removed.standard_error >= removed.bias).all()
@@ -63,12 +71,23 @@ def test_more_is_removed_from_larger_means_and_the_error_is_as_large():
 
 def test_without_a_slew_limit_only_readings_above_theta_are_cut():
     level = np.array([200.0])
-    removed = ClippingBias(rule("direct"), 10_000).at(level)
+    removed = ClippingBias(rule("direct"), 10_000, 1800).at(level)
     # A limit of 2,000 removes 200 e^-10 = .009 from an exponential distribution of mean 200.
     assert 0.0 <= removed.bias < 0.1
-    assert removed.bias < ClippingBias(rule(), 10_000).at(level).bias / 100
+    assert removed.bias < ClippingBias(rule(), 10_000, 1800).at(level).bias / 100
 
 
 def test_noise_below_zero_is_no_error():
-    removed = ClippingBias(rule(), 10_000).at(np.array([-500.0]))
+    removed = ClippingBias(rule(), 10_000, 1800).at(np.array([-500.0]))
     assert 0.0 <= removed.bias < 5.0
+
+
+def test_less_is_removed_from_readings_of_slots_longer_than_an_hour():
+    """What is removed from readings of days is below .2 % of the range."""
+    level = np.array([300.0])
+    half_hours, hours, watches, days, weeks = (
+        ClippingBias(rule(), 10_000, seconds).at(level).bias[0]
+        for seconds in (1800, 3600, 4 * 3600, 86_400, 7 * 86_400)
+    )
+    assert half_hours == hours > watches > days
+    assert days == weeks < 0.002 * 2000

@@ -150,7 +150,7 @@ PARTIAL = partial_of(EVERY)
 STREAMS = StreamReconstruction(Timeline([OLD, NEW]))
 # What clipping removes. It depends on the level of the readings over seven cycles before and after, less the newest
 # offset.
-REMOVED = ClippingBias(NEW.campaign.rule, NEW.campaign.bound)
+REMOVED = ClippingBias(NEW.campaign.rule, NEW.campaign.bound, NEW.campaign.slot_seconds)
 CYCLE = NEW.campaign.cycle
 
 
