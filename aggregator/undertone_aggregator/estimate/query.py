@@ -134,9 +134,10 @@ class Results(OpenCampaign):
     ) -> list[MeanDifference]:
         """Return the mean of each group's selected slots minus another mean, with its error: see `MeanDifference`.
 
-        ``against``: "group:north", a time ago such as "7d" (days by the clock of ``zone``), or another time such as
-        "2026-03-02..2026-03-09". The other arguments are those of ``selection``, and select slots on both sides. A
-        group is not compared with itself at the same time. There is no row if a side has no number. Raises Invalid as
+        ``against``: "group:north", a time ago such as "7d" (days by the clock of ``zone``), another time such as
+        "2026-03-02..2026-03-09", or other days of the same time such as "days:days-off". The other arguments are those
+        of ``selection``, and select slots on both sides, except that ``against`` may have days of its own. A group is
+        not compared with itself at the same time. There is no row if a side has no number. Raises Invalid as
         ``selection`` does.
         """
         against = Against.parse("against", against) if isinstance(against, str) else against
@@ -150,7 +151,9 @@ class Results(OpenCampaign):
             raise Invalid(f"against is {against}, expected a time after 1970")
         # Slots before the campaign's beginning have no number, so their counterparts are not counted.
         other = span if against.begin is None else self._existing(*span)
-        sides = [self._slots(*each, hours, days, zone) for each in ((low, high), other)]
+        days = OnDays.parse("days", days) if isinstance(days, str) else days
+        spans = ((low, high, days), (*other, against.on(days)))
+        sides = [self._slots(begin, end, hours, on, zone) for begin, end, on in spans]
         rows = []
         for group in wanted:
             one = self._side(group, sides[0])

@@ -224,7 +224,7 @@ def quantiles(facts: dict[str, Any], rows: list[Quantile]) -> dict[str, Any]:
 
 
 def epochs(results: PublicResults) -> dict[str, Any]:
-    """Return the campaign's epochs with their theta (the highest of several blocks) and the warnings and notices of its choice.
+    """Return the campaign's epochs with their theta (the highest of several blocks), and what was said of its choice.
 
     ``ranges``: [first slot of the cycle, low, theta] of each block.
     """

@@ -17,7 +17,7 @@ from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Respon
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from undertone_aggregator.estimate.against import Against
+from undertone_aggregator.estimate.against import EXPECTED, Against
 from undertone_aggregator.estimate.estimates import Estimate
 from undertone_aggregator.estimate.formats import format_of
 from undertone_aggregator.estimate.losses import SlotLosses, SlotRefusals
@@ -179,7 +179,7 @@ class Pages:
         """Return the mean of a selection of slots minus another mean."""
         parameters = dict(request.query_params)
         if "against" not in parameters:
-            raise Invalid("against is missing, expected group:NAME, a time ago such as 7d, or two moments")
+            raise Invalid(f"against is missing, expected {EXPECTED}")
         against = Against.parse("against", parameters.pop("against"))
         between, on = parameters.pop("between", None), parameters.pop("days", None)
         hours = None if between is None else Hours.parse("between", between)

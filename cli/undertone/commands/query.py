@@ -74,7 +74,7 @@ def query(
         str | None,
         typer.Option(
             help="Print how much the mean of the selected slots differs from that of group:NAME, of a time ago such as"
-            " 7d, or of FROM..TO."
+            " 7d, of FROM..TO, or of other days (--days workdays --against days:days-off)."
         ),
     ] = None,
     losses: Annotated[

@@ -19,6 +19,7 @@ from undertone_aggregator.estimate.difference import GroupNoise, MeanDifference,
 from undertone_aggregator.estimate.estimates import Series, Z
 from undertone_aggregator.estimate.query import Results
 from undertone_aggregator.estimate.removed import Removed
+from undertone_aggregator.estimate.selection import OnDays
 from undertone_shared.errors import Invalid
 
 # The error of a difference whose parts cancel: rounding leaves the root of 64 roundings of variances of at most 9.
@@ -220,11 +221,12 @@ def test_what_a_mean_is_compared_with() -> None:
     assert Against.parse("--against", "group:north") == Against(group="north")
     assert Against.parse("--against", "7d") == Against(before=7 * 86400)
     assert Against.parse("--against", "2026-03-02..2026-03-09") == Against(begin="2026-03-02", end="2026-03-09")
-    for text in ("group:north", "604800s", "2026-03-02..2026-03-09"):
+    assert Against.parse("--against", "days:sat,sun") == Against(days=OnDays("sat,sun"))
+    for text in ("group:north", "604800s", "2026-03-02..2026-03-09", "days:days-off"):
         assert str(Against.parse("--against", text)) == text
 
 
-@pytest.mark.parametrize("text", ["", "north", "group:", "7", "..", "2026-03-02..", "monday..tuesday"])
+@pytest.mark.parametrize("text", ["", "north", "group:", "7", "..", "2026-03-02..", "monday..tuesday", "days:weekend"])
 def test_what_is_none_is_named(text: str) -> None:
     with pytest.raises(Invalid, match="--against"):
         Against.parse("--against", text)
@@ -292,6 +294,21 @@ def test_hours_and_days_are_selected_on_both_sides(results: Results) -> None:
     (row,) = results.difference(last - 47, last, against="1d", hours="02:00-06:00", zone=UTC)
     assert (row.slots, row.against_slots) == (8, 8)
     assert (row.first - row.against_first, row.last - row.against_last) == (CYCLE, CYCLE)
+
+
+def test_workdays_are_compared_with_days_off_of_the_same_time(results: Results) -> None:
+    rows = results.estimates()
+    first, last = next(row.slot for row in rows if row.kind == "report"), rows[-1].slot
+    day = datetime.fromtimestamp(last * HALF_HOUR, UTC).strftime("%a").lower()
+    others = ",".join({"mon", "tue", "wed", "thu", "fri", "sat", "sun"} - {day})
+    (row,) = results.difference(first, last, days=day, against=f"days:{others}", zone=UTC)
+    (here,), (there,) = (results.selection(first, last, days=days, zone=UTC) for days in (day, others))
+    # A selection's level is estimated from the reports of all of its time, also those before and after its days.
+    assert (row.mean, row.against) == pytest.approx((here.estimate, there.estimate), rel=1e-4)
+    assert (row.slots, row.against_slots) == (here.slots, there.slots)
+    for same in (None, day):
+        with pytest.raises(Invalid, match="expected other days, such as workdays"):
+            results.difference(first, last, days=same, against=f"days:{day}")
 
 
 def test_mistakes_are_sentences(results: Results) -> None:

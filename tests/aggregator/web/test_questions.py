@@ -198,6 +198,23 @@ def test_whether_one_group_uses_more_than_another(hand: type[Hand], call: Any, f
     assert "two different groups" in clicks.page.locator("#compared").inner_text()
 
 
+def test_whether_workdays_differ_from_days_off(hand: type[Hand], call: Any, fleet: Path) -> None:
+    clicks = hand(SATURDAY)
+    clicks.click(".card a")
+    clicks.page.wait_for_selector("#compared p")
+    clicks.page.select_option("#choose-compared select[name=against]", "days:days-off")
+    until(clicks.page, "(document.querySelector('#compared').dataset.answered ?? '').includes('days-off')")
+    asked = clicks.page.evaluate("document.querySelector('#compared').dataset.answered")
+    parameters = dict(urllib.parse.parse_qsl(asked))
+    (row,) = call("/difference", **parameters)["differences"]
+    days = ("--days", "workdays", "--against", "days:days-off")
+    (printed,) = command(fleet, "differences", "--since", "7d", "--by", "all", *days)
+    assert printed["estimate"] == pytest.approx(row["estimate"])
+    sentence = clicks.page.locator("#compared .verdict").inner_text()
+    told = r"no clear difference from days off: \S+ \S+ ± \S+|\S+ \S+ ± \S+ (more|less) than days off"
+    assert re.fullmatch(rf"Workdays: ({told}), in each 30 minutes\.", sentence), sentence
+
+
 @pytest.mark.parametrize(
     ("chance", "words"),
     [

@@ -9,7 +9,12 @@ const RAREST = 1e-4; // the server does not give a smaller chance either
 const named = (group) => (group === "all" ? "all devices" : group);
 
 // What a time can be compared with; "group:NAME" is added for each group. Days are those of the campaign's clock.
-const EARLIER = { "7d": "the same time a week before", "1d": "the same time a day before" };
+const DAYS_OFF = "days:days-off";
+const OTHERS = {
+  "7d": "the same time a week before",
+  "1d": "the same time a day before",
+  [DAYS_OFF]: "itself: workdays against days off",
+};
 
 // How certain the difference of two groups is: "clear" even if the two were picked among `pairs` pairs because they differ;
 // "alone", if it is more than chance for two groups that nobody picked for that; otherwise "unclear".
@@ -64,7 +69,7 @@ export function offer(campaign) {
   const before = [group.value, against.value];
   group.replaceChildren(...groups.map((each) => new Option(named(each), each)));
   against.replaceChildren(
-    ...Object.entries(EARLIER).map(([value, words]) => new Option(words, value)),
+    ...Object.entries(OTHERS).map(([value, words]) => new Option(words, value)),
     ...(groups.length > 1 ? groups.map((each) => new Option(named(each), `group:${each}`)) : []),
   );
   for (const [select, value] of [
@@ -85,7 +90,9 @@ export async function compare(campaign, spanOf, api) {
     refresh(place, [element("p", "Choose two different groups, or another time.", "small")]);
     return;
   }
-  const words = new URLSearchParams({ ...spanOf(chosen.get("when")), group, against });
+  const byDays = against === DAYS_OFF;
+  const days = byDays ? { days: "workdays" } : {};
+  const words = new URLSearchParams({ ...spanOf(chosen.get("when")), group, against, ...days });
   const asked = String(words);
   place.dataset.asked = asked;
   const answer = await api(`campaigns/${campaign.name}/difference?${words}`).catch((error) => ({ error }));
@@ -97,7 +104,7 @@ export async function compare(campaign, spanOf, api) {
     refresh(place, [element("p", `There is no answer: ${why}.`, "small")]);
     return;
   }
-  const other = against.startsWith("group:") ? named(row.against_group) : EARLIER[against];
+  const other = against.startsWith("group:") ? named(row.against_group) : byDays ? "days off" : OTHERS[against];
   const sized = scale(Math.max(Math.abs(row.mean), Math.abs(row.against)), campaign.unit);
   const { kind, words: sentence } = differing(
     row,
@@ -112,7 +119,7 @@ export async function compare(campaign, spanOf, api) {
     return `${shape.value} ${shape.unit}`;
   };
   const from = (start) =>
-    row.start === row.against_start ? "" : ` (the time from ${day(start, campaign.time_zone)} on)`;
+    row.start === row.against_start || byDays ? "" : ` (the time from ${day(start, campaign.time_zone)} on)`;
   const two = against.startsWith("group:") && group !== "all" && row.against_group !== "all";
   const groups = two ? campaign.groups.filter((each) => each !== "all").length : 0;
   const least = amount(Z * row.standard_error, Z * row.standard_error, campaign.unit, sized);
@@ -121,7 +128,7 @@ export async function compare(campaign, spanOf, api) {
     ` ${chance(row, groups)} A difference smaller than its ± cannot be told from chance: here, less than ${least.value} ${least.unit}.` +
     " Errors that both means share cancel each other in it.";
   refresh(place, [
-    element("p", sentence, `verdict ${kind}`),
+    element("p", byDays ? `Workdays: ${sentence[0].toLowerCase()}${sentence.slice(1)}` : sentence, `verdict ${kind}`),
     ...(comparable(row, campaign) ? [element("p", means, "small")] : []),
   ]);
 }

@@ -117,17 +117,15 @@ const SIZES = [
   [60, "minute"],
   [1, "second"],
 ];
+// Lengths of time stand within English sentences, so they are in English whatever the browser's language is.
 const unitOf = (seconds) => SIZES.find(([size]) => seconds >= size) ?? SIZES.at(-1);
 export function ago(seconds) {
   const [size, unit] = unitOf(seconds);
-  return new Intl.RelativeTimeFormat(undefined, { numeric: "auto" }).format(
-    -Math.floor(Math.max(seconds, 0) / size),
-    unit,
-  );
+  return new Intl.RelativeTimeFormat("en", { numeric: "auto" }).format(-Math.floor(Math.max(seconds, 0) / size), unit);
 }
 export function lasting(seconds) {
   const [size, unit] = SIZES.find(([each]) => seconds >= each && seconds % each === 0) ?? unitOf(seconds);
-  return new Intl.NumberFormat(undefined, {
+  return new Intl.NumberFormat("en", {
     style: "unit",
     unit,
     unitDisplay: "long",
