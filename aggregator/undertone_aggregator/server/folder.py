@@ -168,7 +168,7 @@ class Home:
             if plan is None:
                 # A plan that is only examined must not leave a folder behind.
                 _make(self.folder / where.file)
-            store["path"] = str(where.file / f"{name}.sqlite")
+            store["path"] = f"{where.scheme}:{where.file / f'{name}.{where.scheme}'}"
         config = config_of({**shared, **own, "store": store}, self.folder)
         # A plan that is only previewed has no file yet.
         return replace(config, fleet=self.fleet(config.campaign.succeeds or name))
@@ -178,7 +178,7 @@ class Home:
         where = _where(self._tables(self.folder / SERVER, _SHARED)).within(self.folder)
         if where.file is None:
             return dict.fromkeys(self.names(), str(where))
-        return {path.stem: f"sqlite:{path}" for path in sorted(where.file.glob("*.sqlite"))}
+        return {path.stem: f"{where.scheme}:{path}" for path in sorted(where.file.glob(f"*.{where.scheme}"))}
 
     @property
     def disk(self) -> Path:

@@ -1,0 +1,34 @@
+"""The folder of a server: where it keeps the counts of each campaign."""
+
+from pathlib import Path
+
+import pytest
+
+from undertone_aggregator.server.folder import CAMPAIGNS, SERVER, Home
+from undertone_aggregator.store import store_address
+from undertone_aggregator.store.store_address import StoreKind
+
+PLAN = '[campaign]\nname = "load"\nsensor = "energy"\nunit = "Wh"\nbound = 5000\nepsilon = 1\nreport_slots = 8\n'
+
+
+@pytest.mark.parametrize(
+    ("told", "store"),
+    [
+        ("", "sqlite:stores/load.sqlite"),
+        ('[store]\npath = "counts"\n', "sqlite:counts/load.sqlite"),
+        ('[store]\npath = "scratch:counts"\n', "scratch:counts/load.scratch"),
+    ],
+)
+def test_the_file_of_a_campaign_is_named_after_the_kind_of_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str, store: str
+) -> None:
+    kind = StoreKind("undertone_aggregator.store.sqlite_store", "SqliteStore", False, "scratch:FILE")
+    monkeypatch.setitem(store_address.KINDS, "scratch", kind)
+    (tmp_path / SERVER).write_text(told)
+    (tmp_path / CAMPAIGNS).mkdir()
+    (tmp_path / CAMPAIGNS / "load.toml").write_text(PLAN)
+    home = Home(tmp_path)
+    scheme, _, file = store.partition(":")
+    assert str(home.config("load").store.path).removeprefix(f"{scheme}:").endswith(file)
+    (tmp_path / file).touch()
+    assert home.stores() == {"load": f"{scheme}:{tmp_path / file}"}
