@@ -47,7 +47,8 @@ def _show_reports(plan: "FleetPlan") -> None:
     console.print(
         f"noise: the standard error of the mean of {reports} in a slot; truncated: the error of"
         f" the mean of truncated readings, from noise and a bias of {plan.bias:.3g}{unit}; error: the error of the mean"
-        " that undertone query shows: a model adds to it what truncation removed, and a filter smooths a slot's mean"
+        " that undertone query --filtered shows: a model adds what truncation removed, and a filter smooths a slot's"
+        " mean"
     )
     side = "below" if plan.gain >= 0 else "above"
     gain = f", whose variance is {abs(plan.gain):.1%} {side} the Hybrid's" if plan.mechanism != "hybrid" else ""
@@ -152,7 +153,7 @@ def _show_window(plan: "WindowPlan") -> None:
     console.print(table)
     console.print(
         "error: the error of a slot's mean from noise and bias, without a filter; filtered: the error of the mean that"
-        " undertone query shows: a filter smooths it over time, and a model adds what truncation removed"
+        " undertone query --filtered shows: a filter smooths it over time, and a model adds what truncation removed"
     )
     for way in plan.ways:
         console.print(f"{way.name}: {way.guarantee}{'' if way.same else ' (another guarantee, for comparison)'}")
