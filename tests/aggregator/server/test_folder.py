@@ -24,9 +24,9 @@ def test_the_file_of_a_campaign_is_named_after_the_kind_of_store(
 ) -> None:
     kind = StoreKind("undertone_aggregator.store.sqlite_store", "SqliteStore", False, "scratch:FILE")
     monkeypatch.setitem(store_address.KINDS, "scratch", kind)
-    (tmp_path / SERVER).write_text(told)
+    (tmp_path / SERVER).write_text(told, encoding="utf-8")
     (tmp_path / CAMPAIGNS).mkdir()
-    (tmp_path / CAMPAIGNS / "load.toml").write_text(PLAN)
+    (tmp_path / CAMPAIGNS / "load.toml").write_text(PLAN, encoding="utf-8")
     home = Home(tmp_path)
     scheme, _, file = store.partition(":")
     assert str(home.config("load").store.path).removeprefix(f"{scheme}:").endswith(file)
