@@ -59,9 +59,14 @@ def _candidates(chosen: Threshold, day: Day) -> Integers:
 
 
 def _plan(errors: Vector, whole: int, most: int) -> list[int]:
-    """Return the first piece of each block. ``errors`` [pieces, draws, thetas]; ``whole``: the index of the day's θ."""
-    expected = errors.mean(axis=1)
+    """Return the first piece of each block. ``errors`` [pieces, draws, thetas]; ``whole``: the index of the day's θ.
+
+    The errors of each draw are divided by the error of one θ for all pieces. Without that, the few draws with the
+    heaviest tails, whose errors are many times those of the others, would decide.
+    """
     in_force = np.full(len(errors), whole)
+    errors = errors / _of(errors, in_force)[:, None]
+    expected = errors.mean(axis=1)
     best = [0]
     for starts in _segmentations(expected, most)[1:]:
         places = _places(expected, starts)
