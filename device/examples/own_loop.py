@@ -112,7 +112,9 @@ def main() -> None:
             print(topic, "".join("%02x" % byte for byte in report))
             reporter.acked(report)
     # ``paused`` is one word: why the last finished slot gave no report.
-    print(len(reporter.outbox), "reports wait; spent until", reporter.ledger.spent_until, reporter.paused)
+    last = reporter.paused or "reported"
+    spent = reporter.ledger.spent_until
+    print(len(reporter.outbox), "reports wait; last slot:", last + "; spent until Unix second", spent)
 
 
 main()

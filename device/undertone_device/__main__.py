@@ -100,21 +100,22 @@ def _parser(program: str) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     for name, description in (
         ("run", "read, add noise and report until stopped by SIGTERM or Ctrl-C"),
-        ("status", "what the device takes part in, what it costs in privacy, what it has refused"),
+        ("status", "show the campaign, what it costs in privacy, and what the device has refused"),
         ("pause", "report nothing from the start of a later slot on; others can see the silence"),
         ("resume", "end the pause at the start of a slot"),
-        ("reset-campaign", "forget the campaigns and keep what was spent; the device must be stopped"),
+        ("reset-campaign", "forget the campaigns, not what was spent; stop the device first"),
     ):
         command = commands.add_parser(name, help=description, description=description)
         which = command.add_mutually_exclusive_group(required=True)
         which.add_argument("--config", metavar="FILE", help="the device's configuration, JSON")
         if name == "run":
             which.add_argument("--all", metavar="DIR", help="every device.json of DIR and its folders, in one process")
-            command.add_argument("--ledger", metavar="FILE", help="write each report down as it leaves, for its owner")
+            command.add_argument("--ledger", metavar="FILE", help="a file in which each sent report is recorded")
         if name == "pause":
             at_once = "begin at once; the pause then lasts at least a day, or the policy's rest if that is longer"
             command.add_argument("--now", action="store_true", help=at_once)
-            command.add_argument("--hours", type=_hours, default=0, metavar="N", help="for N hours; else until resume")
+            length = "length of the pause; without it, the pause lasts until resume"
+            command.add_argument("--hours", type=_hours, default=0, metavar="N", help=length)
         if name in ("run", "status"):
             command.add_argument("--json", action="store_true", help="machine-readable lines")
     tools.add(commands)
@@ -133,7 +134,7 @@ def _hours(text: str) -> int:
 def _status(config: DeviceConfig, as_json: bool) -> int:
     path = f"{config.state}/{status.FILE}"
     if not os.path.exists(path):
-        raise Invalid(f"{path} does not exist, expected the status that a running device writes")
+        raise Invalid(f"{path} does not exist: start the device, which writes this file")
     state = status.parse_status(read_bounded(path, status.LARGEST))
     if as_json:
         print(json.dumps(state))
@@ -159,7 +160,7 @@ def _pause(config: DeviceConfig, command: str, at_once: bool, hours: int) -> int
 
 def _reset(config: DeviceConfig) -> int:
     reset.forget_campaigns(FileStorage(config.state), read_policy(config), clock.unix_time())
-    print("the campaigns are forgotten; everything that was spent stays spent")
+    print("the campaigns are forgotten; what was spent still counts")
     return 0
 
 

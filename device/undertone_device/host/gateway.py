@@ -189,7 +189,7 @@ def run(paths: list[str], as_json: bool, ledger: str | None = None) -> None:
         values = [getattr(config, what) for config in configs]
         for value in values:
             if values.count(value) > 1:
-                raise Invalid(f"{what} is {value!r} in {values.count(value)} configurations, expected one of each")
+                raise Invalid(f"{what} is {value!r} in {values.count(value)} configurations, expected different ones")
     with ExitStack() as stack:
         file = None if ledger is None else stack.enter_context(open(ledger, "a", 1, "ascii", opener=_private))
 
@@ -248,7 +248,7 @@ def configurations(folder: str) -> list[str]:
     """Return every ``device.json`` in ``folder`` or in its subfolders. Raises Invalid if there is none."""
     paths = sorted(str(path) for pattern in ("device.json", "*/device.json") for path in Path(folder).glob(pattern))
     if not paths:
-        raise Invalid(f"{folder} has no device.json, neither itself nor in its folders")
+        raise Invalid(f"{folder} and its folders have no device.json")
     return paths
 
 

@@ -20,25 +20,25 @@ _DELTA_BITS = 20
 _DAY = 86400
 # Why a device is silent: its word -> a sentence.
 WHY = {
-    "ahead": "the clock was ahead: that slot has not ended yet",
-    "boots": "it has started too often today",
-    "chains": "the stream's chains are used up",
+    "ahead": "the clock was set back into a slot that had ended",
+    "boots": "the device has started too often today (UTC)",
+    "chains": "the stream may not start again in this window",
     "clock": "this clock and the campaign's do not agree",
     "ended": "the campaign is over",
     "entropy": "this machine gave no random numbers",
-    "lifetime": "it has spent all that it may ever spend, and stays silent for good",
+    "lifetime": "the device has spent all that it may ever spend, and stays silent for good",
     "no_campaign": "there is no campaign",
-    "one_shot": "it sends one report each time it wakes up",
+    "one_shot": "the device has made the one report of this start",
     "pause": "the household has paused it; undertone device resume ends the pause",
-    "period": "it has made as many reports as its owner allows in this period, and goes on in the next",
+    "period": "the device has made as many reports as its owner allows in this period",
     "rate": "too little time has passed since the last report",
-    "reports": "the stream's reports are used up",
-    "rest": "it rests between two reports",
+    "reports": "the stream has made all reports of this window",
+    "rest": "the device rests between two reports",
     "spent": "a report for this time counts as sent already",
     "storage": "the ledger cannot be written",
-    "turn": "it is another device's turn",
+    "turn": "other devices report in this slot",
     "waiting": "the campaign has not begun",
-    "window": "by the device's own count of time it is too early for the stream's next window",
+    "window": "the device's own count of time has not reached the stream's next window",
 }
 
 
@@ -91,7 +91,7 @@ def explain(state: dict[str, Any]) -> list[str]:
     lines.append(
         f"signers     {signers}"
         if signers
-        else "signers     none: insecure; the device takes anybody's campaign; one dated far ahead blocks later ones"
+        else "signers     none: insecure; anybody's campaign is taken; a campaign dated far ahead blocks later ones"
     )
     refusals = ", ".join(f"{reason} {count}" for reason, count in sorted(state["refusals"].items()))
     lines.append(f"refused     {refusals or 'nothing'}")
@@ -103,12 +103,12 @@ def explain(state: dict[str, Any]) -> list[str]:
     for number, campaigns in state["history"]:
         names = ", ".join(campaigns)
         lines.append(
-            f"history     {_date(number)}: {names} follows, within what was agreed to, and counts to all limits"
+            f"history     {_date(number)}: {names} follows, within what was agreed to, and counts against all limits"
         )
     if state["outside"]:
         lines.append(
-            f"question    may {', '.join(state['outside'])} follow? That is outside what was agreed to: nothing is"
-            " sent for it; to agree, take a new policy"
+            f"question    may {', '.join(state['outside'])} follow? That is outside what was agreed to, so nothing is"
+            " sent for it. To agree, ask for a new policy"
         )
     if state["trouble"]:
         lines.append(f"last event  {state['trouble']}")
@@ -168,7 +168,7 @@ def _sums(state: dict[str, Any]) -> list[str]:
         ever += "counted as all that was allowed" if state["lifetime"] else "not in this sum"
     if state["lifetime"]:
         used = 100 * state["ever"] / state["lifetime"]
-        ever += f", of {state['lifetime'] / UNIT:.2f} allowed, after which it falls silent ({used:.1f} % is used)"
+        ever += f", of {state['lifetime'] / UNIT:.2f} allowed ({used:.1f} %); then the device falls silent"
     return [month, ever + ". Only this number limits what the reports of many days tell about a habit"]
 
 
@@ -200,9 +200,9 @@ def _day(state: dict[str, Any]) -> list[str]:
     streams = state["streams"]
     if streams is not None:
         rho = rho_a_day(streams)
-        most_rho = "no bound of their own: the policy caps each report of a stream alone"
+        most_rho = "no limit: the policy limits only each single report of a stream"
         if rho is not None:
-            most_rho = f"rho = {rho:.4g}, epsilon = {at_delta(rho):.4g} at delta = 2^-{_DELTA_BITS}, beside that"
+            most_rho = f"rho = {rho:.4g}, epsilon = {at_delta(rho):.4g} at delta = 2^-{_DELTA_BITS}, in addition"
         lines.insert(1, f"            streams in any 24 h: {most_rho}")
     return lines
 

@@ -10,7 +10,7 @@ NAMES = ("compile", "firmware", "flash", "send", "label", "install", "release")
 def add(commands: Any) -> None:
     """Add the commands to the parser of `undertone device`."""
     words = {
-        "compile": "compile the modules of a board into a folder for its /lib",
+        "compile": "compile a board's modules into the folder OUT, to be copied to /lib on the board",
         "firmware": "build firmware for a board with the code and main.py frozen, from a checkout of MicroPython",
         "flash": "copy a device's files and the package onto a board over USB",
         "send": "send a device's files to a board that waits for them on its serial line",
@@ -21,20 +21,24 @@ def add(commands: Any) -> None:
     parsers = {name: commands.add_parser(name, help=text, description=text) for name, text in words.items()}
     kind = parsers["compile"].add_mutually_exclusive_group(required=True)
     kind.add_argument("out", type=Path, metavar="OUT", nargs="?")
-    kind.add_argument("--manifest", type=Path, metavar="FILE", help="a manifest for frozen firmware instead")
-    parsers["firmware"].add_argument("--board", required=True, help="MicroPython's name of it, such as RPI_PICO_W")
-    parsers["firmware"].add_argument("--micropython", type=Path, required=True, metavar="FOLDER", help="the checkout")
+    kind.add_argument("--manifest", type=Path, metavar="FILE", help="instead, write a manifest for frozen firmware")
     parsers["firmware"].add_argument(
-        "--output", type=Path, default=Path("firmware"), metavar="FOLDER", help="(default: firmware)"
+        "--board", required=True, help="the board's name in MicroPython, such as RPI_PICO_W"
     )
-    parsers["firmware"].add_argument("--meters", action="store_true", help="the meters' protocols, too")
+    parsers["firmware"].add_argument(
+        "--micropython", type=Path, required=True, metavar="FOLDER", help="MicroPython's sources"
+    )
+    parsers["firmware"].add_argument(
+        "--output", type=Path, default=Path("firmware"), metavar="FOLDER", help="where to write (default: firmware)"
+    )
+    parsers["firmware"].add_argument("--meters", action="store_true", help="add the code that reads meters")
     parsers["flash"].add_argument("folder", type=Path, metavar="FOLDER", help="the folder that `devices add` writes")
     parsers["flash"].add_argument("--port", required=True, help="the board's serial port, such as /dev/ttyACM0")
-    parsers["flash"].add_argument("--sensor", type=Path, metavar="FILE", help="your sensor.py")
-    parsers["flash"].add_argument("--meters", action="store_true", help="the meters' protocols, too")
+    parsers["flash"].add_argument("--sensor", type=Path, metavar="FILE", help="your sensor.py, to copy it, too")
+    parsers["flash"].add_argument("--meters", action="store_true", help="add the code that reads meters")
     parsers["send"].add_argument("folder", type=Path, metavar="FOLDER", help="the folder that `devices add` writes")
     parsers["send"].add_argument("--port", required=True, help="the board's serial port, such as /dev/ttyACM0")
-    parsers["send"].add_argument("--sensor", type=Path, metavar="FILE", help="your sensor.py")
+    parsers["send"].add_argument("--sensor", type=Path, metavar="FILE", help="your sensor.py, to send it, too")
     parsers["label"].add_argument("folder", type=Path, metavar="FOLDER", help="the folder that `devices add` writes")
     parsers["label"].add_argument("--output", type=Path, default=Path("label.svg"), metavar="FILE")
     parsers["release"].add_argument("out", type=Path, metavar="ZIP")

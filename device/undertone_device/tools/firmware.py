@@ -193,7 +193,7 @@ def _other_idf(micropython: Path) -> list[str]:
     text = script.read_text(encoding="utf-8") if script.is_file() else ""
     wanted = sorted((int(a), int(b)) for a, b in re.findall(r"\bIDF\w*_VER=v(\d+)\.(\d+)", text))
     if not has or not wanted:
-        return [f"the version of ESP-IDF cannot be compared: idf.py --version or {script} names none"]
+        return [f"the version of ESP-IDF cannot be compared: idf.py --version or {script} names no version"]
     version = int(has[1]), int(has[2])
     if wanted[0] <= version <= wanted[-1]:
         return []

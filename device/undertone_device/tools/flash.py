@@ -135,7 +135,7 @@ def send(folder: Path, port: str, sensor: Path | None, say: Say) -> None:
                     raise Invalid(f"the board at {port}: {answer}")
     except OSError as error:
         raise Invalid(f"the board at {port}: {error}") from None
-    raise Invalid(f"the board at {port} does not answer: is main.py on it, and device.json not?")
+    raise Invalid(f"the board at {port} does not answer: it takes files only with main.py and without device.json")
 
 
 def _mpremote(port: str, commands: list[list[str]], say: Say, files: int) -> None:
@@ -164,6 +164,6 @@ def _mpremote(port: str, commands: list[list[str]], say: Say, files: int) -> Non
     if "No module named mpremote" in output:
         raise Invalid("flashing needs mpremote: pip install 'undertone-device[boards]'")
     if process.returncode < 0:
-        raise Invalid(f"the board at {port} is not done within {_SECONDS} s")
+        raise Invalid(f"copying to the board at {port} was stopped after {_SECONDS} s")
     if process.returncode:
         raise Invalid(f"the board at {port}: {output or 'mpremote failed'}")

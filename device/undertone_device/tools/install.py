@@ -31,7 +31,7 @@ def install(config: Path, agreed: Callable[[Path, str], bool], folder: Path = UN
         raise Invalid(f"--config is {config}, expected the device's configuration")
     text = unit(config)
     if path.exists() and path.read_text(encoding="utf-8") != text:
-        raise Invalid(f"{path} exists with other content, expected none: remove it first")
+        raise Invalid(f"{path} exists with other content: remove it first")
     if not agreed(path, text):
         return []
     try:

@@ -515,7 +515,7 @@ def test_cleared_storage_makes_the_code_useless_and_is_no_device(phones: Any, si
     page = phones(context)
     take_part(page)
     page.get_by_text("About this measurement").click()
-    says(page, "forgets what it has spent")
+    says(page, "forgets what it has sent")
     session = context.new_cdp_session(page)
     page.goto("about:blank")
     session.send("Storage.clearDataForOrigin", {"origin": site.address[:-6], "storageTypes": "all"})

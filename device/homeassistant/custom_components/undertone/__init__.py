@@ -177,5 +177,5 @@ async def async_remove_entry(hass: HomeAssistant, entry: UndertoneEntry) -> None
                 await JoinServer(async_get_clientsession(hass), joined.link).leave(joined.key)
     except (JoinError, OSError) as error:
         reason = error.reason if isinstance(error, JoinError) else type(error).__name__
-        _LOGGER.warning("The server was not told that %s has left: %s", entry.title, reason)
+        _LOGGER.warning("The server could not be told that this home has left %s: %s", entry.title, reason)
     await hass.async_add_executor_job(forget, folder)

@@ -195,7 +195,7 @@ class Participation:
             # An error that ends the thread must be visible. Only its type is shown, because its text could quote a
             # reading.
             self.error = type(error).__name__
-            _LOGGER.error("The participation of %s has ended: %s", device.name, self.error)
+            _LOGGER.error("%s has stopped after an error, %s: reload the entry", device.name, self.error)
             self._changed()
         finally:
             device.close()

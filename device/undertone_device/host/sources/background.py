@@ -24,7 +24,7 @@ class BackgroundReader:
     def read(self, now: int) -> None:
         """Start a read, unless the last one is still running. Never waits."""
         if self._asked is not None:
-            self._refused = f"no sample: asked {now - self._asked} s ago, and there is no answer yet"
+            self._refused = f"no sample: the source was asked {now - self._asked} s ago and has not answered"
             return
         self._asked = now
         self._done.clear()

@@ -87,8 +87,8 @@ class Pushed(SensorSource):
             self.trouble = ""
         elif now - self._heard > _SILENT_SECONDS:
             self.trouble = (
-                f"no sample: {self._path} is silent, or what it says is damaged or of another form"
-                f" ({self._decoder.bad} frames)"
+                f"no sample: {self._path} is silent, or its messages are damaged or of another form"
+                f" (bad frames: {self._decoder.bad})"
             )
         return readings
 

@@ -76,9 +76,9 @@ def test_a_silent_or_strange_meter_is_said(opened, meter, monkeypatch):
     source.arrived()
     meter.say(TELEGRAM)
     end = time.monotonic() + 30
-    while "1 frames" not in source.trouble and time.monotonic() < end:
+    while "bad frames: 1" not in source.trouble and time.monotonic() < end:
         source.arrived()
-    assert "silent, or what it says is damaged" in source.trouble
+    assert "silent, or its messages are damaged" in source.trouble
 
 
 NAME = even(b"/LGZ5\\2ZMD\r\n")
