@@ -15,7 +15,7 @@ OUTSIDE = (
 
 
 class Device(BuildHookInterface):  # type: ignore[type-arg]
-    """Work in a clone and in an unpacked sdist; a build of a clone without npm continues with a warning."""
+    """The build step, for a clone and for an unpacked sdist; a clone without npm is built with a warning."""
 
     PLUGIN_NAME = "custom"
 

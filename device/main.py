@@ -80,12 +80,13 @@ AWAKE_MILLISECONDS = 60000
 TRIAL_MILLISECONDS = 6 * 3600 * 1000
 UNKNOWN_SLEEP_SECONDS = 600
 SHORT_SLEEP_SECONDS = 3600
-# Watchdog timeouts in milliseconds, the longest that the ports allow; opening TLS must take less than the timeout.
+# Watchdog timeouts in milliseconds, the longest that the ports allow.
 WATCHDOG_MILLISECONDS = (120000, 32000, 8000)
+# Deadline for connecting to one address, shorter than every watchdog's timeout.
 CONNECT_MILLISECONDS = 3500
-# Number of acknowledged reports that are stored in the clock's memory during a sleep: 336 bytes with two times; even an
-# ESP8266 has 492. Without this record the next wake would send them again, because the ledger was written before the
-# PUBACK.
+# Number of acknowledged reports that are stored in the clock's memory during a sleep. With two times they take 488
+# bytes; the smallest such memory, an ESP8266's, has 492. Without this record the next wake would send the reports
+# again, because the ledger was written before the PUBACK.
 REMEMBERED = 20
 VERIFIER = "undertone_shared.ed25519"
 STARTED = clock.ticks()
@@ -117,7 +118,7 @@ def receive_settings():
 
 
 def start_watchdog():
-    """Start the board's watchdog with the longest possible timeout; return None if it has none."""
+    """Start the watchdog with the longest possible timeout; return None if the board has no watchdog."""
     for milliseconds in WATCHDOG_MILLISECONDS:
         try:
             return machine.WDT(timeout=milliseconds)
@@ -230,10 +231,8 @@ def run_loop(config, alive, read, stopped):
 def slept(memory, now):
     """Return the milliseconds from the last draw or boot to now, by the clock that runs during sleep.
 
-    None after a boot.
-
-    ``memory`` contains that clock's seconds when the board fell asleep, and the milliseconds since the draw at that
-    time.
+    Return None if the board was booted and did not wake from a sleep. ``memory`` contains that clock's seconds when the
+    board fell asleep, and the milliseconds since the draw at that time.
     """
     # Some ports cannot distinguish a wake from a boot.
     cause = getattr(machine, "DEEPSLEEP_RESET", None)

@@ -54,7 +54,7 @@ def rounds(path: str, slots: int, readings: "list[Sample]", period: int = PERIOD
     def read(now: int) -> "Sample | None":
         reporter = holder[0].reporter
         campaign = reporter.following
-        # The reporter switches to the next campaign only after this read, which opens that campaign's first slot.
+        # In the first slot of the next campaign, this read comes before the reporter switches to that campaign.
         if campaign is None or now < campaign.epoch:
             campaign = reporter.campaign
         if campaign is None:

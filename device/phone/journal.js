@@ -1,9 +1,10 @@
 // Named byte strings on the phone's disk: the device's files, each written completely or not at all.
 //
 // A journal is two files of the origin's private file system, opened for this tab alone. One of them is current: each
-// write appends a record to it and flushes, so that a record that `write` has accepted survives a power cut. After a
-// deletion, on request, at the next opening, or when the current file is large, its live records are copied to the other
-// file, whose header is written last. Then the old file is emptied, so that what was removed is in neither file.
+// write appends a record to it and flushes, so that a record that `write` has accepted survives a power cut. A record is
+// live until a later one replaces or deletes it. After a deletion, on request, at the next opening, or when the current
+// file is large, the live records are copied to the other file, whose header is written last. Then the old file is
+// emptied, so that neither file has what was replaced or deleted.
 //
 //     file    'UTJ1', u32 generation, u32 CRC of both (one sector, so that a disk writes it completely or not at all);
 //             then records; the file of the higher generation is current
@@ -65,9 +66,9 @@ export class Journal {
     this.large = large;
     this.entries = new Map();
     this.broken = false;
-    // Whether the current file has records that a later one replaced or deleted, and whether a copy has to be tried
-    // again because the disk failed.
+    // True if the current file has records that are not live.
     this.dead = false;
+    // True if the disk failed, so that copying or emptying has to be tried again.
     this.due = false;
     const files = handles.map(readWhole);
     const generations = files.map(generationOf);

@@ -2,7 +2,7 @@
 
 It runs under MicroPython's WebAssembly build in a Web Worker. worker.js registers the module ``_phone`` and calls the
 functions below. Bytes pass between the two as hexadecimal text, because this build copies no bytes; Unix seconds pass
-as text, because its numbers from JavaScript have 32 bits.
+as text, because integers from JavaScript have 32 bits in this build.
 """
 
 import errno
@@ -178,8 +178,8 @@ class Phone:
         if not entered:
             platform.read = self._sample
         self.client = assembly.make_client(config, self.policy, self.others, platform, storage=self.storage)
-        # The newest slot that has begun. The value of the slot before it is published ``_due`` milliseconds after the
-        # tick ``_since``; as long as ``_ready`` is True, it still has to be published.
+        # The newest slot that has begun. The slot before it is reported ``_due`` milliseconds after the tick
+        # ``_since``; ``_ready`` is True until that is done.
         self._slot = -1
         self._due = 0
         self._since = 0
@@ -234,7 +234,7 @@ class Phone:
         if isinstance(value, int):
             self.comparison.put(campaign, slot - 1, value)
         reporter.run_once(value, now)
-        # Only a pause for one of these two reasons can end during the slot, so that its value can still be published.
+        # Only these two reasons can end within the slot, so that the slot before it can still be reported.
         self._ready = reporter.paused in ("clock", "rate")
 
     def _value(self, campaign: "Campaign", slot: int) -> "Sample | None":
@@ -266,7 +266,7 @@ class Phone:
     def remove_old(self) -> None:
         """Remove the numbers that were entered in neither this slot nor the two before, once in each slot.
 
-        A number's slot is reported in the next one, and a counter's reading is the start of the slot after its own.
+        A slot is reported during the next one, and a counter's value starts from a reading in the slot before it.
         """
         seconds = self._slot_seconds()
         slot = unix_time() // seconds
@@ -281,7 +281,7 @@ class Phone:
         try:
             self.storage.write(_ENTRIES, json.dumps(kept).encode())
         except OSError:
-            # The disk takes nothing now. The next slot tries again.
+            # The disk takes nothing now. The numbers are removed in the next slot.
             return
         self.storage.erase()
 

@@ -20,12 +20,12 @@ const LEAVE_MILLISECONDS = 3000;
 const JOIN = "app/join";
 const DEVICE = "app/device";
 const LEFT = "app/left";
-// [{code, key}] of each device that has left; an entry stays until the server knows of it.
+// [{code, key}] of each device that has left; an entry stays until the server knows that the device has left.
 const GONE = "app/gone";
 
 let journal = null;
 let python = null;
-// The person's language. An error for the page is {key, ...}; its sentence is in words.phone.errors.
+// The texts in the person's language. An error for the page is {key, ...}; its sentence is in words.phone.errors.
 let words = null;
 // The address of MQTT over WebSocket. It comes from the files that the server serves now, so that a phone follows a
 // server that moves.
@@ -213,7 +213,7 @@ function unsuitable(offer) {
 
 async function invite({ code }) {
   if (view.stage === "running" || view.stage === "joining") {
-    // People open the link with which they joined again, to come back to the app.
+    // To come back to the app, people open once more the link with which they joined.
     if (code !== readJson(JOIN).code) post({ error: { key: "takes_part" } });
     return;
   }
@@ -290,7 +290,7 @@ function finishLeaving() {
   showLeft();
 }
 
-// If a power cut interrupted the leaving of a device, this finishes it.
+// Show that the device has left. After a power cut, this also finishes its leaving.
 function showLeft() {
   journal.delete(JOIN);
   post({ stage: "left", left: readJson(LEFT), status: null });
@@ -358,13 +358,13 @@ async function start() {
   try {
     journal = await openWhenFree();
   } catch (error) {
-    // Only damaged data count as damaged; a browser that cannot keep the journal has no data.
+    // A browser that cannot keep the journal has no data that could be damaged.
     console.info(error.message);
     post({ stage: error instanceof Damaged ? "damaged" : "unable" });
     return;
   }
   try {
-    // This does not stand at the top of the module, because messages that arrive while a module waits there are lost.
+    // The words are not loaded at the top of the module: messages that arrive while a module waits there are lost.
     words = await loadWords();
     await startPython();
     tellGone();

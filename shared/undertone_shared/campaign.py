@@ -2,9 +2,9 @@
 
 Message = 12-byte header (``UTC2``, issued_at u32, body length u32, big-endian) + body + 64 bytes of signature. The body
 is canonical JSON (keys sorted, no white space), fixed for the epoch; every report carries its fingerprint. The header
-is not signed, because every republication changes it; the rule that ``issued_at`` must agree with the device's clock
-limits its effect. The signature is an Ed25519 signature of `digest_of` the body, or all zero if the campaign is not
-signed. A hand-over may follow it (`undertone_shared.handover`).
+is not signed, because every republication changes it. A forged header has little effect, because ``issued_at`` must
+agree with the device's clock. The signature is an Ed25519 signature of `digest_of` the body, or all zero if the
+campaign is not signed. A hand-over may follow the signature (`undertone_shared.handover`).
 """
 
 import hashlib
@@ -136,7 +136,7 @@ def header(message: "bytes | memoryview") -> tuple[int, bytes]:
     rest = size - least - length
     # A hand-over that follows has a signature as well.
     if not length or rest < 0 or 0 < rest <= SIGNATURE_BYTES:
-        raise Invalid("the campaign's length field is %d of %d" % (length, size))
+        raise Invalid("the length field is %d of %d bytes" % (length, size))
     return issued_at, hashlib.sha256(body_of(message)).digest()[:FINGERPRINT_BYTES]
 
 
@@ -163,8 +163,9 @@ def handover_of(message: "bytes | memoryview") -> memoryview:
 
 
 def digest_of(body: "bytes | memoryview") -> bytes:
-    """Return the digest that is signed: sha256("undertone campaign 2\\n" + body). A board's SHA-512 handles one block
-    only.
+    """Return the digest that is signed: sha256("undertone campaign 2\\n" + body).
+
+    The body itself is not signed, because a board's SHA-512, a part of Ed25519, handles one block only.
     """
     digest = hashlib.sha256(b"undertone campaign 2\n")
     digest.update(body)
@@ -172,7 +173,7 @@ def digest_of(body: "bytes | memoryview") -> bytes:
 
 
 def write_canonical(value: "Any", put: "Callable[[bytes], object]") -> None:
-    """Write a JSON value piece by piece in its canonical form; it has objects, lists, text, integers, null.
+    """Write a JSON value of objects, lists, text, integers and null in its canonical form, piece by piece.
 
     Text is written without escapes. Text that needs an escape has no canonical form, nor has a value of another type.
     """

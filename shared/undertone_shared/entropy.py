@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # Size of the buffer: 64 words. A draw accepts at most three words and rejects each with probability below 1/2,
 # independently of any reading: the buffer is used up within a draw with probability below 2081 / 2^64 < 2^-52.
 BUFFER_BYTES = 256
-# Number of bytes in one request to the source. It keeps the requests few, and the memory for each of them small.
+# Number of bytes in one request to the source: few requests, and little memory for each.
 _CHUNK = 128
 
 # Repetition count test (NIST SP 800-90B, 4.4.1) at a claimed 8 bits per byte: an ideal source gives six equal bytes in

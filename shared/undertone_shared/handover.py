@@ -6,8 +6,9 @@ It follows the signature of a campaign's message: canonical JSON, then 64 bytes 
      "devices":{"c01ffdc9a8b3a5e2":{"agreed":["82ecb1c98d1abaed3a65aa243bdfabbf"],"campaigns":["heat"]}},
      "number":1790000000}
 
-``all`` is for every device of the campaign, ``devices`` for single ones, whose fields come first: each has the key
-`device_key`, so that nobody reads the names of others. ``campaign`` is the campaign in whose message it is sent.
+``all`` is for every device of the campaign, ``devices`` for single ones: their fields replace those of ``all``. Each
+device has the key `device_key`, so that nobody reads the names of others. ``campaign`` is the campaign in whose message
+the hand-over is sent.
 ``number`` grows with each hand-over and is at most the time of the hand-over in Unix seconds. A device obeys only if
 its policy says ``handover``; it goes over to ``campaigns`` only if ``agreed`` has the fingerprint of what its household
 agreed to. The policy's limits hold in the new campaign as in the old one, and the new address must show a certificate

@@ -6,7 +6,7 @@ two, and the Square Wave (SW).
 Every mechanism has ``choose``, ``level``, ``draw``, ``covers``, ``certificate``, ``permits`` (which a device uses), and
 ``weights``, ``row_total``, ``value``, ``decode``, ``variance`` (public computations; not on a board). Rationals are
 pairs ``(numerator, denominator)`` with a positive denominator, not necessarily reduced. ``value``, ``decode`` and
-``variance`` are in units of the truncated reading, 0 to theta; theta = 2 gives the papers' interval [-1, 1] plus 1.
+``variance`` are in units of the truncated reading, 0 to theta; theta = 2 is the papers' interval [-1, 1] moved up by 1.
 """
 
 from undertone_shared.checks import SMALL, check_cap, check_integer

@@ -3,7 +3,7 @@
 ``{"kind": "window", "a", "b", "window", "stride", "levels"}``
 ``{"kind": "square-wave", "a", "b", "window", "edges": [...]}`` (stride 1, one level per bin)
 ``{"kind": "hybrid", "coin", "rounding": [a, b], "piecewise": [a, b, window, stride, levels]}``
-``{"kind": "table", "bits", "shift", "values": [...], "rows": [base64, ...]}`` (one per level, 3 bytes a weight)
+``{"kind": "table", "bits", "shift", "values": [...], "rows": [base64, ...]}`` (a row per level, 3 bytes a weight)
 """
 
 from undertone_shared.checks import check_object, integers

@@ -29,7 +29,7 @@ def clip(point: "Point", previous: "Point", slew: int, radius: int) -> "Point":
         return point
     norm = _root_up(square)
     while True:
-        # Rounding may move a point out of the ball; a shorter step is tried then, and the empty step is always inside.
+        # Rounding may move the point out of the ball. Then a shorter step is tried; without a step it is inside.
         point = tuple([previous[i] + _towards_zero(move[i] * slew, norm) for i in range(len(move))])
         if _square(point) <= radius * radius:
             return point

@@ -1,30 +1,29 @@
 """The device owner's policy, fixed when the device's files are made.
 
-A device refuses a campaign that its policy does not allow, and says why.
+A device refuses a campaign that its policy does not allow, and says why. Privacy depends on this policy alone: the
+server, the broker and the clock are not trusted.
 
-Privacy depends on this policy alone: the server, the broker and the clock are not trusted.
-
-Reasons of refusals by any part of the device:
+The words with which the device says why it refused a campaign:
 
 ============== ========================================================================
 invalid        not a campaign
-topic          heard on another campaign's topic
+topic          it came on another campaign's topic
 sensor         another sensor than this device's
 measure        a slot value that the owner does not allow
 unit           readings in another unit than the owner allows
 slot_seconds   slots shorter than allowed
 epsilon        a mechanism's certificate exceeds the cap
 theta          theta outside the allowed range
-stream         a stream, or one of a kind or dimension that the owner does not allow
+stream         a stream that the owner does not allow, or not of this kind or dimension
 rho            a stream's privacy budget exceeds what is left of the cap
-rest           a stream, where the owner wants rest between reports
-duration       lasts longer than allowed
-until          ends later than allowed
+rest           a stream, although the owner wants rest between reports
+duration       it lasts longer than allowed
+until          it ends later than allowed
 sensor_busy    another campaign holds the sensor
-epoch_rollback not later than the accepted epoch
-epoch_too_soon less than the minimum time after the accepted epoch
-epoch_pending  an accepted epoch has not begun yet
-epoch_ahead    starts further ahead than allowed
+epoch_rollback its epoch is not later than the accepted one
+epoch_too_soon its epoch begins less than the minimum time after the accepted one
+epoch_pending  another accepted epoch has not begun yet
+epoch_ahead    its epoch begins further ahead than allowed
 signature      none of the owner's signers signed it
 ended          its last slot is over
 clock          issued_at and the device's clock differ by more than a day

@@ -49,8 +49,8 @@ def default_fields() -> "dict[str, Any]":
         # What measures rests and periods: "ticks" is a counter that knows how long the board slept, "clock" is the
         # clock, which the network can set. None means "clock" with one_shot, and otherwise "ticks".
         "rest_by": None,
-        # The total cost of all reports ever, in multiples of 2^-20 of epsilon, 0 for no limit. Streams have a limit of
-        # their own.
+        # The largest total cost of all reports ever, in multiples of 2^-20 of epsilon, 0 for no limit. Streams have a
+        # limit of their own.
         "lifetime": 0,
         # An epoch begins at least this many seconds after the one before it; 0 means one cycle of the campaign.
         "epoch_seconds": 0,
@@ -61,7 +61,7 @@ def default_fields() -> "dict[str, Any]":
         "write_seconds": 60,
         # True if the device draws one report each time it wakes. Boards whose clock stops in sleep need that.
         "one_shot": False,
-        # True: MQTT without TLS and without signers, for a demonstration on loopback.
+        # True allows MQTT without TLS, and campaigns without a signature, for a demonstration on loopback.
         "insecure": False,
         # Public keys (Ed25519, 32 bytes in hexadecimal), at most 4, one of which must have signed a campaign.
         "signers": (),
@@ -93,7 +93,7 @@ def set_fields(policy: "Any", fields: "dict[str, Any]") -> None:
     policy.slot_seconds = check_integer("slot_seconds", merged["slot_seconds"], 1, 7 * 86400)
     theta = merged["theta"]
     if not isinstance(theta, list) or len(theta) != 2:
-        raise Invalid("theta is %r, expected a list of the least and the most" % (theta,))
+        raise Invalid("theta is %r, expected the list [least, most]" % (theta,))
     least = check_integer("theta[0]", theta[0], 1, (1 << 30) - 1)
     policy.theta = (least, check_integer("theta[1]", theta[1], least, (1 << 30) - 1))
     policy.duration_seconds = check_integer("duration_seconds", merged["duration_seconds"], 1, 100 * _YEAR)
@@ -125,7 +125,7 @@ def set_fields(policy: "Any", fields: "dict[str, Any]") -> None:
         raise Invalid("rest_by is 'ticks', expected 'clock' with one_shot: no counter survives the sleep")
     policy.stream = None
     if merged["stream"] is not False:
-        # The import is inside the method, so that a board without streams never loads the code of streams.
+        # The import is inside the function, so that a board without streams never loads the code of streams.
         from undertone_shared.stream_policy import StreamPolicy
 
         policy.stream = StreamPolicy(merged["stream"])

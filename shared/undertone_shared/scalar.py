@@ -116,7 +116,8 @@ class ScalarRule(ScalarAnalysis):
         ``member``: True for a report for the threshold. ``state``: unused. Raises EntropyError, Invalid.
         """
         if not isinstance(reading, int):
-            raise Invalid("the reading is %r, expected an integer" % (reading,))
+            # The sentence does not contain the reading, because it may reach a log.
+            raise Invalid("the reading is not an integer")
         report = self.report
         if member or report is None:
             kind, low, high = COHORT, 0, scale.bound
@@ -135,7 +136,7 @@ def parse_rule(fields: "dict[str, Any]", bound: int, cycle: int, schedule: "Sche
     part = check_object("rule", fields.pop("rule"), ("kind", "mechanism", "ranges"))
     ranges: list[Any] = part["ranges"]
     if not isinstance(ranges, list) or bool(ranges) != (part["mechanism"] is not None):
-        raise Invalid("rule.ranges is %r, expected one or more blocks beside a mechanism" % (ranges,))
+        raise Invalid("rule.ranges is %r, expected blocks with a mechanism, none without" % (ranges,))
     if not ranges:
         if schedule.cohort_stride != 1:
             raise Invalid("schedule.cohort_stride is %d, expected 1 in a threshold epoch" % schedule.cohort_stride)

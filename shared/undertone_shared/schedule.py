@@ -8,8 +8,9 @@ with c = 0 none.
 Both rules together are one number, the device's place q = (h + s h') mod sc: slot t is its turn iff s divides t + q,
 and a turn of the cohort iff sc divides it. (Without a cohort, q = h mod s.)
 
-No two of the cycle and the two strides have a common divisor. If a stride had one with the cycle, a device would always
-report at the same hours. With a stride of w + 1 a device rests w slots between the end of one turn and the next.
+Any two of the cycle and the two strides have no common divisor. If a stride had one with the cycle, a device would
+report at the same hours every day. With a stride of w + 1 a device rests w slots between the end of one turn and the
+next.
 """
 
 import hashlib

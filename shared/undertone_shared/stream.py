@@ -108,7 +108,7 @@ class StreamRule(StreamAnalysis):
         check_integer("rule.noise[1]", later, self.swing // 2 + 1, SMALL // 2)
         check_integer("rule.noise[0]", first, self.levels // 2 + 1, SMALL // 2)
         if not first_step_suffices(first, later, self.levels, self.slew, self.shift, self.reuse):
-            raise Invalid("rule.noise[0] is %d, too small a first step beside %d" % self.noise)
+            raise Invalid("rule.noise[0] is %d, too small for noise[1] = %d" % self.noise)
 
     @property
     def width(self) -> int:

@@ -22,8 +22,8 @@ class StreamPolicy:
     reading. ``per_report``: the cap is for a single report and not for a period, so that a stream of l reports may cost
     l times as much; l must then be at most the number of slots of a window. ``lifetime``: the largest total charge of
     all streams, 0 for no limit. Instead of ``rho``: ``epsilon`` = [p, q] and ``delta_bits`` = k; the cap is then the
-    largest multiple with ρ + 2√(ρ k ln 2) <= p/q, which makes it (p/q, 2^-k) by zCDP (Bun, Steinke, TCC 2016). Raises
-    Invalid for a wrong field.
+    largest multiple with ρ + 2√(ρ k ln 2) <= p/q, which gives (p/q, 2^-k)-DP (Bun, Steinke, TCC 2016). Raises Invalid
+    for a wrong field.
     """
 
     def __init__(self, fields: "dict[str, Any]"):

@@ -35,8 +35,8 @@ LARGEST_PACKED = LARGEST_ROWS // 4 * 3
 class TableMechanism(TableAnalysis):
     """The mechanism P(j|k) = W[k][j] / 2^bits for levels k = 0..K and symbols j = 0..symbols-1.
 
-    ``reach``: the range that the levels cover, 0 to mu_K / 2^shift in whole units; readings of another range [0,
-    theta], as another block of the day has, are scaled to it.
+    ``reach``: the range that the levels cover is [0, reach], with reach = mu_K / 2^shift in whole units. Readings of
+    another range [0, theta], as another block of the day has, are scaled to it.
     ``rows``: the rows of W, WIDTH bytes a weight, big-endian. ``values``: mu_0 < ... < mu_K with mu_0 <= 0.
     ``decoded``: numerators y_j and their common denominator, in reading units (absent on a device, which never
     decodes). Raises Invalid naming the wrong row, column or level.

@@ -29,7 +29,7 @@ def check_prefix(prefix: str) -> str:
 
 
 def shard(device: str) -> int:
-    """Return sha256(device name)[0] mod 64, by which ingest workers divide the fleet without shared state."""
+    """Return sha256(device name)[0] mod 64, by which the server's workers share the fleet without common state."""
     return hashlib.sha256(device.encode()).digest()[0] % SHARDS
 
 

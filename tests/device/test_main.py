@@ -312,7 +312,7 @@ def test_devices_that_share_a_name_or_a_state_folder_are_refused(device, tmp_pat
         (folder / "device.json").write_text(json.dumps({**base, **changes}), encoding="utf-8")
     assert "name is 'meter-1' in 2 configurations" in refusal(capsys, "run", "--all", str(tmp_path / "all"))
     (tmp_path / "empty").mkdir()
-    assert "has no device.json" in refusal(capsys, "run", "--all", str(tmp_path / "empty"))
+    assert "have no device.json" in refusal(capsys, "run", "--all", str(tmp_path / "empty"))
 
 
 @pytest.mark.parametrize("typed", ["undertone-device", "undertone device"])

@@ -31,7 +31,7 @@ export function doubt(value, range) {
 
 export function show({ measures, send, words }) {
   const say = words.phone.number;
-  // The field is for text, because a browser's field for numbers hides from the app what it cannot read.
+  // The field is for text, because a browser's field for numbers gives the app nothing if a person mistypes a number.
   const input = element("input", {
     type: "text",
     inputMode: "decimal",

@@ -1,4 +1,4 @@
-"""A board without files waits for them on its serial line. They come in one line: a JSON object, file name -> text.
+"""A board without device.json waits for its files on the serial line: one line, a JSON object of file name -> text.
 
 `undertone device send FOLDER --port PORT` sends the files that `devices add` wrote. Nothing is written unless
 everything is valid. The module is loaded only if device.json is missing.

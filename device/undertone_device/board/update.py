@@ -47,7 +47,7 @@ def fetch(url: str, digest: str, root: str = "") -> str:
     storage = FileStorage(root or ".")
     good, now, _ = state(storage)
     if good != now:
-        raise Invalid("the code in %s is on trial, expected one that has reported" % now)
+        raise Invalid("the code in %s is on trial: wait until it has reported" % now)
     folder = FOLDERS[1 - FOLDERS.index(good)]
     files = _manifest(url + "/package.json", digest)
     path = root + "/" + folder if root else folder
@@ -78,7 +78,7 @@ def _manifest(url: str, digest: str) -> "dict[str, str]":
     finally:
         answer.close()
     if answer.status_code != 200 or _hex(hashlib.sha256(data)) != digest:
-        raise Invalid("%s is not the one with the sha256 %s" % (url, digest))
+        raise Invalid("%s has another sha256 than %s" % (url, digest))
     files: dict[str, str] = json.loads(data)["sha256"]
     return files
 

@@ -79,7 +79,7 @@ class Acceptance:
         newest = self.following or self.campaign
         self.policy.check_succession(campaign, newest, self.ledger.last_epoch, now, self.successors)
         if self.following is not None:
-            raise Refused("epoch_pending", "epoch %d has not begun yet" % self.following.epoch)
+            raise Refused("epoch_pending", "epoch %d must begin first" % self.following.epoch)
         self._keep(campaign, now)
         self._hear(issued_at, now)
         return True

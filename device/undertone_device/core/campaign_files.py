@@ -28,7 +28,7 @@ class CampaignFiles:
         self._names = _parse_names(storage.read(NAMES))
 
     def load(self, fingerprint: bytes, policy: "Policy") -> "Campaign | None":
-        """Return the campaign, None if its file is missing, damaged, or not allowed by the policy any more."""
+        """Return the campaign, None if its file is missing or damaged, or the policy does not allow it any more."""
         body = self.storage.read(_file(fingerprint))
         if body is None:
             return None

@@ -112,7 +112,7 @@ class Guard:
     def begins(self, campaign: "Campaign", slot: int) -> int:
         """Return the Unix second from which readings enter a slot's value.
 
-        A slot's value of a counter starts from a reading in the slot before.
+        The value of a counter starts from a reading in the slot before.
         """
         return (slot - 1 if campaign.measure == "counter" else slot) * campaign.slot_seconds
 
@@ -128,9 +128,8 @@ class Guard:
     def obstacle(self, campaign: "Campaign", slot: int, now: int, opened: int) -> "str | None":
         """Return one word why this slot must not be drawn, or None.
 
-        ``opened``: the uptime at which its measurement began.
-
-        The caller has checked that the clock agrees with the server's (`Acceptance.agrees`).
+        ``opened``: the uptime at which the slot's measurement began. The caller has checked that the clock agrees with
+        the server's (`Acceptance.agrees`).
         """
         ledger = self.ledger
         policy = self.policy
@@ -140,7 +139,7 @@ class Guard:
         if slot > campaign.last_slot:
             return "ended"
         if start + campaign.slot_seconds > now:
-            # The slot has not ended yet by the clock, so the clock was ahead when the slot was closed.
+            # The slot has ended, but not by the clock: the clock was ahead when it ended, and was set back since.
             return "ahead"
         if start < ledger.spent_until:
             self._return(now)
@@ -157,8 +156,8 @@ class Guard:
             return "rate"
         period = policy.period_seconds
         ticks = in_ticks(period) if policy.rest_by == "ticks" else 0
-        # No campaign has shorter slots than the policy allows. If a period holds at most as many of the shortest slots
-        # as the cap has reports, the clock cannot exceed the cap, and only the ticks are checked.
+        # No campaign has shorter slots than the policy allows. If a period has at most as many of the shortest slots as
+        # the cap has reports, no period of the clock can exceed the cap, and only the ticks are checked.
         by_clock = 0 if policy.reports_per_period * policy.slot_seconds >= period else period
         if not ledger.sums.permits(start, ledger.uptime, by_clock, ticks):
             return "period"
@@ -195,10 +194,8 @@ class Guard:
     def paused(self, campaign: "Campaign", slot: int, now: int, opened: int) -> "str | None":
         """Return the word ``pause`` if the household's pause overlaps the slot, by clock or ticks.
 
-        Call this in each slot.
-
-        During a pause the ledger is written as often as if reports were drawn, so that the length of the pause that has
-        passed survives a restart.
+        Call this in each slot. During a pause the ledger is written as often as if reports were drawn, so that after a
+        restart the device knows which part of the pause has passed.
         """
         ledger = self.ledger
         try:
@@ -231,8 +228,7 @@ class Guard:
 
     def _price(self, campaign: "Campaign") -> None:
         self._campaign = campaign
-        # Draws that were reserved in advance were charged at the previous campaign's ε, so this campaign cannot use
-        # them.
+        # Draws that were reserved in advance were charged at the last campaign's ε, so they cannot be used any more.
         self._units = self._reserved = 0
         # The cost is computed once per campaign, so the code for it is not kept in a board's memory.
         from undertone_device.core import units

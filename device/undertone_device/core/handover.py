@@ -51,9 +51,9 @@ def take(
 ) -> "dict[str, Any] | None":
     """Keep a hand-over that is newer than the last one; return its entry if it changes anything, else None.
 
-    ``campaign``: the campaign in whose message it was. ``now``: Unix seconds. The ledger keeps the number, so that a
-    damaged file lets no older one be obeyed. Raises Invalid and Refused for a hand-over that the device does not obey,
-    OSError if it cannot be stored.
+    ``campaign``: the campaign in whose message it was. ``now``: Unix seconds. The ledger keeps the number, so that no
+    older hand-over is obeyed after the file was damaged. Raises Invalid and Refused for a hand-over that the device
+    does not obey, OSError if it cannot be stored.
     """
     policy, ledger, storage = guard.policy, guard.ledger, guard.storage
     body, signature = handover.split(trailer)

@@ -14,10 +14,10 @@ byte    field meaning (big-endian)
 26-27   u16   number of reports in the outbox
 28-35   8 B   fingerprint of the current campaign, 0 if none
 36-43   8 B   fingerprint of the next campaign, 0 if none
-44-47   u32   rho_period: index of the last period of the stream policy that anything is charged to
-48-51   u32   rho: what a period up to that one is charged at most, in multiples of 2^-20
+44-47   u32   rho_period: index of the last period of the stream policy to which anything is charged
+48-51   u32   rho: the most that is charged to any period up to that one, in multiples of 2^-20
 52-55   u32   rho_since: uptime at which that sum began from nothing
-56-59   u32   window: number of the current stream's window that the next three count
+56-59   u32   window: number of the current stream's window; the next three fields belong to it
 60-63   u32   window_until: uptime up to which windows were used up
 64-65   u16   reports: stream reports drawn in that window
 66-67   u16   chains: chains begun in it
@@ -39,8 +39,8 @@ byte   field meaning (big-endian)
 2-3    u16   index of the newest group
 4-7    u32   draws that fill a group
 8-11   u32   draws in the newest group
-12-15  u32   reserved: draws that this file counts ahead
-16-19  u32   units of each of them, multiples of 2^-20 of epsilon
+12-15  u32   reserved: draws that this file counts before they are made
+16-19  u32   units of each reserved draw, multiples of 2^-20 of epsilon
 20-23  u32   day: days since 1970 of the newest sum
 24-147 u32   units of each of 31 days, by day modulo 31
 148-   u32×2 each group's last draw: the second at which its slot starts, and the uptime of the draw

@@ -13,8 +13,8 @@ COUNT = "pause.ticks"
 class PauseSpan:
     """A pause on the tick counter, in seconds of the ledger's uptime.
 
-    Before the pause begins, every look at the clock may move its beginning forward or its end back; once it has begun,
-    only its owner shortens it. ``by_ticks``: False if no counter runs through sleep, so that the clock must be trusted.
+    Until the pause begins, every look at the clock may let it begin earlier or end later. Once it has begun, only its
+    owner changes it. ``by_ticks``: False if no counter runs through sleep, so that the clock must be trusted.
     """
 
     def __init__(self, storage: "Storage", by_ticks: bool):

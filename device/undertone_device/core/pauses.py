@@ -19,8 +19,8 @@ ENDLESS = 0xFFFFFFFF
 def begin(now: int, slot: int, rest: int, at_once: bool, seconds: int) -> tuple[int, int]:
     """Return (from, until) of a pause requested at ``now``, with slots of ``slot`` seconds and the policy's ``rest``.
 
-    It starts at the first slot's edge at least a rest after now, so that its owner does not know the readings that it
-    omits. ``at_once``: it starts now and omits the open slot, but then lasts at least a day and at least the rest.
+    It starts at the first edge of a slot at least a rest after now, so that its owner does not know the readings that
+    it omits. ``at_once``: it starts now and omits the open slot, but then lasts at least a day and at least the rest.
     ``seconds``: its length, 0 for no end.
     """
     start = now if at_once else _edge(now + rest, slot)
@@ -29,7 +29,7 @@ def begin(now: int, slot: int, rest: int, at_once: bool, seconds: int) -> tuple[
 
 
 def end(pause: tuple[int, int], now: int, slot: int, rest: int) -> tuple[int, int]:
-    """Return the pause with an earlier end: the first slot's edge after now. Return (0, 0) if no pause is in force.
+    """Return the pause with an earlier end: the first edge of a slot after now. Return (0, 0) if no pause is in force.
 
     It lasts at least a slot and the policy's rest. A pause that began at once, and so not at a slot's edge, lasts at
     least a day: its owner knew the open slot's measurement, and must not be able to omit just this slot.

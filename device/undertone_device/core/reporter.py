@@ -48,7 +48,7 @@ class Reporter:
         self.policy = policy
         self.dropped = 0
         self.paused: str | None = None
-        # The storage is an attribute for status displays; see `spent`.
+        # The storage is an attribute for status displays, such as `undertone_device.host.status`.
         self.storage = storage
         self.ledger: Ledger
         self.entropy = entropy
@@ -125,9 +125,8 @@ class Reporter:
     def close_slot(self, now: int) -> "bytes | None":
         """Return the report of the slot that has just ended, once.
 
-        Return None while the slot lasts, or if nothing may be drawn.
-
-        The report is in the outbox, and on file as the policy demands, before it is returned.
+        Return None while the slot lasts, or if nothing may be drawn. The report is in the outbox, and the ledger is on
+        file as the policy demands, before it is returned.
         """
         self._roll(now)
         finished = self._open.finished
@@ -185,7 +184,7 @@ class Reporter:
     def _obstacle(self, campaign: "Campaign", slot: int, now: int, opened: int) -> "str | None":
         """Return one word why this slot must not be drawn, or None.
 
-        ``opened``: the uptime at which its measurement began.
+        ``opened``: the uptime at which the slot's measurement began.
         """
         if not self.accepted.agrees(now):
             return "clock"
@@ -204,7 +203,7 @@ class Reporter:
             self.paused = "entropy"
             return None
         self.guard.spend(campaign, slot)
-        # The campaign may have been replaced just before its last slot was closed.
+        # If the campaign was replaced just before its last slot was closed, its name has been forgotten.
         self.accepted.files.remember(campaign)
         self.dropped += self.outbox.append(report)
         if self.guard.commit(campaign):

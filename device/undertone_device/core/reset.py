@@ -1,8 +1,7 @@
 """Reset for an owner whose sensor is blocked by a campaign: campaigns are forgotten, spent budget stays spent.
 
-It is for a clock that was wrong once and a campaign that was accepted with it. Times ahead of ``now`` become now,
-because everything measured was measured by then. On a board: ``from undertone_device.core import reset``, then
-``reset.forget_campaigns(...)``.
+It is for a campaign that was accepted while the clock was wrong. Times after ``now`` become now, because nothing was
+measured later. On a board: ``from undertone_device.core import reset``, then ``reset.forget_campaigns(...)``.
 """
 
 import struct

@@ -64,7 +64,7 @@ class SlotValue:
 
         For a duration, the state in the last sample counts from ``ticks`` on.
         """
-        # Most boards never use a buffer.
+        # Most boards never use a buffer, so the code is loaded only now.
         from undertone_device.core.buffers import summary
 
         count, total, largest, last = summary(samples)  # type: ignore[arg-type]
@@ -121,7 +121,7 @@ class OpenSlot:
     """
 
     def __init__(self, modulus: int, several: "Callable[[list[SlotValue]], Accumulator] | None"):
-        # MicroPython keeps twelve attributes in a smaller dictionary than thirteen.
+        # There are twelve attributes: with thirteen, MicroPython would make a larger dictionary.
         self.finished: Finished | None = None
         self.value: Accumulator | None = None
         self._campaign: Campaign | None = None

@@ -1,6 +1,6 @@
 """The chains of a stream: the last clipped readings, in RAM only, and their counts in the ledger.
 
-The state of a chain contains the household's reading: no byte of it is stored, so a reboot starts a new chain.
+The state of a chain contains the household's reading, so no byte of it is stored, and a reboot starts a new chain.
 """
 
 from undertone_device.core.ledger import in_ticks
@@ -89,7 +89,7 @@ class StreamState:
         self._chains = {}
 
     def obstacle(self, campaign: "Campaign", slot: int) -> "str | None":
-        """Return ``reports`` or ``chains`` if that budget of the window is spent, else None."""
+        """Return one word why the slot must not be drawn, or None: the window's budget is spent, or it is too early."""
         rule: StreamRule = campaign.rule  # type: ignore[assignment]
         ledger = self.ledger
         if campaign.fingerprint != ledger.current:

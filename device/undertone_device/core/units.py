@@ -1,6 +1,6 @@
 """Conversion of epsilon to whole units of 2^-20, in which sums are kept.
 
-A single draw's epsilon is compared as a rational.
+The policy's limit on a single draw needs no units: e^epsilon is a rational there.
 """
 
 UNIT = 1 << 20

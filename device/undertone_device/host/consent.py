@@ -123,7 +123,8 @@ def odds_above(units: int) -> int:
         n += 1
         term = _up(term * units, n * UNIT)
         total += term
-    # From here on each term is at most half of the one before: n > 16 >= 2 epsilon, since 8^16 / 16! > 1.
+    # Here n >= 2 epsilon, because epsilon^n / n! is above 2^-64 for every smaller n. So each further term is at most
+    # half of the one before, and all of them together are at most the last one.
     return total + 2
 
 

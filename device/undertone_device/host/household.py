@@ -113,7 +113,7 @@ def explain(state: dict[str, Any]) -> list[str]:
     if state["trouble"]:
         lines.append(f"last event  {state['trouble']}")
     if state.get("source"):
-        lines.append(f"source      {state['source']}: slots report the campaign's public default, with noise")
+        lines.append(f"source      {state['source']}; slots report the campaign's public default, with noise")
     return lines
 
 

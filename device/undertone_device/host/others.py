@@ -42,7 +42,7 @@ def topic_of(prefix: str, campaign: str, group: str = EVERYBODY) -> str:
 def group_of(config: "DeviceConfig", campaign: str) -> str:
     """Return the group whose mean a home sees.
 
-    In a campaign to which a hand-over has led, it is everybody, because only the server knows the home's group there.
+    In a campaign that a hand-over named, this is everybody, because only the server knows the home's group there.
     """
     return EVERYBODY if campaign in config.successors else config.groups.get(campaign, EVERYBODY)
 
@@ -118,7 +118,7 @@ class Comparison:
         slot = now // campaign.slot_seconds
         self.close(campaign, now, ticks)
         if self._open is None or self._open[0] != campaign.measure:
-            # A slot that was entered in its middle has no whole value.
+            # A slot whose beginning was missed has no value.
             self._open, self._whole = (campaign.measure, slot, SlotValue(campaign.measure, modulus)), False
         self._open[2].add(check_sample(sample), ticks)
 

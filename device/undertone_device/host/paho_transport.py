@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 _PACKETS = 100
 # A broker's host that begins with this is reached by MQTT over WebSocket, at paho's usual path /mqtt.
 _WEBSOCKET = "wss://"
-# Reasons of a refused connection that are about the device's password, and what its owner may know of them.
+# A server's reasons to refuse a connection that concern the device's password.
 _CREDENTIALS = ("bad user name or password", "not authorised")
+# What ``trouble`` says after such a reason.
 _PERHAPS = ": perhaps the device was revoked, or its password was changed"
 # Errors of a connection that a server answered, but that ended before MQTT began.
 ANSWERS = (ssl.SSLError, ConnectionResetError, ConnectionAbortedError, BrokenPipeError)

@@ -27,12 +27,12 @@ _FIRST_DELAY = 1000
 _OFFLINE = 0
 _CONNECTING = 1
 _ONLINE = 2
-# State after a hand-over has arrived: the client must connect anew, because the hand-over takes effect then.
+# State after a hand-over has arrived: the client must connect anew, to the addresses and topics of the hand-over.
 _MOVED = 3
 _RESYNC = 86400000
 # Number of random words for one jitter: with so many, a draw fails with a probability below 2^-32.
 _JITTER_WORDS = 32
-# How the trouble begins that NTP makes.
+# Beginning of ``trouble`` if the time server did not answer.
 _NTP = "NTP: "
 
 
@@ -49,7 +49,7 @@ class Platform:
     # the sensor has none. It is called once per slot, or every ``sample_seconds`` of the configuration. Without it, the
     # owner of the loop calls ``reporter.observe``.
     read: "Callable[[int], Sample | Sequence[Sample] | None] | None" = None
-    # Called with a report just before its bytes go to the transport, and after the broker's PUBACK.
+    # Functions that are called with a report: just before its bytes go to the transport, and after the broker's PUBACK.
     handed_over: "Callable[[bytes], object] | None" = None
     acknowledged: "Callable[[bytes], object] | None" = None
     # Feeds a watchdog; called in every round.
@@ -86,14 +86,14 @@ class Client:
         self._wait = 0
         self._waits_since = 0
         self._sampled = -1
-        # The longest wait until a clock that did not answer is asked again.
+        # The longest wait until a time server that did not answer is asked again.
         self._delay = 0
         self._clock_set_at: int | None = None
         self._hold = 0
         self._held_since = 0
         self._flying: dict[int, bytes] = {}
-        # The campaign of the last report that was sent, and the topic of its reports, which is kept because it takes a
-        # hash.
+        # The campaign of the last report that was sent, and the topic of its reports. The topic is kept, because
+        # computing it takes a hash.
         self._topic = ("", "")
 
     @property
@@ -179,15 +179,15 @@ class Client:
         return self._ask_clock(self.platform.set_clock)
 
     def _ask_clock(self, set_clock: "Callable[[], None]") -> bool:
-        # This is not part of `_clock_is_set`, which runs in every round: on boards a large frame is garbage at each
-        # call.
+        # This is not part of `_clock_is_set`, which runs in every round: on boards each call of a function with many
+        # variables makes much garbage.
         if not self.reachable or self._since(self._waits_since) < self._wait:
             return self._clock_set_at is not None
         try:
             set_clock()
         except OSError as error:
             self.trouble = _NTP + str(error)
-            # NTP uses UDP, whose packets may be lost, so the clock is asked again soon at first.
+            # NTP uses UDP, whose packets may be lost, so the first waits are short.
             self._delay = min(max(_FIRST_DELAY, 2 * self._delay), PERIOD)
             self._pause(self.jitter(self._delay), self.platform.ticks())
             return self._clock_set_at is not None

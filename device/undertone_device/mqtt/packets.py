@@ -239,7 +239,7 @@ class ClientSession:
         size = self._size
         if kind & 0xF0 == _PUBLISH:
             if kind & 0x06:
-                raise ProtocolError("a message with QoS above 0, which was not asked for")
+                raise ProtocolError("the broker sent a message with QoS above 0")
             if size > self.largest:
                 self._drop(size)
                 return

@@ -10,8 +10,7 @@ if TYPE_CHECKING:
     from undertone_device.mqtt.packets import Event
     from undertone_device.mqtt.protocols import ByteStream
 
-# The one deadline for both the TLS handshake and the answer to CONNECT. At 50 bytes a second a handshake takes some 20
-# s.
+# One deadline for the TLS handshake and the answer to CONNECT together. At 50 bytes a second a handshake takes 20 s.
 ANSWER_MILLISECONDS = 30000
 _BUFFER_BYTES = 512
 _READS = 32
@@ -81,7 +80,7 @@ class SessionTransport:
         events: list[Event] = []
         try:
             self._flush(stream)
-            # TLS may hold bytes that the last poll left, and waiting for the socket would not notice them.
+            # TLS may hold bytes that the last poll did not read; ``wait`` would not notice them.
             self._receive(stream, events)
             if not events:
                 stream.wait(milliseconds, self._pending is not None)

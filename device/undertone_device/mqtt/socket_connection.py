@@ -126,7 +126,7 @@ class SocketConnection:
             raise OSError("TLS: %s" % error)
         finally:
             garbage.resume(before)
-        # During the handshake the result is not a number of bytes; a number shows that the handshake is done.
+        # The result is None until the handshake is done.
         self._shaking = count is None
         return count
 

@@ -90,7 +90,7 @@ class _Registers:
 
     def _finish(self, readings: "list[int]") -> None:
         try:
-            # A time may follow the value. The standard lets a meter omit units that its codes imply.
+            # The first brackets have the value; a time may follow. A meter may omit a unit that the code implies.
             texts = [brackets(text)[0] for text in self._lines.values()]
             readings.append(sum([quantity(text, self._unit, self._scale, True) for text in texts]))
         except ValueError:

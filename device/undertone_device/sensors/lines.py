@@ -34,7 +34,7 @@ class RegisterLines:
         self._length = 0
         self._values: list[str | None] = [None] * len(self._codes)
         # State of each register code. 0: no line seen; 1: a line whose code is longer; 2: a line of exactly this code;
-        # -1: several.
+        # -1, -2: several of these lines.
         self._fits = [0] * len(self._codes)
 
     def add(self, character: int) -> "str | None":
@@ -79,7 +79,7 @@ class RegisterLines:
         for i in range(len(self._codes)):
             value = self._values[i]
             if value is None or self._fits[i] < 0:
-                raise ValueError("a register is missing, or there twice")
+                raise ValueError("a register is missing or occurs twice")
             values.append(value)
         return values
 

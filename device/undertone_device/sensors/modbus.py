@@ -50,7 +50,7 @@ class Register:
     def value(self, answer: bytes) -> int:
         """Return the reading in an answer. Raises ValueError for an exception, another function or length."""
         if len(answer) != self.answer_bytes() or answer[0] != self.function or answer[1] != len(answer) - 2:
-            raise ValueError("the answer is not to this question")
+            raise ValueError("the answer has no such value")
         words = [answer[i] << 8 | answer[i + 1] for i in range(2, len(answer), 2)]
         if self._swap:
             words.reverse()
@@ -100,5 +100,5 @@ def tcp_value(register: Register, transaction: int, frame: bytes) -> int:
     """Return the reading in a frame. Raises ValueError for an invalid one."""
     head = struct.pack(">HHHB", transaction, 0, register.answer_bytes() + 1, register.unit)
     if frame[:7] != head:
-        raise ValueError("the frame is not an answer to this question")
+        raise ValueError("no valid answer to this request")
     return register.value(frame[7:])

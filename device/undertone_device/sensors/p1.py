@@ -41,7 +41,7 @@ class P1:
         self.bad = 0
 
     def feed(self, data: bytes) -> "list[int]":
-        """Return the readings that ``data`` completes. Each byte is processed once and summed at most once."""
+        """Return the readings that ``data`` completes. Each byte is processed once; the CRC takes it at most once."""
         readings: list[int] = []
         view = memoryview(data)
         # Index of the first byte that the CRC does not cover yet.

@@ -50,7 +50,7 @@ class Sml:
         self.bad = 0
 
     def feed(self, data: bytes) -> "list[int]":
-        """Return the readings that ``data`` completes. Each byte is processed once and summed at most once."""
+        """Return the readings that ``data`` completes. Each byte is processed once; the CRC takes it at most once."""
         readings: list[int] = []
         for byte in data:
             if self._frame is not None:
@@ -75,7 +75,7 @@ class Sml:
         if byte == 1:
             self._ones += 1
             if self._ones == 4:
-                # A frame would escape these bytes, so they begin a new frame, and the frame before them has no end.
+                # Within a frame these bytes would be escaped, so they begin a new one; the frame before has no end.
                 self._drop()
                 self._frame = bytearray(_START)
         elif byte == 0x1A and not self._ones and self._frame is not None:
@@ -113,7 +113,7 @@ class Sml:
             _collect(value, entries)
         wanted = [entry for entry in entries if entry[0] == self._obis]
         if len(wanted) != 1:
-            raise ValueError("the register is missing, or there twice")
+            raise ValueError("the register is missing or occurs twice")
         _, _, _, unit, exponent, value, _, size = wanted[0]
         if unit != self._unit or not isinstance(value, int):
             raise ValueError("the register has another unit")

@@ -85,7 +85,7 @@ def board_transport(
     milliseconds: int = CONNECT_MILLISECONDS,
     alive: "Callable[[], None] | None" = None,
 ) -> SessionTransport:
-    """Make the transport of boards; connecting and the TLS handshake may take ``milliseconds`` each. Raises Invalid."""
+    """Make the transport of boards; connecting to one address may take ``milliseconds``. Raises Invalid."""
     broker = config.broker
     context = tls_context(broker, policy)
     apply_handover(config, policy)

@@ -14,9 +14,9 @@
 Needed: ``name``, ``broker.host``, ``campaigns``, ``policy``, ``state``. The user defaults to the name, the port to 8883
 with ``tls`` and 1883 without, which only a policy with ``"insecure": true`` allows. ``tls.identity``: path of the
 device's own certificate and key, without .crt and .key, if it has these instead of a password. Paths are relative to
-the file's folder. ``outbox``: largest number of reports that wait for an acknowledgement, the newest ones.
-``counter_modulus``: number at which the sensor's counter wraps around, 0 for never. ``publish``: number of
-unacknowledged reports at a time, and the share of the next slot over which reports spread. ``groups``: the device's
+the file's folder. ``outbox``: how many unacknowledged reports are kept; a further one replaces the oldest.
+``counter_modulus``: number at which the sensor's counter wraps around, 0 for never. ``publish``: how many reports may
+be sent without an acknowledgement, and the share of the next slot over which reports spread. ``groups``: the device's
 group in a campaign, for a display that shows the group's mean. ``wifi`` and ``ntp`` are for boards. The limits on what
 the device may release are in the policy, not here.
 """
@@ -171,7 +171,7 @@ def check(config: DeviceConfig) -> None:
 
 
 def in_folder(folder: str, path: str) -> str:
-    """Return a path of a configuration in ``folder``."""
+    """Return the path, joined to ``folder`` if it is relative."""
     return path if path[:1] == "/" or not folder else folder + "/" + path
 
 

@@ -11,7 +11,7 @@ from undertone_shared.errors import Invalid
 
 
 class Lock:
-    """Locked until ``release``, or the object's end. Raises Invalid if another process has locked ``directory``.
+    """A lock on ``directory`` until ``release`` or the object's end. Raises Invalid if another process has locked it.
 
     The folder is made private, because only its owner may know when and how often a device reported.
     """

@@ -1,4 +1,4 @@
-"""A device's own certificate instead of a password: NAME.crt and NAME.key, PEM; loaded only if it has one."""
+"""A device's own certificate instead of a password: NAME.crt and NAME.key, PEM. Other devices never load this."""
 
 import binascii
 import ssl

@@ -39,8 +39,9 @@ def manifest() -> str:
 
 
 def packages(*lists: str, absolute: bool) -> str:
-    """Return a manifest's lines for a board's modules (`board_files`); their folders are ``absolute``, or as in a
-    checkout.
+    """Return a manifest's lines for the modules of `board_files`.
+
+    ``absolute``: True for absolute folders, False for folders as they are in a checkout, seen from device/.
     """
     lines = []
     for name in ("undertone_shared", "undertone_device"):

@@ -68,7 +68,7 @@ PORTS = {
 
 @dataclass(frozen=True)
 class Board:
-    """A board by MicroPython's name of it: its port, the file to flash, and how to flash that file, {image}."""
+    """A board that MicroPython supports: its port, the file to flash, and how to flash that file, {image}."""
 
     about: str
     port: str

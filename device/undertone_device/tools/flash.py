@@ -1,7 +1,7 @@
 """Copies a device's files and the package to a board over USB: ``undertone device flash FOLDER --port PORT``.
 
 The order matters if the cable is unplugged: the old program is removed first, the configuration is copied last but one,
-and main.py last. The board's state folder (ledger, campaigns) is never changed. It uses mpremote.
+and main.py last. The board's state folder (ledger, campaigns) is never changed. The copying is done by mpremote.
 """
 
 import json

@@ -15,7 +15,7 @@ from undertone_device.tools.compile import board_files
 from undertone_device.tools.shipped import shipped
 from undertone_shared.errors import Invalid
 
-# Modules for a person's status and pauses, beside those of every board.
+# Modules for a person's status and pauses, in addition to those of every board.
 _FURTHER = tuple("core/pauses.py core/spent.py host/__init__.py host/consent.py host/others.py host/status.py".split())
 _TYPES = {
     ".css": "text/css; charset=utf-8",
@@ -69,7 +69,7 @@ def media_type(path: str) -> str:
 
 
 def security_policy(websocket: str) -> str:
-    """Return the Content-Security-Policy of every answer: no other host than this one and that of ``websocket``."""
+    """Return the Content-Security-Policy of every answer, which allows this host and that of ``websocket`` only."""
     origin = "{0.scheme}://{0.netloc}".format(urlsplit(websocket))
     return (
         "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self';"

@@ -18,7 +18,7 @@ class CampaignAnalysis:
 
     @property
     def theta(self) -> "int | None":
-        """The threshold in the reader's units, including the offset; None while no threshold is chosen.
+        """The threshold in the unit of readings, including the offset; None while no threshold is chosen.
 
         If blocks of the cycle have thresholds of their own, it is the highest of these.
         """
@@ -26,7 +26,7 @@ class CampaignAnalysis:
 
     @property
     def ranges(self) -> "tuple[tuple[int, int, int], ...]":
-        """(first slot, lower end of the range, threshold) of each block of the cycle, in the reader's units."""
+        """(first slot, lower end of the range, threshold) of each block of the cycle, in the unit of readings."""
         return tuple([(first, self.offset + low, self.offset + theta) for first, low, theta in self.rule.ranges])
 
     @property

@@ -22,8 +22,8 @@ class Sensor:
     """One sensor: ``key`` names it within its device; ``field`` of the object on ``topic`` is its state.
 
     ``template`` in place of a field is a Jinja expression over ``value_json``. ``binary``: on or off. ``precision``:
-    digits after the point that the state has and that are shown. ``device_class``, ``state_class``: Home Assistant's
-    words for what is measured and for the statistics that make sense of it.
+    digits that are shown after the point. ``device_class``, ``state_class``: Home Assistant's words for what is
+    measured, and for the statistics that it can keep.
     """
 
     def __init__(

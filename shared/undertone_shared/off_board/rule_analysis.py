@@ -68,7 +68,7 @@ class StreamAnalysis:
     reports: int
 
     def describe(self) -> "dict[str, Any]":
-        """Return the JSON value from which the same rule is made, its fields in their fixed order (under CPython)."""
+        """Return the JSON value from which ``parse_rule`` makes the same rule."""
         values = {name: getattr(self, name) for name in self.fields}
         values["noise"] = list(self.noise)
         return values

@@ -1,8 +1,8 @@
 """Undertone for Home Assistant: a home takes part in a campaign with one of its meters.
 
 Each config entry is one participation: a device with its own ledger and policy, which runs in a thread of its own.
-The released zip brings the device package in the folder ``packages``, because Home Assistant pins a version of
-paho-mqtt that the package's own requirement excludes; the integration does not use paho-mqtt.
+The released zip has the device package in the folder ``packages``. The package is no requirement of the manifest,
+because it requires a newer paho-mqtt than the one that Home Assistant pins. The integration uses no paho-mqtt.
 """
 
 # ruff: noqa: E402
@@ -123,7 +123,7 @@ async def _follow(
             newest is not None and newest.state not in ("unavailable", "unknown") and not convertible(unit_now, unit)
         )
         show_issue(hass, entry, "wrong_unit", wrong, entity=entity_id, unit=str(unit_now), wanted=unit)
-        # When Home Assistant starts, the meter's own integration may start later than this one.
+        # While Home Assistant starts, an absent entity is no issue: the meter's integration may start after this one.
         show_issue(hass, entry, "no_entity", newest is None and hass.is_running, entity=entity_id)
 
     @callback

@@ -34,7 +34,8 @@ from .units import sample
 
 _LOGGER = logging.getLogger(__name__)
 _STEP_MILLISECONDS = 250
-# Connecting and the TLS handshake may take 10 s each. Sending the waiting reports takes at most 2 s more.
+# Connecting may block for 10 s for each address of the server: IPv6 and IPv4. Sending the waiting reports takes at most
+# 2 s more.
 _STOP_SECONDS = 25
 # Words in the device's status if the server refuses the device's credentials.
 _REFUSALS = ("bad user name or password", "not authorised")
@@ -388,9 +389,9 @@ def mark_backup(folder: Path, on: bool) -> None:
 
 
 def forget_restored(state: Path) -> None:
-    """Delete a ledger that came from a backup: the device then counts all that it may ever spend as spent.
+    """Delete a ledger that came from a backup, because it could allow an interval to be reported twice.
 
-    An old ledger could allow an interval to be reported twice. Raises OSError.
+    The device then counts all that it may ever spend as spent. Raises OSError.
     """
     if (state / BACKUP_MARK).exists():
         storage = FileStorage(str(state))

@@ -25,7 +25,10 @@ Value = float | int | str | datetime | None
 
 @dataclass(frozen=True)
 class Shown:
-    """One sensor: its value from the device's status, and how Home Assistant shows it."""
+    """One sensor: its value from the device's status, and how Home Assistant shows it.
+
+    ``counts``: True for a number that only grows.
+    """
 
     key: str
     value: Callable[[Status], Value]
@@ -38,7 +41,7 @@ class Shown:
 
 
 def _why(status: Status) -> str:
-    """Return the reason of the state: a word of the device, which is translated, or a sentence."""
+    """Return why the status is what it is: a word of the device, which is translated, or a sentence; "" for none."""
     parts = ("source", "paused", "trouble") if status["online"] else ("trouble", "source", "paused")
     return next((status[part] for part in parts if status[part]), "")
 
@@ -104,10 +107,10 @@ async def async_setup_entry(
     async_add_entities(ComparedSensor(entry, participation, side, span) for span in SPANS for side in SIDES)
 
 
-# A side of the comparison -> the key of its number in a span of `undertone_device.host.others.Comparison.summary`;
-# below, the keys of the spans.
-SIDES = {"home": "own", "others": "mean"}
+# The spans of time in `undertone_device.host.others.Comparison.summary`.
 SPANS = ("newest", "evening", "week")
+# A side of the comparison -> the key of its number in a span.
+SIDES = {"home": "own", "others": "mean"}
 
 
 class ComparedSensor(ParticipationEntity, SensorEntity):

@@ -56,8 +56,8 @@ def units_for(wanted: str) -> list[str]:
 def sample(state: str, unit: str | None, wanted: str) -> int:
     """Return the state as an integer in the unit ``wanted``, rounded half up.
 
-    Raises ValueError for a state that is no number, for a unit that cannot be converted, and beyond 30 bits and sign.
-    The state itself is in no message, because it is a reading.
+    Raises ValueError for a state that is no number, for a unit that cannot be converted, and for an integer that does
+    not fit 30 bits and a sign. No message contains the state, because it is a reading.
     """
     if _NUMBER.fullmatch(state) is None:
         raise ValueError("the state is no number")

@@ -54,7 +54,7 @@ def parse_fields(config: DeviceConfig) -> tuple[Kind, Fields]:
 
 
 def open_source(config: DeviceConfig) -> SensorSource:
-    """Open the configuration's source. Raises Invalid, naming the field, also if it can never be opened.
+    """Open the configuration's source. Raises Invalid, naming the field, also for a source that can never be opened.
 
     A port or a socket that may be unplugged is opened when it is read, and again after it was gone.
     """

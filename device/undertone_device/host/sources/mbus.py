@@ -66,7 +66,7 @@ class MBus(SensorSource):
         except Exception as error:
             # pyMeterBus raises exceptions of many types for frames that it cannot decode.
             raise ValueError(f"{self._path}: the answer is no M-Bus frame: {error}") from None
-        # pyMeterBus computes values in floating point; the finest register counts millionths.
+        # pyMeterBus computes in floating point. Six decimals are exact: no register is finer than a millionth.
         return units(f"{value:.6f}", self._scale)
 
     def _is_current(self, record: dict[str, object]) -> bool:

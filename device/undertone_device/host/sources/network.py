@@ -179,8 +179,8 @@ def open_transport(fields: Fields) -> "PahoTransport":
     ca = fields.get("ca")
     context = None if ca is None else verified_context(read_bounded(ca, _LARGEST_CA))
     port = fields.get("tcp_port", 1883 if ca is None else 8883)
-    # Without a client id the broker assigns one, so that two connections of ours do not disconnect each other.
     password = _secret(fields, "password_file")
+    # Without a client id the broker assigns one, so that two connections of this household cannot have the same id.
     return PahoTransport(fields["host"], port, "", fields.get("user"), password, context=context)
 
 
