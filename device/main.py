@@ -273,7 +273,7 @@ def run_once(config, alive, read):
     seconds = UNKNOWN_SLEEP_SECONDS
     if campaign is not None:
         # The board wakes up to a twentieth of a slot after the slot's end, at random, because all boards would
-        # otherwise wake at once. It may not wait longer, because two draws must be 0.9 slots apart.
+        # otherwise wake at once. No board may wait longer, because two draws must be 0.9 slots apart.
         slot = campaign.slot_seconds
         seconds = slot - now % slot + client.jitter(slot // 20)
     print("undertone: sleeping for", seconds, "s;", client.reporter.paused or client.trouble or "reported")

@@ -1,4 +1,4 @@
-// The page that a person sees: a screen for each state of the worker's view. It holds no state of the device.
+// The page that a person sees: a screen for each state of the worker's view. The state of the device is in the worker.
 import { button, duration, element, facts, moment, number, paragraph, speak } from "./page.js";
 import { others } from "./others.js";
 import { SOURCES } from "./sources/index.js";
@@ -15,7 +15,7 @@ const root = document.getElementById("screen");
 const ENDLESS = 0xffffffff;
 const UNIT = 1 << 20;
 const DAY = 86400;
-// Words in the device's trouble if the server refuses the device's credentials.
+// Words in `status.trouble` if the server refuses the device's credentials.
 const DENIED = ["bad user name or password", "not authorised"];
 
 // ----------------------------------------------------------------------------------------------- words
@@ -36,8 +36,8 @@ const several = (count, one, many) => fill(count === 1 ? one : many, { count: nu
 
 // Each screen builds its elements once and returns [elements, update(view), stop()].
 
-// Returns the code of a link, '' without one. After a dot a link has the fingerprint of the certificate of the server's
-// authority. Homes and gateways compare it; here the browser has checked the certificate already.
+// Returns the code of a link, '' without one. After a dot, a link may have the fingerprint of a private certificate
+// authority. Home Assistant needs it; here the browser has checked the server's certificate already.
 const codeOf = (link) => (link.split("#")[1] ?? "").split(".")[0];
 
 function waiting(text) {

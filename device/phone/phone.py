@@ -1,8 +1,8 @@
 """The program of a phone: the device package over the browser's storage, clock, random numbers and WebSocket.
 
-It runs under MicroPython's WebAssembly build in a Web Worker. worker.js registers the module ``_phone`` and calls the
-functions below. Bytes pass between the two as hexadecimal text, because this build copies no bytes; Unix seconds pass
-as text, because integers from JavaScript have 32 bits in this build.
+The program runs under MicroPython's WebAssembly build in a Web Worker. worker.js registers the module ``_phone`` and
+calls the functions below. Bytes pass between the two as hexadecimal text, because this build copies no bytes; Unix
+seconds pass as text, because integers from JavaScript have 32 bits in this build.
 """
 
 import errno

@@ -257,7 +257,7 @@ async function redeem() {
     journal.write(DEVICE, encode(answer));
     startDevice();
   } catch (error) {
-    // The device is deleted first, because it could not start without the policy that the person agreed to.
+    // If a power cut comes between the two deletions, no device is left without what the person agreed to.
     journal.delete(DEVICE);
     journal.delete(JOIN);
     post({ stage: "none", error: said(error, "files") });

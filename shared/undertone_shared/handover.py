@@ -1,6 +1,7 @@
 """The hand-over: the server's signed request to its devices to go on at another address, or in another campaign.
 
-It follows the signature of a campaign's message: canonical JSON, then 64 bytes of Ed25519 signature of `digest_of` it::
+A hand-over follows the signature of a campaign's message: canonical JSON, then the 64 bytes of an Ed25519 signature of
+its `digest_of`::
 
     {"all":{"host":"new.example","port":8883},"campaign":"power",
      "devices":{"c01ffdc9a8b3a5e2":{"agreed":["82ecb1c98d1abaed3a65aa243bdfabbf"],"campaigns":["heat"]}},

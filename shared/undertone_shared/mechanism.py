@@ -1,7 +1,7 @@
 """Local mechanisms as small immutable objects with integers, which share one sampler.
 
-They are stochastic rounding (SR), the piecewise mechanism (PM), the hybrid mechanism (HM), which chooses between these
-two, and the Square Wave (SW).
+The mechanisms are stochastic rounding (SR), the piecewise mechanism (PM), the hybrid mechanism (HM), which chooses
+between SR and PM, and the Square Wave (SW).
 
 Every mechanism has ``choose``, ``level``, ``draw``, ``covers``, ``certificate``, ``permits`` (which a device uses), and
 ``weights``, ``row_total``, ``value``, ``decode``, ``variance`` (public computations; not on a board). Rationals are

@@ -7,7 +7,7 @@ export const id = "loudness";
 export const title = (words) => words.phone.loudness.title;
 export const whole = false;
 
-// The level in decibels above the quietest that 16 bits can hold; it is not calibrated.
+// The quietest level that 16 bits can hold, in decibels. Levels are counted from there, and are not calibrated.
 const QUIETEST = -96;
 const SAMPLE_MILLISECONDS = 500;
 

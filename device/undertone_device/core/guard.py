@@ -1,6 +1,6 @@
 """The guard of a sensor: its caps and its ledger.
 
-It allows at most one draw per measured interval, and demands a minimum time between two draws.
+The guard allows at most one draw per measured interval, and demands a minimum time between two draws.
 
 The ledger's ``spent_until`` moves forward before a report leaves. What the clock allows must also be allowed by the
 monotonic tick counter, whatever server, broker or clock say. Nothing here ever depends on a reading.

@@ -46,7 +46,7 @@ byte   field meaning (big-endian)
 148-   u32×2 each group's last draw: the second at which its slot starts, and the uptime of the draw
 ====== ===== ==================================================================================
 
-It contains no reading and no noise. Losing it loses data, never privacy: see `Guard.start`.
+The file contains no reading and no noise. Losing it loses data, never privacy: see `Guard.start`.
 """
 
 import hashlib

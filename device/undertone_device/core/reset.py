@@ -1,7 +1,7 @@
 """Reset for an owner whose sensor is blocked by a campaign: campaigns are forgotten, spent budget stays spent.
 
-It is for a campaign that was accepted while the clock was wrong. Times after ``now`` become now, because nothing was
-measured later. On a board: ``from undertone_device.core import reset``, then ``reset.forget_campaigns(...)``.
+A reset is for a campaign that was accepted while the clock was wrong. Times after ``now`` become now, because nothing
+was measured later. On a board: ``from undertone_device.core import reset``, then ``reset.forget_campaigns(...)``.
 """
 
 import struct

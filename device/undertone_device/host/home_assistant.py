@@ -1,6 +1,6 @@
 """The status of a device in the household's Home Assistant: budget spent, last report, pause, refusals. No readings.
 
-It is published to the household's own broker, never to the operator's. The file ``home_assistant.json`` beside
+The status is published to the household's own broker, never to the operator's. The file ``home_assistant.json`` beside
 device.json names this broker by ``host`` and, if needed, ``tcp_port``, ``user``, ``password_file``, ``ca`` and
 ``prefix``. CPython only.
 """

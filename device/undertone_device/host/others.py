@@ -48,7 +48,7 @@ def group_of(config: "DeviceConfig", campaign: str) -> str:
 
 
 class Comparison:
-    """The home's values and the published means by slot, in ``storage``. It is on unless a person has switched it off.
+    """The home's values and the published means by slot, in ``storage``. On, unless a person has switched this off.
 
     ``on``: whether published means are received, and the home's own values kept. ``group``: the group whose means are
     kept.

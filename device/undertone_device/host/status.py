@@ -110,5 +110,5 @@ def parse_status(data: bytes) -> "dict[str, Any]":
     except (ValueError, RuntimeError):
         state = None
     if not isinstance(state, dict) or "device" not in state:
-        raise Invalid("the status file is not the status of a device")
+        raise Invalid("%s is damaged, or is not from a device" % FILE)
     return state

@@ -1,8 +1,8 @@
 """MQTT 3.1.1 for devices, without a socket or a clock: it takes received bytes, and returns events and bytes to send.
 
-It has only what reports need: clean session, user name and password, a keepalive that is never 0, subscriptions at QoS
-0 (the campaign is retained), publications at QoS 1; no will, no QoS 2. Section numbers are those of the OASIS standard
-of 29 October 2014. Times are ticks: milliseconds modulo 2^30.
+Only what reports need is here: clean session, user name and password, a keepalive that is never 0, subscriptions at
+QoS 0 (the campaign is retained), publications at QoS 1; no will, no QoS 2. Section numbers are those of the OASIS
+standard of 29 October 2014. Times are ticks: milliseconds modulo 2^30.
 """
 
 import struct

@@ -1,8 +1,8 @@
 """Counter of a meter's S0 pulses or LED flashes on a board's pin, in hardware if the chip can, else by interrupt.
 
-It is for a campaign that measures ``counter``, with ``"counter_modulus": 1073741823`` in device.json: ``read()`` is the
-number of pulses since the boot, modulo that number. Nothing counts during deep sleep, so boards with pulses must stay
-awake.
+The counter is for a campaign that measures ``counter``, with ``"counter_modulus": 1073741823`` in device.json:
+``read()`` is the number of pulses since the boot, modulo that number. Nothing counts during deep sleep, so boards with
+pulses must stay awake.
 """
 
 import machine

@@ -1,6 +1,6 @@
 """Setup: makes a running client from the files in a device's folder, on a board and on any other machine.
 
-It owns device.json, storage, the clock and TLS.
+Code for device.json, storage, the clock and TLS is here.
 May import: core, mqtt.
 Start reading: ``assembly.py``, which puts the parts together; ``config.py`` has the fields of device.json.
 """

@@ -25,7 +25,7 @@ class Lock:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self.release()
-            raise Invalid(f"state {directory} is in use by another process, expected one device on it") from None
+            raise Invalid(f"state {directory} is in use by another process: stop that process first") from None
 
     def release(self) -> None:
         """Release the lock."""

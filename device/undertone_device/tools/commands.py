@@ -20,7 +20,7 @@ def add(commands: Any) -> None:
     }
     parsers = {name: commands.add_parser(name, help=text, description=text) for name, text in words.items()}
     kind = parsers["compile"].add_mutually_exclusive_group(required=True)
-    kind.add_argument("out", type=Path, metavar="OUT", nargs="?")
+    kind.add_argument("out", type=Path, metavar="OUT", nargs="?", help="the folder to write")
     kind.add_argument("--manifest", type=Path, metavar="FILE", help="instead, write a manifest for frozen firmware")
     parsers["firmware"].add_argument(
         "--board", required=True, help="the board's name in MicroPython, such as RPI_PICO_W"
@@ -32,18 +32,28 @@ def add(commands: Any) -> None:
         "--output", type=Path, default=Path("firmware"), metavar="FOLDER", help="where to write (default: firmware)"
     )
     parsers["firmware"].add_argument("--meters", action="store_true", help="add the code that reads meters")
-    parsers["flash"].add_argument("folder", type=Path, metavar="FOLDER", help="the folder that `devices add` writes")
+    parsers["flash"].add_argument(
+        "folder", type=Path, metavar="FOLDER", help="the folder that `undertone devices add` writes"
+    )
     parsers["flash"].add_argument("--port", required=True, help="the board's serial port, such as /dev/ttyACM0")
     parsers["flash"].add_argument("--sensor", type=Path, metavar="FILE", help="your sensor.py, to copy it, too")
     parsers["flash"].add_argument("--meters", action="store_true", help="add the code that reads meters")
-    parsers["send"].add_argument("folder", type=Path, metavar="FOLDER", help="the folder that `devices add` writes")
+    parsers["send"].add_argument(
+        "folder", type=Path, metavar="FOLDER", help="the folder that `undertone devices add` writes"
+    )
     parsers["send"].add_argument("--port", required=True, help="the board's serial port, such as /dev/ttyACM0")
     parsers["send"].add_argument("--sensor", type=Path, metavar="FILE", help="your sensor.py, to send it, too")
-    parsers["label"].add_argument("folder", type=Path, metavar="FOLDER", help="the folder that `devices add` writes")
-    parsers["label"].add_argument("--output", type=Path, default=Path("label.svg"), metavar="FILE")
-    parsers["release"].add_argument("out", type=Path, metavar="ZIP")
+    parsers["label"].add_argument(
+        "folder", type=Path, metavar="FOLDER", help="the folder that `undertone devices add` writes"
+    )
+    parsers["label"].add_argument(
+        "--output", type=Path, default=Path("label.svg"), metavar="FILE", help="where to write (default: label.svg)"
+    )
+    parsers["release"].add_argument("out", type=Path, metavar="ZIP", help="the file to write")
     parsers["install"].add_argument("--systemd", action="store_true", required=True, help="as a systemd service")
-    parsers["install"].add_argument("--config", type=Path, required=True, metavar="FILE")
+    parsers["install"].add_argument(
+        "--config", type=Path, required=True, metavar="FILE", help="the device's configuration, JSON"
+    )
     parsers["install"].add_argument("--yes", action="store_true", help="write the service without asking")
 
 

@@ -1,6 +1,6 @@
 """Builder of firmware with the device's code, its libraries and main.py frozen: ``undertone device firmware``.
 
-It uses the build system of the owner's checkout of MicroPython, and checks first that nothing is missing.
+The builder checks first that nothing is missing, and then uses the build system of the owner's copy of MicroPython.
 """
 
 import os

@@ -166,7 +166,7 @@ class Participation:
         forget_restored(Path(config.state))
         policy = assembly.read_policy(config)
         transport = assembly.board_transport(config, policy, clock.ticks)
-        # The device's sentences go to the debug log only, because they may name files. Its status has what matters.
+        # The device's sentences go to the debug log only, because they may name files. The status has what matters.
         device = HostedDevice(config, _LOGGER.debug, self._note, self.source, transport, compares=True)
         self._stopped.clear()
         self._started = time.monotonic()

@@ -149,7 +149,8 @@ class Optical(Asked):
                 return readings[0]
             if meter.bad:
                 codes = ", ".join(self._fields["obis"])
-                raise ValueError(f"{self._path}: the readout is damaged, or has no register {codes} in this unit")
+                unit = self._fields.get("unit", "kWh")
+                raise ValueError(f"{self._path}: the readout is damaged, or has no register {codes} in {unit}")
         raise OSError(f"{self._path}: the readout has more than {_LARGEST_READOUT} characters")
 
     def _change_speed(self, port: Any, answer: bytes, baud: int) -> None:

@@ -86,5 +86,5 @@ def interval(name: str, value: Any, folder: str) -> tuple[int, int]:
     """Check for the lowest and the highest possible sample."""
     low, high = integers(name, value, 2, 2)
     if not -_LARGEST <= low <= high <= _LARGEST:
-        raise Invalid(f"{name} is {value!r}, expected the lowest and the highest sample that can be")
+        raise Invalid(f"{name} is {value!r}, expected the list [lowest, highest] of samples")
     return low, high

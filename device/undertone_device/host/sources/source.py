@@ -150,7 +150,7 @@ def parse_samples(text: str | bytes) -> int | list[int]:
 def parse_sample(text: str | bytes) -> int:
     """Parse the integer in a line. Raises ValueError for anything else, also for more than 64 characters."""
     if len(text) > LONGEST_LINE:
-        raise ValueError(f"a sample has {len(text)} characters")
+        raise ValueError(f"a sample has {len(text)} characters, expected at most {LONGEST_LINE}")
     try:
         return int(text)
     except ValueError:
