@@ -1,10 +1,10 @@
 // Named byte strings on the phone's disk: the device's files, each written completely or not at all.
 //
 // A journal is two files of the origin's private file system, opened for this tab alone. One of them is current: each
-// write appends a record to it and flushes, so that a record that `write` has accepted survives a power cut. A record is
-// live until a later one replaces or deletes it. After a deletion, on request, at the next opening, or when the current
-// file is large, the live records are copied to the other file, whose header is written last. Then the old file is
-// emptied, so that neither file has what was replaced or deleted.
+// write appends a record to it and flushes, so that a record that `write` has accepted survives a power cut. A record
+// is live until a later one replaces or deletes it. After a deletion, on request, at the next opening, or when the
+// current file is large, the live records are copied to the other file, whose header is written last. Then the old file
+// is emptied, so that neither file has what was replaced or deleted.
 //
 //     file    'UTJ1', u32 generation, u32 CRC of both (one sector, so that a disk writes it completely or not at all);
 //             then records; the file of the higher generation is current

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from undertone_shared.schedule import Schedule
 
     class Range(Protocol):
-        """The attributes of a campaign that the parser of a rule reads."""
+        """The attributes of a campaign that ``draw`` reads."""
 
         offset: int
         bound: int

@@ -176,7 +176,7 @@ class Sums:
         return self._last(self._newest)[1]
 
     def fill(self, start: int, uptime: int, seconds: int) -> None:
-        """Count the whole cap as drawn, one draw in every ``seconds`` before ``start``, as fast as ticks allow."""
+        """Count the whole cap as drawn: a draw every ``seconds`` before ``start``, by uptime every 9/10 of that."""
         self._newest = self._groups - 1
         self._count = self._size
         for group in range(self._groups):

@@ -53,7 +53,7 @@ def _edge(seconds: int, slot: int) -> int:
 
 
 def read(storage: "Storage", now: int) -> tuple[int, int]:
-    """Return the pause on file, (0, 0) without one; an endless one if the file is unreadable. Raises OSError."""
+    """Return the pause on file, (0, 0) without one; an endless pause if the file is not valid. Raises OSError."""
     try:
         start, until = (storage.read(PAUSE) or b"0 0").split()
         return int(start), int(until)

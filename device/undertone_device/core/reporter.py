@@ -48,7 +48,7 @@ class Reporter:
         self.policy = policy
         self.dropped = 0
         self.paused: str | None = None
-        # The storage is an attribute for status displays, such as `undertone_device.host.status`.
+        # ``storage`` is public for status displays, such as `undertone_device.host.status`.
         self.storage = storage
         self.ledger: Ledger
         self.entropy = entropy

@@ -253,7 +253,7 @@ def configurations(folder: str) -> list[str]:
 
 
 def _sentence(state: dict[str, Any]) -> str:
-    """Return a line about the state that changes only when something important does."""
+    """Return a line about the state; the line changes only when something important changes."""
     campaign = state["campaign"]
     parts = ["online" if state["online"] else "offline"]
     parts.append(f"campaign {campaign['name']} epoch {campaign['epoch']}" if campaign else "no campaign")

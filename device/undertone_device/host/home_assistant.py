@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 FILE = "home_assistant.json"
 _LARGEST = 8192
 _RETRY_SECONDS = 30
-# Seconds after which the status is published again; an older state is shown as unknown.
+# Seconds after which an unchanged status is published again.
 _ALIVE_SECONDS = 60
+# Seconds after which Home Assistant shows a state as unknown unless it was published again.
 _STALE_SECONDS = 300
 _MONTH = 31 * 86400
 _VERSION = "2"

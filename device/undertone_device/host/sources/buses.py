@@ -236,7 +236,7 @@ def _register(fields: Fields) -> modbus.Register:
 
 
 def _registers(fields: Fields) -> tuple[tuple[str, ...], str, tuple[int, int]]:
-    """Return registers, unit and scale of a meter with a text protocol."""
+    """Return the register codes, unit and scale in the fields of a meter with a text protocol."""
     return fields["obis"], fields.get("unit", "kWh"), fields.get("scale", _KWH)
 
 

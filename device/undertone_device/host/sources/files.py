@@ -33,7 +33,7 @@ class Constant(SensorSource):
 
 
 class File(SensorSource):
-    """A source that reads the file anew for each sample, which is one integer or several."""
+    """A source that reads the file anew for each sample: one integer, or several for a burst."""
 
     slow = True
 
@@ -116,7 +116,7 @@ class Lines(SensorSource):
                 samples.append(parse_sample(line))
                 self.trouble = ""
             except ValueError:
-                # The line itself is not in the message, which appears in status and log: it may be a reading with its
+                # The message appears in status and log, so it does not quote the line, which may be a reading with its
                 # unit.
                 self.trouble = f"no sample: a line is no integer of at most {LONGEST_LINE} characters"
         return samples

@@ -28,7 +28,7 @@ _LARGEST_CA = 65536
 
 
 def number_in(text: bytes, field: str | None, scale: tuple[int, int]) -> int:
-    """Return the number in a text, or at ``field`` (names joined by dots) of a JSON object, in units.
+    """Return the number in a text, or in ``field`` (names joined by dots) of a JSON object, times ``scale``.
 
     Raises ValueError.
     """
@@ -162,7 +162,7 @@ class Entity(SensorSource):
             with answer:
                 answer.begin()
                 if not 200 <= answer.status < 300:
-                    # The target is not in the message, which appears in status and log: an address may contain a
+                    # The message appears in status and log, so it does not name the target: an address may contain a
                     # secret.
                     elsewhere = " and points elsewhere: name that address in source.url"
                     points = elsewhere if answer.getheader("Location") else ""
