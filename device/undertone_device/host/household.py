@@ -26,7 +26,7 @@ WHY = {
     "clock": "this clock and the campaign's do not agree",
     "ended": "the campaign is over",
     "entropy": "this machine gave no random numbers",
-    "lifetime": "the device has spent all that it may ever spend, and stays silent for good",
+    "lifetime": "the device has spent all that its policy allows, and is silent until a policy allows more",
     "no_campaign": "there is no campaign",
     "one_shot": "the device has made the one report of this start",
     "pause": "the household has paused it; undertone device resume ends the pause",
@@ -168,7 +168,7 @@ def _sums(state: dict[str, Any]) -> list[str]:
         ever += "counted as all that was allowed" if state["lifetime"] else "not in this sum"
     if state["lifetime"]:
         used = 100 * state["ever"] / state["lifetime"]
-        ever += f", of {state['lifetime'] / UNIT:.2f} allowed ({used:.1f} %); then the device falls silent"
+        ever += f", of {state['lifetime'] / UNIT:.2f} allowed ({used:.1f} % used), after which the device falls silent"
     return [month, ever + ". Only this number limits what the reports of many days tell about a habit"]
 
 
