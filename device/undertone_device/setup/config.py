@@ -102,6 +102,14 @@ def check_text(name: str, value: "Any", most: int = 255) -> str:
     return value
 
 
+def _secret(name: str, value: "Any", most: int) -> str:
+    """Return a password. Unlike other errors, that of a wrong password does not show the value."""
+    try:
+        return check_text(name, value, most)
+    except Invalid:
+        raise Invalid("%s is wrong, expected text of 1 to %d characters" % (name, most))
+
+
 def _broker(value: "Any", name: str, folder: str) -> BrokerSettings:
     fields = known_fields("broker", value, _BROKER, ("host",))
     broker = BrokerSettings()
@@ -117,7 +125,7 @@ def _broker(value: "Any", name: str, folder: str) -> BrokerSettings:
     broker.user = check_text("broker.user", fields.get("user", name))
     broker.password = broker.password_file = None
     if "password" in fields:
-        broker.password = check_text("broker.password", fields["password"], LARGEST_SECRET)
+        broker.password = _secret("broker.password", fields["password"], LARGEST_SECRET)
     if "password_file" in fields:
         if broker.password is not None:
             raise Invalid("broker has a password and a password_file, expected one of them")
@@ -157,8 +165,9 @@ def _config(value: "Any", folder: str) -> DeviceConfig:
     config.wifi = None
     if "wifi" in fields:
         config.wifi = known_fields("wifi", fields["wifi"], ("ssid", "password"), ("ssid",))
-        for name in config.wifi:
-            check_text("wifi." + name, config.wifi[name], 64)
+        check_text("wifi.ssid", config.wifi["ssid"], 64)
+        if "password" in config.wifi:
+            _secret("wifi.password", config.wifi["password"], 64)
     config.ntp = check_text("ntp", fields.get("ntp", "pool.ntp.org"))
     return config
 

@@ -80,7 +80,7 @@ def test_every_refusal_names_the_field():
     refused("unknown field", broker={"host": "h", "tsl": {}})
     refused("broker.tls is True", broker={"host": "h", "tls": True})
     refused("broker.tls.ca", broker={"host": "h", "tls": {"ca": ""}})
-    refused("broker.password is ''", broker={"host": "h", "password": ""})
+    refused("broker.password is wrong", broker={"host": "h", "password": ""})
     refused("expected one of them", broker={"host": "h", "password": "a", "password_file": "b"})
     refused("prefix", prefix="a/+/b")
     refused("campaigns is []", campaigns=[])
@@ -96,6 +96,18 @@ def test_every_refusal_names_the_field():
     refused("publish.in_flight", publish={"in_flight": 0})
     refused("publish.spread_percent is 100", publish={"spread_percent": 100})
     refused("wifi.ssid", wifi={"ssid": "x" * 65})
+
+
+def test_no_error_shows_a_password():
+    for password in (12345678, "geheim\0", "geheim" * 1000):
+        for changes in ({"broker": {"host": "h", "password": password}}, {"wifi": {"ssid": "s", "password": password}}):
+            try:
+                parse(**changes)
+            except Invalid as error:
+                assert "password is wrong, expected text of 1 to" in str(error), str(error)
+                assert "geheim" not in str(error) and "12345678" not in str(error)
+            else:
+                raise AssertionError("accepted a wrong password")
 
 
 def test_what_is_not_an_object_of_bounded_size():
