@@ -200,7 +200,13 @@ def run(paths: list[str], as_json: bool, ledger: str | None = None) -> None:
         stopped: list[int] = []
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda received, frame: stopped.append(received))
-        devices = [HostedDevice(config, _printer(config.name, as_json), note) for config in configs]
+        devices = []
+        for path, config in zip(paths, configs, strict=True):
+            try:
+                devices.append(HostedDevice(config, _printer(config.name, as_json), note))
+            except Invalid as wrong:
+                # Among several devices, the sentence has to say which one is wrong.
+                raise Invalid(f"{path}: {wrong}" if len(paths) > 1 else str(wrong)) from None
         share = max(_STEP_MILLISECONDS // len(devices), 1)
         while not stopped:
             for device in devices:

@@ -6,13 +6,12 @@ device.json names this broker by ``host`` and, if needed, ``tcp_port``, ``user``
 """
 
 import json
-import math
 import os
 import time
 from typing import TYPE_CHECKING, Any
 
 from undertone_device.core.units import UNIT
-from undertone_device.host.household import at_delta, rho_a_day
+from undertone_device.host.household import epsilon_a_day, epsilon_spent, share_spent
 from undertone_device.host.sources import fields as check
 from undertone_device.host.sources.network import BROKER, BROKER_MAY, open_transport
 from undertone_device.mqtt.packets import CONNECTED, LOST
@@ -127,35 +126,20 @@ def seen_of(status: dict[str, Any]) -> dict[str, Any]:
     streams = status["ever_rho"] / UNIT
     ends = status["spent_until"]
     lost, began = status["losses"], status["began"]
+    day, share = epsilon_a_day(status), share_spent(status)
     return {
-        "day": _day(status),
+        "day": None if day is None else round(day, 3),
         # Streams are not counted by day, and the days' sums of a lost ledger are lost. The month's sum is then unknown.
         "month": None if streams or (lost and status["time"] - began < _MONTH) else round(status["month"] / UNIT, 3),
         # A lost ledger counts as the whole lifetime; without a lifetime the sum is unknown.
-        "ever": None if lost and not status["lifetime"] else round(status["ever"] / UNIT + at_delta(streams), 3),
-        "life": round(100 * status["ever"] / status["lifetime"], 1) if status["lifetime"] else None,
+        "ever": None if lost and not status["lifetime"] else round(epsilon_spent(status), 3),
+        "life": None if share is None else round(100 * share, 1),
         "last_report": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(ends)) if ends else "never",
         "paused": status["paused"] == "pause",
         "why": status["paused"] or "",
         "refused": sum(status["refusals"].values()),
         "campaign": campaign["name"] if campaign else "none",
     }
-
-
-def _day(status: dict[str, Any]) -> float | None:
-    """Return the most epsilon of any 24 hours, for any campaigns that the policy allows; streams at delta 2^-20.
-
-    Return None if the policy limits only single reports of a stream.
-    """
-    p, q = status["cap"]
-    epsilon = float(status["most_a_day"] * math.log(p / q))
-    if status["lifetime"]:
-        epsilon = min(epsilon, status["lifetime"] / UNIT)
-    streams = status["streams"]
-    if streams is None:
-        return round(epsilon, 3)
-    rho = rho_a_day(streams)
-    return None if rho is None else round(epsilon + at_delta(rho), 3)
 
 
 def open_card(config: DeviceConfig) -> HomeAssistantCard | None:

@@ -219,6 +219,48 @@ def rho_a_day(streams: dict[str, Any]) -> float | None:
     return min(limits) / UNIT if limits else None
 
 
+def epsilon_a_day(state: dict[str, Any]) -> float | None:
+    """Return the most epsilon of any 24 hours, for any campaigns that the policy allows; streams at delta 2^-20.
+
+    Return None if the policy limits only single reports of a stream.
+    """
+    p, q = state["cap"]
+    epsilon = float(state["most_a_day"] * math.log(p / q))
+    if state["lifetime"]:
+        epsilon = min(epsilon, state["lifetime"] / UNIT)
+    streams = state["streams"]
+    if streams is None:
+        return epsilon
+    rho = rho_a_day(streams)
+    return None if rho is None else epsilon + at_delta(rho)
+
+
+def epsilon_spent(state: dict[str, Any]) -> float:
+    """Return the epsilon of all that the device has ever spent; streams at delta 2^-20."""
+    return float(state["ever"] / UNIT + at_delta(state["ever_rho"] / UNIT))
+
+
+def epsilon_for_life(state: dict[str, Any]) -> float | None:
+    """Return the most epsilon that the device may ever spend, streams at delta 2^-20; None without such a limit."""
+    p, q = state["cap"]
+    streams = state["streams"]
+    if (not state["lifetime"] and p > q) or (streams is not None and not streams["lifetime"]):
+        return None
+    return float(state["lifetime"] / UNIT + (0 if streams is None else at_delta(streams["lifetime"] / UNIT)))
+
+
+def share_spent(state: dict[str, Any]) -> float | None:
+    """Return which share of its limits for life the device has spent, of epsilon or of rho, whichever is more.
+
+    Return None if there is no such limit.
+    """
+    streams = state["streams"]
+    shares = [state["ever"] / state["lifetime"]] if state["lifetime"] else []
+    if streams is not None and streams["lifetime"]:
+        shares.append(state["ever_rho"] / streams["lifetime"])
+    return max(shares) if shares else None
+
+
 def _stream(stream: dict[str, Any]) -> list[str]:
     rho = stream["rho"][0] / stream["rho"][1]
     span = f"each window of {stream['renewal']} slots" if stream["renewal"] else "the whole campaign"

@@ -151,3 +151,13 @@ def test_what_was_said_is_its_owners_alone(home, tmp_path):
     running.stdout.close()
     assert stat.S_IMODE((tmp_path / "l").stat().st_mode) == 0o600
     assert FileStorage(str(tmp_path / "m/state")).read(status.FILE) is not None
+
+
+def test_among_several_devices_the_wrong_one_is_named(home, tmp_path):
+    home({"kind": "constant", "value": 1}, name="a")
+    wrong = home({"kind": "constant", "value": "one"}, name="b") / "device.json"
+    for arguments, named in ((["--all", str(tmp_path)], f"error: {wrong}: "), (["--config", str(wrong)], "error: ")):
+        command = [sys.executable, "-m", "undertone_device", "run", *arguments]
+        done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=60, check=False)
+        assert done.returncode == 2
+        assert done.stderr.startswith(f"{named}source.value is 'one', expected an integer"), done.stderr

@@ -12,6 +12,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from support.paho_client import leave
 from support.private_broker import PrivateBroker
 from support.waiting import wait_for
+from undertone_device.host import household
 from undertone_device.host.home_assistant import FILE, open_card, seen_of
 from undertone_device.setup.config import parse_config
 from undertone_shared.errors import Invalid
@@ -88,6 +89,21 @@ def test_no_day_may_cost_more_than_a_whole_life():
 def test_a_household_sees_how_much_of_its_lifetime_is_used():
     assert seen_of(STATUS)["life"] is None
     assert seen_of(STATUS | {"lifetime": 40 << 20})["life"] == 12.5
+
+
+def test_streams_count_in_what_is_spent_for_life():
+    state = STATUS | {"cap": [1, 1], "ever": 0, "ever_rho": 1 << 18}
+    allowed = {"rho": 1 << 18, "period_seconds": 86400, "lifetime": 1 << 19}
+    assert household.share_spent(state | {"streams": allowed}) == 0.5
+    assert seen_of(state | {"streams": allowed})["life"] == 50.0
+    assert household.epsilon_for_life(state | {"streams": allowed}) == household.at_delta(0.5)
+    # Without one of the two limits, there is no limit for life.
+    assert household.epsilon_for_life(state | {"streams": allowed | {"lifetime": 0}}) is None
+    assert household.epsilon_for_life(STATUS | {"streams": allowed}) is None
+    assert household.epsilon_for_life(STATUS | {"streams": None}) is None
+    assert household.epsilon_for_life(STATUS | {"streams": None, "lifetime": 40 << 20}) == 40
+    # Of two limits, the one that is nearer counts.
+    assert household.share_spent(STATUS | {"streams": allowed, "lifetime": 40 << 20, "ever_rho": 1 << 16}) == 0.125
 
 
 def test_what_a_lost_ledger_held_is_no_zero():

@@ -27,7 +27,9 @@ def update_issues(hass: HomeAssistant, entry: ConfigEntry, participation: Partic
         return
     for word, name in _BY_PAUSE.items():
         show_issue(hass, entry, name, state["paused"] == word)
-    show_issue(hass, entry, "lifetime_spent", bool(state["lifetime"]) and state["ever"] >= state["lifetime"])
+    # Less than a report's cost may be left, so that not all of the lifetime is spent.
+    spent = state["paused"] == "lifetime" or (bool(state["lifetime"]) and state["ever"] >= state["lifetime"])
+    show_issue(hass, entry, "lifetime_spent", spent)
     trouble: str = state["trouble"]
     outside = state["outside"]
     refused = trouble.startswith("campaign refused") and not outside

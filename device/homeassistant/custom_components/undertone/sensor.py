@@ -10,7 +10,8 @@ from homeassistant.const import PERCENTAGE, EntityCategory
 from homeassistant.core import HomeAssistant
 from homeassistant.helpers.entity_platform import AddEntitiesCallback
 
-from undertone_device.core.units import UNIT, epsilon_units
+from undertone_device.core.units import UNIT
+from undertone_device.host import household
 from undertone_device.host.others import THOUSAND
 
 from .entity import ParticipationEntity, UndertoneEntry
@@ -46,18 +47,18 @@ def _why(status: Status) -> str:
     return next((status[part] for part in parts if status[part]), "")
 
 
-def _any_day(status: Status) -> float:
-    most = status["most_a_day"] * epsilon_units(*status["cap"])
-    return min(most, status["lifetime"] or most) / UNIT
+def _recent(status: Status) -> float | None:
+    # Streams are not counted by day.
+    return None if status["ever_rho"] else status["recent"] / UNIT
 
 
 def _lifetime(status: Status) -> dict[str, Any]:
-    bound = status["lifetime"]
-    return {"bound": bound / UNIT if bound else None}
+    return {"bound": household.epsilon_for_life(status)}
 
 
 def _used_percent(status: Status) -> float | None:
-    return 100 * status["ever"] / status["lifetime"] if status["lifetime"] else None
+    share = household.share_spent(status)
+    return None if share is None else 100 * share
 
 
 def _next_report(status: Status) -> datetime | None:
@@ -87,9 +88,9 @@ def _connection(status: Status) -> str:
 SENSORS = (
     Shown("status", _connection, lambda s: {"why": _why(s)}, category=None),
     Shown("budget_used", _used_percent, precision=1, unit=PERCENTAGE, category=None),
-    Shown("spent_today", lambda s: s["recent"] / UNIT, precision=2),
-    Shown("any_24_hours", _any_day, precision=2),
-    Shown("spent_for_life", lambda s: s["ever"] / UNIT, _lifetime, precision=2),
+    Shown("spent_today", _recent, precision=2),
+    Shown("any_24_hours", household.epsilon_a_day, precision=2),
+    Shown("spent_for_life", household.epsilon_spent, _lifetime, precision=2),
     Shown("last_reading", lambda s: _time(s["last_reading"]), device_class=SensorDeviceClass.TIMESTAMP),
     Shown("last_report", _last_report, device_class=SensorDeviceClass.TIMESTAMP),
     Shown("next_report", _next_report, device_class=SensorDeviceClass.TIMESTAMP),
