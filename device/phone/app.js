@@ -133,12 +133,17 @@ function spent() {
   const text = paragraph();
   const bar = element("progress", { max: 1, value: 0 });
   const expert = paragraph();
+  const details = element("details", {}, element("summary", {}, say.agree.experts), expert);
   const update = (status) => {
     const used = status.lifetime ? status.ever / status.lifetime : 0;
-    bar.hidden = !status.lifetime;
+    // These sums leave out what streams cost.
+    const streams = status.streams !== null;
+    bar.hidden = streams || !status.lifetime;
+    details.hidden = streams;
     bar.value = used;
     const share = status.lifetime ? fill(say.spent.share, { percent: number(100 * used, 1) }) : say.spent.no_limit;
-    text.textContent = `${several(status.sequence, say.spent.report, say.spent.reports)} ${share}`;
+    const count = several(status.sequence, say.spent.report, say.spent.reports);
+    text.textContent = streams ? count : `${count} ${share}`;
     expert.textContent = fill(status.lifetime ? say.spent.expert_of : say.spent.expert, {
       recent: number(status.recent / UNIT, 2),
       month: number(status.month / UNIT, 2),
@@ -146,14 +151,7 @@ function spent() {
       lifetime: number(status.lifetime / UNIT, 2),
     });
   };
-  const box = element(
-    "section",
-    { className: "spent" },
-    element("h2", {}, say.spent.title),
-    text,
-    bar,
-    element("details", {}, element("summary", {}, say.agree.experts), expert),
-  );
+  const box = element("section", { className: "spent" }, element("h2", {}, say.spent.title), text, bar, details);
   return [box, update];
 }
 

@@ -509,6 +509,16 @@ def test_a_wrong_clock_draws_nothing_and_the_page_says_so(
     receiver.report()
 
 
+def test_the_cost_of_a_stream_is_no_zero(phones: Any, site: PhoneSite) -> None:
+    site.allow(cap=[1, 1], lifetime=0, stream={"rho": 1000, "period_seconds": DAY, "lifetime": 2000})
+    page = phones()
+    take_part(page)
+    assert drawn(page) == 0
+    spent = page.locator("section.spent")
+    assert "no limit" not in spent.inner_text()
+    assert [spent.locator(name).is_visible() for name in ("progress", "details")] == [False, False]
+
+
 def test_cleared_storage_makes_the_code_useless_and_is_no_device(phones: Any, site: PhoneSite) -> None:
     phones.expected = ("Failed to load resource",)
     context = phones.context()
