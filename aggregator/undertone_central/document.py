@@ -61,7 +61,7 @@ def rows(parameters: dict[str, Any], first: int, start: int, numbers: Integers) 
 
 
 def _spans(parameters: dict[str, Any], first: int, start: int) -> Iterable[tuple[int, int]]:
-    """Yield the span [first, end) of each node that closes from position ``start`` on. There is no last one."""
+    """Yield the span [first, end) of each node that closes from position ``start`` on, without end."""
     end = start
     while True:
         end += 1
@@ -96,5 +96,5 @@ def read(path: Path) -> tuple[dict[str, Any], list[Piece]]:
                     pieces[-1][1].append(int(line.rpartition(",")[2]))
             read_pieces = [Piece(numbers=np.array(numbers, dtype=np.int64), **about) for about, numbers in pieces]
         except (ValueError, KeyError, IndexError, TypeError):
-            raise Invalid(f"{path.name}, line {number + 1} is not what a release holds") from None
+            raise Invalid(f"{path.name}, line {number + 1} is not a line of a release") from None
     return parameters, read_pieces

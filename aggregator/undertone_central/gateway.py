@@ -103,7 +103,7 @@ class Gateway:
     def _value(self, delivery: Delivery) -> int | None:
         """Return the reading, or None if the message is a repetition."""
         if delivery.retained:
-            self._say("a retained message is not a reading of now; left out")
+            self._say("a retained message was left out: it may be an old reading")
             return None
         words = delivery.payload.decode("utf-8", "replace").replace(",", " ").split()
         value = parse(words[-1], self._scale) if len(words) in (1, 2) else None

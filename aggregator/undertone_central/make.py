@@ -43,7 +43,8 @@ AS_PAPERS: dict[str, Any] = {
     "update": "none",
     "monotone": False,
 }
-# Mechanism -> (options, another option, the values of that option with which they have an effect; None: not given).
+# Mechanism -> (options, another option, the values of the other option with which the first have an effect; None: not
+# given).
 _APPLY: dict[str, tuple[tuple[tuple[str, ...], str, tuple[str | None, ...]], ...]] = {
     "tops": (
         (("hold_out", "objective", "noise"), "theta", (None,)),
@@ -89,7 +90,7 @@ def make(mechanism: str, bound: int, epsilon: Epsilon, source: FreshBytes | None
         if named and value not in values and not papers:
             raise Invalid(f"{', '.join(named)}: not an option where {other} is {value}")
     if "horizon" in accepted and "horizon" not in given:
-        raise Invalid(f"{mechanism} needs a horizon: the most values that will ever arrive")
+        raise Invalid(f"{mechanism} needs a horizon: the largest number of values that may arrive")
     if given.pop("as_papers", False):
         for name, value in AS_PAPERS.items():
             if given.setdefault(name, value) != value:

@@ -71,7 +71,7 @@ def range_sum(parameters: Parameters, pieces: Sequence[Piece], first: int, end: 
             value, variance, at = value + part, variance + its_variance, stop
     if at < end:
         spans = ", ".join(f"{p.first}:{p.first + _length(parameters, p)}" for p in pieces) or "nothing yet"
-        raise Invalid(f"the range {first}:{end} is not released in full: there is {spans}")
+        raise Invalid(f"the range {first}:{end} is not released in full: released are {spans}")
     return RangeSum(first, end, value, sqrt(variance))
 
 

@@ -1,5 +1,5 @@
-"""A release from end to end. Raw values come from a file, a pipe, MQTT or an array; a private stream goes to one of the
-first three.
+"""A release from end to end. Raw values come from a file, a pipe, MQTT or an array; the private stream goes to a
+file, a pipe or MQTT.
 
 `release` makes a release, `open_release` reads one. The command line uses the same functions.
 """
@@ -189,7 +189,7 @@ def release(
         state = state or Path(output + ".state")
         _refuse_a_second_release(Path(output), state)
     if over_mqtt and state is None:
-        raise Invalid("the gateway needs --state FILE, or it could not go on after a crash")
+        raise Invalid("input from MQTT needs --state FILE, to go on after a crash")
     with _sink(output, broker) as sink:
         job = ReleaseJob(continual, sink, state, settings)
         say(continual.guarantee)
@@ -242,7 +242,9 @@ def _refuse_a_second_release(output: Path, state: Path) -> None:
     if output.is_dir():
         raise Invalid(f"output is '{output}', a folder, expected a file, - or mqtt://host:port/topic")
     if output.exists() and output.stat().st_size and not state.exists():
-        raise Invalid(f"{output} exists: a second release of the same values would cost their ε again; remove it first")
+        raise Invalid(
+            f"{output} exists: a second release of the same values would cost their ε again; remove the file first"
+        )
 
 
 def _leave_nothing(output: str, state: Path | None) -> None:
@@ -276,7 +278,7 @@ def _feed(job: ReleaseJob, given: _Input, say: Say, bar: Bar) -> int:
     if read and above == read:
         say(f"warning: every value is above the bound {job.bound}: is the bound in the unit of the values? See --scale")
     if faults > _NAMED_FAULTS:
-        say(f"{faults - _NAMED_FAULTS} more rows have the same faults")
+        say(f"{faults - _NAMED_FAULTS} further rows have such faults")
     return numbers
 
 

@@ -141,10 +141,10 @@ class Simple2(Counter):
 
 
 class TwoLevel(Bounded, OneByOne):
-    """Counter over blocks of values and over single values, with ε/2 each: after qB + r values, q blocks and r
-    values.
+    """Counter over blocks of values and over single values, with ε/2 each.
 
-    ``block`` None means floor(sqrt(T)). The last block may be incomplete: then its values are counted one by one.
+    The count is the sum of all complete blocks and of the values after them. ``block`` None means floor(sqrt(T)). The
+    last block may be incomplete: then its values are counted one by one.
     """
 
     name = "two-level"

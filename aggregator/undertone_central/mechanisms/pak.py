@@ -101,7 +101,7 @@ class Pak(Continual):
         theta = f"θ from the first {self._hold_out} values, never published"
         if self._noise == "cauchy":
             return f"{level}, pure {epsilon}; {theta}"
-        return f"{level}, {epsilon}, δ = {float(self.delta):.3g}; {theta} ((ε, δ)), what is published is pure ε"
+        return f"{level}, {epsilon}, δ = {float(self.delta):.3g}; {theta}, is (ε, δ); what is published is pure ε"
 
     @property
     def parameters(self) -> dict[str, Any]:

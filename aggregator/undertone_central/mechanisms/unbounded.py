@@ -99,7 +99,7 @@ class HybridCounter(Counter, OneByOne):
 class Monotone(Counter, OneByOne):
     """Monotone counter of 0/1 values: each count is the one before it, or one more (Chan et al.).
 
-    For bound B, each count is up to B more. This is post-processing of another counter's counts.
+    For bound B, each count is at most B above the one before it. This is post-processing of another counter's counts.
     """
 
     kept: ClassVar[tuple[str, ...]] = ("_counter", "_shown")
