@@ -155,7 +155,7 @@ def ordeal(site: Site, sender: Sender, database: Postgres, pause: float) -> dict
     site.wait_until_shared("a", "b")
     time.sleep(max(0.0, stopped + pause - time.monotonic()))
     site.send("c", signal.SIGCONT)
-    wait_for(lambda: "another worker has the lease now" in site.log("c"), what="the refusal of the late commit")
+    wait_for(lambda: "belongs to another worker now" in site.log("c"), what="the refusal of the late commit")
     site.wait_until_shared("a", "b", "c")
 
     # Every process is restarted in turn, the coordinator last.

@@ -77,7 +77,7 @@ def read_secret(path: Path, *, private: bool = False, least: int = 1) -> str:
         check_private(path)
     text = path.read_text(encoding="utf-8", errors="replace").strip()
     if not text or "\n" in text:
-        raise Invalid(f"{path} holds {len(text.splitlines())} lines, expected the secret alone")
+        raise Invalid(f"{path} holds {len(text.splitlines())} lines, expected one line: the secret")
     if len(text) < least:
         raise Invalid(f"the secret in {path} has {len(text)} characters, expected at least {least}")
     return text
@@ -87,4 +87,4 @@ def check_private(path: Path) -> None:
     """Raise Invalid for a file that users other than its owner may read, and OSError for a missing file."""
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise Invalid(f"{path} has mode {mode:04o}, expected 0600: others could read it")
+        raise Invalid(f"{path} has mode {mode:04o}, expected 0600, so that only its owner can read it")

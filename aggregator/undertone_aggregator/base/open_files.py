@@ -13,7 +13,7 @@ from typing import Any
 
 from undertone_shared.errors import Invalid
 
-# Event of the alarm in the log.
+# Name of the log's event for the alarm that no open file is left.
 FILES = "files"
 # Error numbers that say that this process, or the whole machine, can open no more files.
 EXHAUSTED = (errno.EMFILE, errno.ENFILE)

@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 
 from undertone_aggregator.base.open_files import RESERVE
 
-# Event of the alarm that devices are turned away.
+# Name of the log's event for the alarm that devices are turned away.
 CROWD = "crowd"
 # The machine's memory for one connection. The process needs 18 KB, with all that it keeps of a device (`undertone bench
 # storm`), and the kernel 4 KB for a socket with its file (/proc/slabinfo). A tenth is added.

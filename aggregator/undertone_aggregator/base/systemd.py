@@ -12,14 +12,14 @@ def notify(state: str) -> None:
     if not address:
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
-        # A socket address that begins with @ is a name in Linux's abstract namespace, which begins with a zero byte.
+        # An address that begins with @ is a name in Linux's abstract namespace: a zero byte takes the @'s place.
         out.sendto(state.encode(), "\0" + address[1:] if address[0] == "@" else address)
 
 
 class Watchdog:
     """systemd's watchdog: systemd restarts a server whose loop does not call ``beat`` within WatchdogSec.
 
-    The loop itself calls it, so that systemd notices a loop that hangs.
+    The loop itself calls ``beat``, so that systemd notices a loop that hangs.
     """
 
     def __init__(self) -> None:

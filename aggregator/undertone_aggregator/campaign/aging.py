@@ -27,8 +27,7 @@ from undertone_shared.mechanism import WindowMechanism
 # The present level of the readings is the median over this many of the newest cycles, so that a single odd day does not
 # change it.
 _NEWEST = 3
-# Weight of an old report if readings have moved since, because the shape of their distribution may have changed as
-# well.
+# An old report counts with this weight if readings have moved since: the shape of their distribution may have changed.
 _AGED = 0.25
 # A change of the level is rounded: as a factor to powers of 2^(1/8), as an amount to eighths of the range.
 _PARTS = 8.0

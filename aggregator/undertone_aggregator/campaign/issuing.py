@@ -66,7 +66,7 @@ class Issuing:
     def restart(self) -> None:
         """Treat every step as not yet done, as after a start or when the wall clock was set back."""
         self._broadcast_at = self._examined = -math.inf
-        # The slot in which devices were found to be away, and whether the log says already that they are.
+        # The slot in which devices were found to be away, and whether the log already says so.
         self._away_in: int | None = None
         self._said_away = False
 
@@ -174,7 +174,7 @@ class Issuing:
     def _progress(self, step: str) -> None:
         self.advanced = time.monotonic()
         if time.monotonic() > self._logged_at + _QUIET_SECONDS:
-            self._context.journal.say("progress", f"theta and the mechanism: {step}")
+            self._context.journal.say("progress", f"choosing theta and the mechanism: {step}")
             self._logged_at = time.monotonic()
 
     def _warn(self, sentence: str) -> None:

@@ -21,8 +21,7 @@ _SPAN = 3
 # Number of slots with reports that show how many devices reported before. It is twice the number of reports that a
 # device keeps while it has no connection.
 REMEMBERED = 192
-# A quantile, the upper quartile. It is taken of the remembered numbers of reports and says how many devices reported
-# before.
+# The quantile (the upper quartile) of the remembered numbers of reports that says how many devices reported before.
 _USUAL = 0.75
 # A new epoch waits until at least this share of the devices that reported before report now.
 LEAST = 0.9

@@ -1,4 +1,4 @@
-"""Notices that a database was restored. For this the server keeps the newest settled slot in its folder, too.
+"""Notices that a database was restored, by the newest settled slot, which the server also keeps in its folder.
 
 `undertone restore` knows that a store in the folder was restored, and has it publish no slot that the lost server may
 have published (`estimate.publication.withhold`). Nobody tells a server that its PostgreSQL database was restored. The

@@ -51,7 +51,7 @@ _TICK_SECONDS = 0.1
 # Seconds between two checks whether an operator has paused the campaign.
 _STATE_SECONDS = 1.0
 _WATCH_SECONDS = 30.0
-# Name of the store's entry that is written to find out whether it can be.
+# Name of the store's entry that is written only to find out whether the store can be written.
 _TRIED = "tried"
 # Name of the store's entry which says that the campaign was once broadcast with a signature.
 _SIGNED = "signed"
@@ -281,7 +281,7 @@ class Running:
         if not self._known.signed:
             warning = f"there is no {path}: campaigns are not signed"
             if store.meta().get(_SIGNED):
-                self.journal.alarm("unsigned", f"{warning}, but earlier ones were: devices refuse unsigned campaigns")
+                self.journal.alarm("unsigned", f"{warning} any more, and devices refuse them: put the key back")
             else:
                 self.journal.say("warning", f"warning: {warning}")
             return None
@@ -315,7 +315,7 @@ class Running:
         )
         if not self._options.take_over:
             raise Invalid(
-                f"{conflict}: that server would lose its devices. Check the path in [store]; --take-over replaces its"
+                f"{conflict}: that server would lose its devices. Check the path in [store]; --take-over replaces that"
                 " campaign"
             )
         self.journal.alarm("take_over", f"{conflict}: this server replaces it")

@@ -165,7 +165,7 @@ class Settling:
     def _estimates(self, first: int, last: int) -> tuple[Estimates, int]:
         """Return (estimates of settled slots, smallest number of reports).
 
-        The estimates are raw and filtered ones. The number is the least one among which a household's report is hidden.
+        The estimates are raw and filtered ones. A household's report is hidden among at least that number of reports.
         """
         if self._live is None:
             plan, issuing = self._context.plan, self._issuing

@@ -165,11 +165,11 @@ class ServerState:
         """Return a map: name of a problem of the whole server -> sentence."""
         found = {}
         if not self.alive(now):
-            found["hangs"] = f"the server has not advanced for {now - self.time:.0f} s: it is dead, or it hangs"
+            found["hangs"] = f"the server is dead or hangs: no progress for {now - self.time:.0f} s; start it again"
         if not self.reachable:
             found["broker"] = "the broker cannot be reached: reports wait there, and nothing is published"
         if self.free < LEAST_FREE_BYTES:
-            found["disk"] = f"{self.free >> 20} MB are free where the stores are: reports cannot be kept"
+            found["disk"] = f"{self.free >> 20} MB are free on the disk of the stores, too few for reports: free space"
         return found
 
     def crowd(self) -> dict[str, str]:
@@ -231,7 +231,7 @@ def state_of(served: ServerState | None, name: str, life: str | None, now: float
         return replace(campaign, reason=found[0]) if hidden else campaign
     why = "no server runs"
     if served is not None:
-        why = "the server has not taken the campaign up yet" if served.alive(now) else served.problems(now)[0]
+        why = "the server has not started the campaign yet" if served.alive(now) else served.problems(now)[0]
     if life in (PAUSED, RETIRED):
         return CampaignState(life, why)
     return CampaignState(NEW if life is None else STOPPED, why)

@@ -106,7 +106,8 @@ class Status:
             except Invalid:
                 ours = False
             if not ours:
-                context.journal.alarm("foreign", f"somebody else broadcasts the campaign {context.plan.name}")
+                sentence = f"another program broadcasts the campaign {context.plan.name}"
+                context.journal.alarm("foreign", f"{sentence}: find out who else may publish at the broker")
 
     def _newest_due(self) -> int:
         """Return the newest slot whose reports should all have arrived by now; -1 if there is none yet.

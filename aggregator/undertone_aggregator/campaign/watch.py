@@ -100,7 +100,7 @@ class Watch:
             if look.state.strays:
                 yield STRAYS, look.state.straying()
         if look.free < _LEAST_FREE:
-            yield "disk", f"{look.free >> 20} MB are free where the store is"
+            yield "disk", f"the disk of the store has only {look.free >> 20} MB of free space"
         for path, end in look.certificates.items():
             if (days := notice(end, look.now)) is not None:
                 sentence = f"the certificate in {path} ends in {days_left(end, look.now)} days: {cure(path)}"

@@ -32,7 +32,7 @@ class MechanismFacts:
     def sentence(self) -> str:
         """Return the facts as a sentence for people."""
         if self.kind == "hybrid":
-            return "devices add noise by the Hybrid"
+            return "devices add noise by the Hybrid mechanism"
         change = f"{abs(1 - self.error_ratio):.1%} {'smaller' if self.error_ratio <= 1 else 'larger'}"
         return (
             f"devices add noise by {self.what} of {self.levels + 1} levels and {self.symbols} symbols: the threshold"

@@ -101,7 +101,7 @@ def _of_reading(variance: Callable[[float, float], float]) -> Callable[[float], 
     return lambda epsilon: partial(variance, epsilon)
 
 
-# An optimal table is chosen without being asked for only if it lowers the mean variance by at least this share, because
+# With the mechanism "auto", a table is used only if it lowers the mean variance by at least this share, because
 # broadcasting the table costs traffic.
 LEAST_GAIN = 0.005
 NAMES: dict[str, Named] = {

@@ -166,9 +166,7 @@ class Admission(Tally):
         return match[2], key if int(match[1]) == home else None
 
     def _unrevoked(self, topic: str) -> tuple[str, int | None]:
-        """Return `_device_of` a topic, but without the key of a revoked device. So `judge` gets that device's
-        reports.
-        """
+        """Return `_device_of` a topic, but without the key of a revoked device, so that `judge` refuses its reports."""
         device, key = self._device_of(topic)
         return device, None if key in self.revoked else key
 

@@ -26,8 +26,8 @@ Integers = NDArray[np.int64]
 class Cells(Protocol):
     """Adds the reports that a campaign's rule admits to a batch.
 
-    ``admits`` and ``add_all`` take many reports with one value each, as columns. Their results are those of the rule's
-    ``admits`` and of ``add``, called for each report in any order of the devices.
+    ``admits`` and ``add_all`` take many reports with one value each, as columns. Their results are the same as if the
+    rule's ``admits``, and ``add``, were called for each report, in any order of the devices.
     """
 
     def length(self, rule: Any, kind: int) -> int:

@@ -125,7 +125,7 @@ class Ingest:
     after_acknowledgement; a test may end the process there. ``clock`` gives Unix seconds. ``check_lease`` is called
     between batches, and raises when another worker has these shards. ``threads`` limits how many workers of this
     process judge, store or acknowledge a batch at the same time. ``all_shards``: use the deduplication state of all
-    shards, to count what waits in a session of another number of workers.
+    shards, to count what waits in a session from before the number of workers changed.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class Ingest:
         """Count deliveries until ``stop`` is set; then commit and acknowledge those that were read.
 
         ``ready`` is called with True once the broker queues reports for this worker's session and the store takes them.
-        It is called with False when one of the two is no longer so.
+        It is called with False when one of the two is no longer true.
         """
         self._stop, self._ready = stop, ready
         collect_rarely()

@@ -17,7 +17,7 @@ from undertone_shared.errors import Invalid
 WORKER = "spark"
 _LEDGER = "spark_ledger"
 _LOCK = "spark_lock"
-_WAY_ON = "To count the landed files that the store lacks: undertone spark recount, with a new folder as --checkpoint"
+_WAY_ON = "undertone spark recount, with a new folder as --checkpoint, counts the landed files that the store lacks"
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,8 @@ def apply(store: Store, entry: BatchLedger, batch: Batch) -> bool:
         expected = 0 if before is None else before.batch + 1
         if entry.batch != expected:
             raise Invalid(
-                f"the checkpoint's batch is {entry.batch}, expected {expected}: the store lacks the batches between"
+                f"the checkpoint's batch is {entry.batch}, expected {expected}: the store lacks the batches between."
+                f" {_WAY_ON}"
             )
         store.commit(WORKER, batch)
         store.set_meta({_LEDGER: json.dumps(asdict(entry))})

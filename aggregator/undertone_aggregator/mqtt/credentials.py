@@ -64,7 +64,7 @@ def alone(folder: Path) -> Iterator[None]:
     """Hold the lock on the broker's files in ``folder``, which several campaigns share. Raises Invalid after a
     minute.
     """
-    refusal = f"another command has been changing the broker's files in {folder} for {_LOCK_SECONDS:.0f} s"
+    refusal = f"another command has been changing the broker's files in {folder} for {_LOCK_SECONDS:.0f} s: try again"
     with locked(folder / ".lock", folder, _LOCK_SECONDS, refusal):
         yield
 
@@ -98,7 +98,7 @@ def servers_names() -> frozenset[str]:
 def check_device_name(name: str) -> str:
     """Return the name of a device. Raises Invalid if one of the server's own users has that name."""
     if name in servers_names():
-        raise Invalid(f"the device's name is {name!r}, expected another: the server's own broker user is called so")
+        raise Invalid(f"the device's name is {name!r}, expected another: the server's own broker user has it")
     return name
 
 

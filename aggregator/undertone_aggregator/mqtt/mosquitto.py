@@ -28,7 +28,7 @@ def mosquitto_limits(
     return [
         "allow_anonymous false",
         "allow_zero_length_clientid false",
-        "# A client id is a session: nobody takes another user's.",
+        "# A client id names a session. No user can take over another user's session.",
         f"use_username_as_clientid {str(username_as_client_id).lower()}",
         f"max_queued_messages {queued}",
         "max_queued_bytes 0",

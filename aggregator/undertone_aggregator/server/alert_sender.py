@@ -59,7 +59,7 @@ def read_addresses(file: Path) -> list[AlertService]:
     Raises Invalid, whose message never contains an address. Raises OSError.
     """
     check_packages(ALERTS)
-    # Apprise logs each failure with the host's name, and Python prints it if no program listens.
+    # Apprise logs each failure with the host's name, and without a handler Python would print that.
     logging.getLogger("apprise").addHandler(logging.NullHandler())
     mode = stat.S_IMODE(file.stat().st_mode)
     if mode & 0o077:

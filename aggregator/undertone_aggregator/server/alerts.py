@@ -16,11 +16,11 @@ from undertone_aggregator.campaign.state import OVER, STRAYS, ServerState
 
 # Name of a problem that lasts until it is mended -> what a message says of it.
 LASTING = {
-    "hangs": "the server does not advance: it hangs",
+    "hangs": "the server hangs: start it again",
     "broker": "the broker cannot be reached: reports wait there, and nothing is published",
     "full": "the disk of the stores is full: reports wait at the broker and on devices, and nothing is lost while they "
     "have room; free space",
-    "disk": "little space is left on the disk of the stores",
+    "disk": "little space is left on the disk of the stores: free space",
     CROWD: "devices are turned away, because there is no room for more connections: undertone doctor says why, and how"
     " to make room",
     "certificate": "a certificate of the server ends soon: undertone doctor says which one, and what to do",
@@ -32,7 +32,7 @@ LASTING = {
     "silent": "no report has come for several slots, although the server takes them in: look at the devices and their"
     " network",
     "uncounted": "landed files wait for Spark: is undertone spark run running?",
-    "refused": "more than a fifth of the deliveries are refused",
+    "refused": "more than a fifth of the deliveries are refused: the log says why",
     "ends": "the campaign ends soon: undertone campaign succeed starts the next one",
     "ended": "the campaign is over: undertone campaign succeed starts the next one",
 }
@@ -41,11 +41,11 @@ MOMENTARY = {
     "conflict": "reports contradict others of the same device and slot: the log names the devices",
     "clock": "the clock of the server's machine jumped: reports may be refused as future or late",
     "files": "the server ran out of open files: undertone doctor says how many it needs and how to raise the limit",
-    "foreign": "another program broadcasts the campaign",
-    "take_over": "the campaign of another server was replaced",
-    "groups": "the changed groups file is not valid and not in use",
+    "foreign": "another program broadcasts the campaign: find out who else may publish at the broker",
+    "take_over": "this server replaced the campaign of another server, which loses its devices",
+    "groups": "the changed groups file is not in use, because it is not valid: the log says why",
     "plan": "the changed plan is not in use: undertone campaign apply checks it and puts it in use",
-    "handover": "the campaign's devices cannot be moved to the next campaign",
+    "handover": "the campaign's devices cannot be moved to the next campaign: the log says why",
 }
 _OTHER = "the log has an alarm named {event}"
 # Least seconds between two messages about the same momentary event.

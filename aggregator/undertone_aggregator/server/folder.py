@@ -162,7 +162,7 @@ class Home:
         own = self._tables(path, _OWN) if plan is None else _parse(plan, "the plan", _OWN)
         named = own.get("campaign", {}).get("name")
         if named != name:
-            raise Invalid(f"campaign.name in {path} is {named!r}, expected {name!r}, as the file is called")
+            raise Invalid(f"campaign.name in {path} is {named!r}, expected {name!r}, the file's name")
         store, where = dict(shared.get("store", {})), _where(shared)
         if where.file is not None:
             if plan is None:

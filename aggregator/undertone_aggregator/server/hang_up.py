@@ -15,10 +15,10 @@ _WATCH_SECONDS = 0.2
 def watch_hang_up(source: Source, journal: Journal, stop: threading.Event, settled: Callable[[], bool]) -> None:
     """Start a thread that reloads passwords and certificates after SIGHUP or a change of the source's files.
 
-    Before a broker is reloaded, this server's own sessions must be ``settled``. Mosquitto deletes a session whose
-    password it can no longer verify, for example after a restart before the session has reconnected. Messages for that
-    session are then dropped. The server's own endpoint has no such sessions, so a campaign that hangs never delays its
-    reload.
+    Before a broker is reloaded, this server's own sessions must be connected again (``settled``). Mosquitto deletes a
+    session whose password it can no longer verify, for example after a restart before the session has reconnected.
+    Messages for that session are then dropped. The server's own endpoint has no such sessions, so a campaign that hangs
+    never delays its reload.
     """
     hung_up = threading.Event()
     if threading.current_thread() is threading.main_thread():

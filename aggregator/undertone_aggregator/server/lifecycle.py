@@ -45,7 +45,7 @@ def change_state(home: Home, name: str, state: str, user: str | None = None, *, 
     with open_store(config.store_url, campaign=name) as store, store.transaction():
         before = store.meta()[STATE]
         if before == RETIRED and state != RETIRED:
-            raise Invalid(f"campaign {name} is retired, which is for good: make a new one")
+            raise Invalid(f"campaign {name} is retired for good: make a new one")
         store.set_meta({STATE: state})
     note(home.folder, name, f"{state}, it was {before}", user)
     return f"campaign {name} is {state}, it was {before}"
@@ -126,7 +126,7 @@ def _wait(home: Home, name: str, until: Callable[[CampaignState | None], bool]) 
         if served is None or not served.alive(time.time()) or until(served.campaigns.get(name)):
             return
         if time.monotonic() > deadline:
-            raise Invalid(f"the server has not taken campaign {name} off the air for {_PATIENCE_SECONDS:.0f} s")
+            raise Invalid(f"the server still broadcasts campaign {name} after {_PATIENCE_SECONDS:.0f} s: try again")
         time.sleep(_LOOK_SECONDS)
 
 

@@ -28,18 +28,18 @@ _OPEN = (RUNNING, CHOOSING, PAUSED)
 # Name of a metric -> (type, help, labels). Prometheus adds _total to the name of a counter.
 FAMILIES = {
     "undertone_build_info": (GAUGE, "1; the version is a label.", ("version",)),
-    "undertone_uptime_seconds": (GAUGE, "Since the server started.", ()),
+    "undertone_uptime_seconds": (GAUGE, "Seconds since the server started.", ()),
     "undertone_disk_free_bytes": (GAUGE, "Free bytes on the disk of the stores.", ()),
     "undertone_campaign_state": (GAUGE, "1 for the state that a campaign is in.", ("campaign", "state")),
     "undertone_campaign_ready": (GAUGE, "1 when reports are taken in.", ("campaign",)),
     "undertone_deliveries": (COUNTER, "Deliveries by outcome.", ("campaign", "outcome")),
     "undertone_deliveries_received": (COUNTER, "All deliveries.", ("campaign",)),
     "undertone_reports_lost": (GAUGE, "Reports that devices made and that never arrived.", ("campaign", "group")),
-    "undertone_reports_lost_since_seconds": (GAUGE, "Unix time of the oldest gap.", ("campaign",)),
+    "undertone_reports_lost_since_seconds": (GAUGE, "Unix time: the oldest lost report was missed.", ("campaign",)),
     "undertone_ready": (GAUGE, "1 when /readyz answers 200: reports are taken in and kept.", ()),
     "undertone_campaign_signed": (GAUGE, "1 when the campaign is signed, 0 when its key is not there.", ("campaign",)),
-    "undertone_silence_seconds": (GAUGE, "For how long no report has come, 0 when none is due.", ("campaign",)),
-    "undertone_alarms_all": (COUNTER, "Alarms since the server started, from 0 on.", ("campaign",)),
+    "undertone_silence_seconds": (GAUGE, "Seconds without a report; 0 when none is due.", ("campaign",)),
+    "undertone_alarms_all": (COUNTER, "Alarms since the server started; 0 if there were none.", ("campaign",)),
     "undertone_reports_unpublished": (GAUGE, "Reports that came after their slot had settled.", ("campaign",)),
     "undertone_broker_connected": (GAUGE, "1 while the server is connected to the broker.", ()),
     "undertone_broker_stored": (GAUGE, "Messages that the broker holds for all its clients.", ()),
@@ -51,7 +51,7 @@ FAMILIES = {
         ("campaign",),
     ),
     "undertone_threshold_seconds": (GAUGE, "How long the newest choice of theta and mechanism took.", ("campaign",)),
-    "undertone_broker_dropped": (COUNTER, "Messages that the broker threw away.", ("campaign",)),
+    "undertone_broker_dropped": (COUNTER, "Messages that the broker dropped.", ("campaign",)),
     "undertone_newest_slot_end_seconds": (GAUGE, "Unix time: end of the newest slot with a report.", ("campaign",)),
     "undertone_newest_slot_reports": (GAUGE, "Reports of the newest slot.", ("campaign",)),
     "undertone_landing_waiting_files": (GAUGE, "Landed files that Spark has not counted yet.", ("campaign",)),
@@ -78,7 +78,7 @@ FAMILIES = {
     "undertone_mean_slot_end_seconds": (GAUGE, "Unix time at which the slot of undertone_mean ended.", ("campaign",)),
     "undertone_certificate_end_seconds": (GAUGE, "Unix time: end of a certificate of the server.", ("file",)),
     "undertone_endpoint_connections": (GAUGE, "Connections to the endpoint.", ()),
-    "undertone_endpoint_room": (GAUGE, "Devices that may be connected at once: files, memory, or a setting.", ()),
+    "undertone_endpoint_room": (GAUGE, "Devices that may be connected at once.", ()),
     "undertone_endpoint_turned_away": (GAUGE, "Devices that cannot connect because there is no room.", ()),
     "undertone_open_files_limit": (GAUGE, "Files that the server may have open.", ()),
     "undertone_endpoint_readers": (GAUGE, "Readers that are connected to the endpoint.", ()),
@@ -215,8 +215,8 @@ def _read(name: str, store: Store, families: Families) -> None:
     least = int(store.meta("min_reports").get("min_reports", 1))
     groups = only_told(store.lost(), told_groups(store, publication_of(store, least)))
     families.add("undertone_deliveries_received", outcomes.pop(RECEIVED), name)
-    # Every outcome is exported from 0 on. A series that begins at 1 would show no increase, so that no alert would
-    # fire.
+    # Every outcome is exported, also with the count 0: a series that begins at 1 would show no increase, and no alert
+    # would fire.
     for outcome in sorted({*OUTCOMES, *outcomes}):
         families.add("undertone_deliveries", outcomes[outcome], name, outcome)
     for group, (n, _) in sorted(groups.items()):

@@ -38,8 +38,8 @@ _RETRY_SECONDS = 30.0
 _HANG_SECONDS = 600.0
 # Interval in seconds at which the state's file is written; it is also written at each change.
 _WRITE_SECONDS = 5.0
-# Seconds from the first device that is turned away to the alarm, which says how many were turned away. And the least
-# number of seconds from one such alarm to the next, which may say another number.
+# Seconds from the first device that is turned away to the alarm, which says how many there are; and least seconds from
+# one such alarm to the next.
 _CROWD_SECONDS = 10.0
 _CROWD_AGAIN_SECONDS = 60.0
 # Seconds that a new server waits for the previous one to end.
@@ -216,7 +216,7 @@ class Server:
         self._state = state
 
     def _heed(self, state: ServerState) -> None:
-        """Raise an alarm about devices that are turned away, at first once all of them have had the time to try.
+        """Raise an alarm about devices that are turned away, once all of them have had the time to try.
 
         While devices are turned away, further alarms follow, one each minute.
         """
@@ -249,7 +249,7 @@ class Server:
         for name in names & set(self.members):
             self._look_at(self.members[name])
         for name in set(self.members) - names:
-            self.journal.say("removed", f"the plan of campaign {name} is gone: it stops")
+            self.journal.say("removed", f"the plan of campaign {name} is gone: the campaign stops")
             self._dismiss(name)
 
     def _dismiss(self, name: str) -> None:
@@ -285,7 +285,7 @@ class Server:
         self._dismiss(member.name)
 
     def _note_slots(self, stop: threading.Event) -> None:
-        """Note the slots whose sessions wait at the broker, before any campaign takes a slot.
+        """Note which broker users each campaign's sessions have, before any campaign takes one (see `Slots`).
 
         Waits for a database that cannot be reached. Raises DiskFull.
         """

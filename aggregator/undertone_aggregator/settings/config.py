@@ -80,15 +80,16 @@ class CampaignPlan(Checked):
     rounds: tuple[int, ...] = option(ROUNDS, "slots of each threshold epoch, in which all devices report for "
                                      "the threshold: whole cycles, the last the longest", check.rounds)  # fmt: skip
     report_slots: int = option(48 * 365, "slots of the report phase", integer(1, 1 << 28))
-    epoch_slots: int = option(48 * 7, "slots after which the threshold is looked at again", integer(1, 1 << 28))
+    epoch_slots: int = option(48 * 7, "slots after which the threshold is chosen again", integer(1, 1 << 28))
     cohort_share: float = option(
-        0.05, "share of reports that keep the threshold fresh in the report phase", check.share
+        0.05, "share of the report phase's reports from which the threshold is updated", check.share
     )
     cohort_seed: bytes | None = option(
         None, "seed of the schedule, which says when each device reports; random when absent", check.seed
     )
     window: int | None = option(None, "the privacy of one reading holds for all readings in any window of this length, "
-                                "as \"24h\": devices take turns; absent: every slot", check.window)  # fmt: skip
+                                "such as \"24h\": devices take turns; absent: all report in every slot",
+                                check.window)  # fmt: skip
     mechanism: str = option("auto", "mechanism after the threshold rounds: auto (a table designed for the readings "
                             "that they found, or the hybrid), hybrid, piecewise or optimal (always a table)",
                             choice(*reporting_names()))  # fmt: skip
@@ -121,8 +122,8 @@ class CampaignPlan(Checked):
                             "uses its days, weekends and clock changes", check.zone)  # fmt: skip
     holidays: str | None = option(None, "the country whose holidays are days off, such as GB or GB-SCT; needs the "
                                   "extra calendar", text)  # fmt: skip
-    weekend: str = option("auto", "the days of the week that differ, such as \"friday, saturday\", or none; auto: the "
-                          "country's, Saturday and Sunday without one", check.weekend)  # fmt: skip
+    weekend: str = option("auto", "the days of the weekend, such as \"friday, saturday\", or none; auto: those of the "
+                          "country in holidays, or Saturday and Sunday", check.weekend)  # fmt: skip
 
     @property
     def days(self) -> "Days":
@@ -235,7 +236,7 @@ class StreamPlan(Checked):
     share: Fraction | None = option(None, "share r of a report's noise that the next one uses again, rounded "  # noqa: RUF009
                                     "down to 256ths; absent: the one with the least variance",
                                     check.noise_share)  # fmt: skip
-    theta: int | None = option(None, "readings are truncated to it; absent: a threshold round finds it, or it is the "
+    theta: int | None = option(None, "the threshold that truncates readings; absent: the threshold round's, or the "
                                "bound", integer(1, _READING))  # fmt: skip
     round_slots: int = option(0, "slots of a threshold round before the stream, in which each device sends one Square "
                               "Wave report, from which theta is chosen; 0: no round", integer(0, 10_000))  # fmt: skip
@@ -245,8 +246,8 @@ class StreamPlan(Checked):
     dimension: int = option(1, "coordinates of a reading, each within the same range", integer(1, LARGEST_DIMENSION))
     reports: int = option(48, "reports of one stream", integer(1, 0xFFFF))
     chains: int = option(2, "chains of one stream: 1, and 1 more for each reboot allowed", integer(1, 0xFFFF))
-    lag: int = option(1, "chains that take turns, as 7 for days of a week", integer(1, 1024))
-    restart: int = option(0, "a chain ends after so many missed reports; 0: never", integer(0, 0xFFFF))
+    lag: int = option(1, "chains that take turns, such as 7 for the days of a week", integer(1, 1024))
+    restart: int = option(0, "a chain ends after this number of missed reports; 0: never", integer(0, 0xFFFF))
     renewal: int = option(0, "slots after which a new stream with a budget of its own begins; 0: one stream",
                           integer(0, 1 << 24))  # fmt: skip
 
@@ -262,9 +263,9 @@ class StreamPlan(Checked):
         if not self.round_slots:
             return
         if self.theta is not None:
-            raise Invalid(f"stream.theta is {self.theta}, expected nothing: stream.round_slots asks for a round for it")
+            raise Invalid(f"stream.theta is {self.theta}, expected nothing: the round of stream.round_slots chooses it")
         if self.dimension > 1:
-            raise Invalid(f"stream.dimension is {self.dimension}, expected 1: a threshold round asks for one reading")
+            raise Invalid(f"stream.dimension is {self.dimension}, expected 1 if there is a threshold round")
 
     def budget(self, epsilon: Fraction) -> Budget:
         """Return the budget of the stream's reports: what a threshold round leaves of the campaign's budget. Raises
@@ -380,7 +381,7 @@ def config_of(tables: Mapping[str, Any], folder: Path) -> Config:
         )
     if campaign.collect == "stream" and "reach" in tables["campaign"]:
         raise Invalid(
-            f"campaign.reach is {campaign.reach}, expected nothing: it chooses a table, and streams have none"
+            f"campaign.reach is {campaign.reach}, expected nothing: reach is for tables, and streams have none"
         )
     for name in ("window", "theta_max") if campaign.collect == "stream" else ():
         if name in tables["campaign"]:

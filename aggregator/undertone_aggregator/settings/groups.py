@@ -37,7 +37,7 @@ def read_groups(path: Path) -> dict[str, str]:
                 raise Invalid(f"{where} has {len(row)} fields, expected device,group")
             device, group = check_name(f"device in {where}", row[0]), check_name(f"group in {where}", row[1])
             if group in _RESERVED or groups.setdefault(device, group) != group:
-                raise Invalid(f"{where}: group {group!r} of {device} is reserved, or its second")
+                raise Invalid(f"{where}: group {group!r} is reserved, or {device} is already in another")
     return groups
 
 

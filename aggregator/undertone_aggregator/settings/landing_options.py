@@ -17,9 +17,9 @@ class LandingOptions(Checked):
     folder: str | None = option(None, "the folder of files with each device's perturbed reports under its name; "
                                 "absent: no files. Only each report's own guarantee protects a device from a reader "
                                 "of these files: keep them no longer than you need", text)  # fmt: skip
-    days: int = option(7, "files are removed after so many days; where Spark counts, only files that it has counted",
+    days: int = option(7, "days after which files are removed; where Spark counts, only files that it has counted",
                        integer(1, 3650))  # fmt: skip
-    seconds: int = option(10, "the batches of so many seconds are merged into one file", integer(1, 3600))
+    seconds: int = option(10, "the batches of this number of seconds are merged into one file", integer(1, 3600))
     counts: str = option(SERVER, "what counts reports: server (the files are for undertone recount), or spark "
                          "(undertone spark run, with the extra spark)", choice(SERVER, SPARK))  # fmt: skip
 

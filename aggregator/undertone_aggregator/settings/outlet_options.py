@@ -37,6 +37,6 @@ class OutletOptions(Checked):
         """Raise Invalid if an outlet is given although reports come from a broker: estimates go to that broker."""
         if self.host is not None and broker.source.broker:
             raise Invalid(
-                f"[outlet] is for broker.mode = 'direct', but broker.mode is {broker.mode!r}: its broker has the"
-                " estimates"
+                f"[outlet] is for broker.mode = 'direct', but broker.mode is {broker.mode!r}: estimates go to"
+                " the broker of [broker]; remove [outlet]"
             )

@@ -29,7 +29,7 @@ class ServerOptions(Checked):
     partitions: int = option(8, "postgresql: number of parts that the workers of all machines share, each with a "
                              "session of its own: as many as there will be workers, or more",
                              integer(1, SHARDS))  # fmt: skip
-    lease_seconds: int = option(15, "postgresql: another worker replaces one that has been silent for so long",
+    lease_seconds: int = option(15, "postgresql: seconds of silence after which another worker replaces a worker",
                                 integer(1, 3600))  # fmt: skip
     batch: int = option(8000, "most reports per transaction", integer(1, 100_000))
     signing_key: str = option("signing.key", "the file with the key that signs campaigns, made by undertone "

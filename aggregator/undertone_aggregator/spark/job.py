@@ -99,7 +99,7 @@ class CountingJob:
             # this waits a moment for SIGTERM to arrive here, too.
             if not stop.wait(_STOPPING_SECONDS):
                 raise Invalid(
-                    "Spark's JVM has ended, killed or without enough memory: start undertone spark run again, and it"
+                    "Spark's JVM has ended, killed or without enough memory: start undertone spark run again, which"
                     " repeats the batch that was under way"
                 ) from wrong
 
@@ -276,7 +276,7 @@ def _session(master: str | None, partitions: int) -> Iterator[Any]:
         import pyspark
         from pyspark.sql import SparkSession
     except ModuleNotFoundError:
-        raise Invalid("this needs PySpark and Java 17: pip install 'undertone-ldp[spark]'") from None
+        raise Invalid("undertone spark needs PySpark and Java 17: pip install 'undertone-ldp[spark]'") from None
     options = {
         "spark.sql.shuffle.partitions": partitions,
         "spark.sql.streaming.stateStore.providerClass": _STATE_STORE,

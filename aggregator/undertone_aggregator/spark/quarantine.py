@@ -37,8 +37,8 @@ def quarantine(folder: Path, files: Iterable[Path]) -> list[str]:
             aside.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             file.replace(aside)
             sentences.append(
-                f"alarm: {file} is damaged and was moved to {aside}: {wrong}. Its reports are not counted; put a good"
-                " copy in its place, and they are"
+                f"alarm: {file} is damaged and was moved to {aside}: {wrong}. Its reports are counted once a good"
+                " copy is in its place"
             )
     return sentences
 

@@ -110,7 +110,7 @@ class PostgresStore(SqlStore):
             deadline = time.monotonic() + seconds
             while not held.execute(select(lock(kind, self._campaign))).scalar_one():
                 if time.monotonic() > deadline:
-                    raise Invalid(f"another server uses the store {self._name}")
+                    raise Invalid(f"another server uses the store {self._name}: stop it first")
                 time.sleep(_RETRY_SECONDS)
             try:
                 yield

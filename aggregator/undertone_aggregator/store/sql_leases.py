@@ -141,4 +141,4 @@ class SqlLeases:
 
 def lost(lease: Lease) -> Fenced:
     """Return the error for a lease that another worker has taken."""
-    return Fenced(f"{lease.role}: another worker has the lease now")
+    return Fenced(f"{lease.role} belongs to another worker now")

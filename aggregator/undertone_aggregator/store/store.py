@@ -104,7 +104,7 @@ class StoreConnection(Protocol):
         """Return a transaction as a context, durable at its end. A nested transaction is part of the outer one."""
 
     def fence(self, check: Callable[[], None] | None) -> None:
-        """Call ``check`` at the begin of every later transaction of this connection. If it raises, the transaction is
+        """Call ``check`` at the start of every later transaction of this connection. If it raises, the transaction is
         rolled back.
         """
 

@@ -1,6 +1,6 @@
 """A tail that is heavier than the fitted one, and that the reports may not exclude.
 
-The prior contains hardly anything but Weibull tails, so the fit alone would not consider it.
+The prior contains hardly any tails but Weibull tails, so the fit alone would not consider such a tail.
 """
 
 import math

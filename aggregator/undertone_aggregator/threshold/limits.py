@@ -48,7 +48,7 @@ def limit_range(chosen: Threshold, low: int, theta: int) -> Threshold:
     if (bottom, top) == (chosen.bottom, chosen.theta):
         return chosen
     ends = f"{chosen.offset + chosen.bottom} to {chosen.offset + chosen.theta}"
-    notice = f"the range would be {ends}; one epoch moves its ends by one width at most"
+    notice = f"the range would be {ends}; one epoch moves each end by at most the old width"
     return replace(chosen, theta=top, bottom=bottom, notices=[*chosen.notices, notice])
 
 
@@ -87,7 +87,7 @@ def limit_first(chosen: Threshold, query: Query, variance: Variance, harmless: i
         return chosen
     notice = (
         f"theta would be {chosen.offset + chosen.theta}, but {chosen.offset + without} if the largest {SUSPECTED:.0%}"
-        f" of readings were false: it starts at {chosen.offset + most} and may double each epoch"
+        f" of readings were false: theta starts at {chosen.offset + most} and may double each epoch"
     )
     return replace(chosen, theta=most, notices=[*chosen.notices, notice])
 

@@ -116,8 +116,8 @@ def next_edges(
     """Return the next round's edges: linear from the 70 % to the 99 % (later 99.5 %) quantile, logarithmic above.
 
     For readings far from zero the edges are linear over nearly all of them. Otherwise the quantiles are posterior
-    medians, with more weight on rare shapes of the distribution than for θ itself. For a range that is too wide costs
-    little, but a range that is too narrow hides a second group of readings.
+    medians, with more weight on rare shapes of the distribution than for θ itself. A range that is too wide costs
+    little, but one that is too narrow hides a second group of readings.
     """
     around = two_sided_range(rounds, bound)
     if around is not None:

@@ -75,7 +75,7 @@ class TailModel:
     def over(bound: int, reference: float, upper: float = np.inf) -> "TailModel":
         """Make a model with evenly spaced knots from below u = 0 to ln(bound).
 
-        ``upper``: distance in u, roughly, from the median of the readings to the begin of their largest percent.
+        ``upper``: distance in u, roughly, from the median of the readings to the start of their largest percent.
         """
         top = float(np.log(bound + 1.0))
         least = SPACING if upper > 2.0 * SPACING else FINE_SPACING

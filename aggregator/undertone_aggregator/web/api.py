@@ -273,9 +273,9 @@ class Parameters:
         self.group = parameters.get("group", EVERYBODY)
         self.by_group = parameters.get("by") == "group"
         if "by" in parameters and not self.by_group:
-            raise Invalid(f"by is {parameters['by']!r}, expected group")
+            raise Invalid(f"the parameter by is {parameters['by']!r}, expected group")
         if self.by_group and "group" in parameters:
-            raise Invalid("by and group exclude each other")
+            raise Invalid("the parameters by and group exclude each other")
         self.filtered = _flag("filtered", parameters.get("filtered", "false"))
 
     def span(self, results: PublicResults) -> tuple[int, int]:

@@ -134,7 +134,7 @@ class Pages:
         query = api.Parameters(parameters, _ESTIMATES)
 
         def answer(results: PublicResults) -> bytes:
-            # The last field of the mark is the number of deliveries. Without it, the mark changes if published numbers
+            # The last field of the mark is the number of deliveries. The other fields change only if published numbers
             # are added, or if the settings for reading them change.
             key = (name, results.mark[:-1], *sorted(parameters.items()))
             return self._answers.of(key, lambda: bytes(JSONResponse(api.estimates(results, query)).body))
@@ -228,11 +228,11 @@ class Pages:
         parameters = dict(request.query_params)
         what = parameters.pop("of", Estimate.plural)
         if what not in api.FILES:
-            raise Invalid(f"of is {what!r}, expected {', '.join(api.FILES[:-1])} or {api.FILES[-1]}")
+            raise Invalid(f"the parameter of is {what!r}, expected {', '.join(api.FILES[:-1])} or {api.FILES[-1]}")
         form = format_of("format", parameters.pop("format", "csv"))
         query = api.Parameters(parameters, (*_ESTIMATES, *(["by"] if what == api.MEANS else []), "format", "of"))
         if what == api.MEANS and form.suffix != "csv":
-            raise Invalid(f"format is {form.suffix!r}, expected csv, because of is {api.MEANS!r}")
+            raise Invalid(f"format is {form.suffix!r}, expected csv for of={api.MEANS}")
         name = self._name(request)
 
         def file(results: PublicResults) -> bytes:

@@ -147,5 +147,5 @@ class Live:
                 # An unexpected error must not end the updates. It is logged once, and polling continues.
                 if failed != repr(wrong):
                     failed = repr(wrong)
-                    _log.error("no news of %s: %s", name, failed, exc_info=True)
+                    _log.error("open pages get no news of %s: %s", name, failed, exc_info=True)
             await asyncio.sleep(LOOK_SECONDS)

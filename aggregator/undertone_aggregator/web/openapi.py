@@ -8,13 +8,13 @@ from undertone_aggregator.web.api import FILTERED, RAW
 from undertone_aggregator.web.application import openapi
 
 _PARAMETERS = {
-    "from": "the first moment: ISO 8601, in the campaign's zone or `tz` if it names none, or Unix seconds",
-    "to": "the moment after the last, likewise",
+    "from": "the start of the time: ISO 8601, in the campaign's zone or `tz` if it names none, or Unix seconds",
+    "to": "the end of the time, written like `from`",
     "tz": "an IANA time zone for `from` and `to`",
     "group": "a group of devices; `all` is everybody",
     "filtered": "`true`: the filtered series beside the raw one",
     "every": f"slots of one run, 1 to {LARGEST_SELECTION}; one cycle by default",
-    "between": "hours of the day by `tz`, such as `18:00-23:00`; over midnight where the second is the earlier one",
+    "between": "hours of the day by `tz`, such as `18:00-23:00`; over midnight if the second hour is the earlier one",
     "against": "what the mean is compared with: `group:NAME`, a time ago such as `7d` (days by the clock of `tz`), or"
     " another time `FROM..TO`",
     "by": "`group`: a row, or in a file of means a series, for each published group",
@@ -22,7 +22,7 @@ _PARAMETERS = {
     "of": "`slots`: estimates (the default); `means`: a small CSV file of them with time,"
     " group, mean, ± and unit alone; `losses`: reports that came, came late, or are missing; `refusals`:"
     " refused deliveries by slot of arrival and reason",
-    "shares": "the shares of quantiles, numbers between 0 and 1 by commas",
+    "shares": "the shares of quantiles, numbers between 0 and 1, separated by commas",
     "format": "one of " + ", ".join(f"`{form}`" for form in FORMATS),
 }
 
@@ -34,7 +34,7 @@ def document() -> dict[str, Any]:
     selection = ("from", "to", "tz", "group", "filtered")
     return openapi(
         "Undertone",
-        "Aggregate series under local differential privacy: settled slots over enough reports."
+        "Means of many devices' readings under local differential privacy, for settled slots with enough reports."
         " Every answer that holds numbers holds their guarantee. No answer holds a device's report."
         ' Errors are {"error": sentence}.',
         {

@@ -29,7 +29,7 @@ def extend(
     slot = config.campaign.slot_seconds
     meta, timeline = begun(config)
     if meta.get(STATE) == RETIRED:
-        raise Invalid(f"campaign {name} is retired, which is for good: make a new one")
+        raise Invalid(f"campaign {name} is retired for good: make a new one")
     if not len(timeline):
         raise Invalid(f"campaign {name} has no epoch yet: set campaign.{LENGTH} in its plan")
     end = epochs_of(config).last_slot(timeline) + 1

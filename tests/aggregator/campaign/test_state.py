@@ -205,7 +205,7 @@ def test_without_a_server_the_store_is_believed() -> None:
     assert "3600 s" in state_of(dead, "power", RUNNING, NOW).reason
     assert state_of(None, "power", None, NOW).state == NEW
     assert state_of(None, "power", RETIRED, NOW).state == RETIRED
-    assert "not taken the campaign up" in state_of(WELL, "water", None, NOW).reason
+    assert "not started the campaign yet" in state_of(WELL, "water", None, NOW).reason
 
 
 @pytest.fixture
@@ -340,6 +340,6 @@ def test_the_page_says_the_state_and_whether_reports_arrive(
         replace(served, time=now - STALE_SECONDS - 60).write(home.state)
         said = site.state("power")
         assert (said["state"], said["reachable"]) == (STOPPED, None)
-        assert "has not advanced" in said["problems"][0]
+        assert "no progress" in said["problems"][0]
     finally:
         site.close()

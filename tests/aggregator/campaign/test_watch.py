@@ -68,7 +68,7 @@ def test_what_is_over_is_said_once() -> None:
     assert watch.over == []
     fine = later(full, free=1 << 40)
     watch.look(fine)
-    assert watch.over == ["1 MB are free where the store is"], "a moment's event has no end"
+    assert watch.over == ["the disk of the store has only 1 MB of free space"], "a moment's event has no end"
     watch.look(later(fine))
     assert watch.over == []
 
@@ -124,6 +124,6 @@ def test_a_certificate_that_ends_rings_60_and_7_days_before() -> None:
 def test_of_an_authority_that_ends_no_command_is_named_that_does_not_help() -> None:
     ends = {name: int(FINE.now) + 5 * 86400 for name in ("broker/server.crt", "tls/ca.crt")}
     server, authority = (alarm[1] for alarm in Watch(1800, 2).look(replace(FINE, certificates=ends)))
-    assert server.endswith("undertone authority renew, or put a new certificate there")
+    assert server.endswith("run undertone authority renew, or put a new certificate there")
     assert "no command renews an authority" in authority
     assert "undertone authority renew" not in authority

@@ -225,7 +225,8 @@ def test_a_failure_sends_the_batch_one_by_one_and_changes_nothing(monkeypatch: p
     assert broken.seen.snapshot() == whole.seen.snapshot()
     assert FAILURES[broken.campaign] == before + len(said) == before + len(deliveries) // LEAST
     assert (
-        said[0] == "alarm: the fast path failed, so the reports of a batch are checked one by one: IndexError('poison')"
+        said[0]
+        == "alarm: the fast path failed; a batch is counted report by report, none is lost: IndexError('poison')"
     )
 
 

@@ -53,7 +53,7 @@ def test_a_role_has_one_owner_at_a_time(opened: Opened) -> None:
         assert after is not None
         assert after.token > lease.token
         for act in (leases.renew, leases.begin):
-            with pytest.raises(Fenced, match="0of2: another worker"):
+            with pytest.raises(Fenced, match="0of2 belongs to another worker"):
                 act(lease)
         # A release of a lease that another worker owns has no effect.
         leases.release(lease)

@@ -13,7 +13,7 @@ _WORDS = (_READ, _WRITE, _BOTH, _DENY)
 
 @dataclass(frozen=True)
 class ReadRules:
-    """Filters of the topics that a user may read, and of those that it may not read. The second prevail."""
+    """Filters of the topics that a user may read, and of those that it may not read; the latter prevail."""
 
     allowed: tuple[str, ...]
     denied: tuple[str, ...] = ()

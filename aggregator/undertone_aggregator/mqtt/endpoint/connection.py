@@ -270,7 +270,7 @@ class Connection:
         if self._host.full(self, user):
             raise ProtocolError("connections", "there is no room for more connections", packets.UNAVAILABLE)
         self.user = user
-        # No client can choose an identifier with a null character.
+        # A client without an identifier gets one with a null character, which no client can choose.
         self.client_id = asked.client_id or f"\0{id(self)}"
         # Keepalive 0 means that the client sends none, which only readers may ask for.
         self._keepalive = asked.keepalive or math.inf

@@ -63,9 +63,9 @@ if TYPE_CHECKING:
     from undertone_aggregator.mqtt.endpoint.websocket import WebSocket
 
 _WINDOW_SECONDS = 0.02
-# With several campaigns, a batch with this many reports waits longer while more reports arrive. Each batch costs 1 ms
-# of processor time, however few reports it has, so larger batches are cheaper. It waits for this many seconds for each
-# campaign, and at most for this many seconds in all.
+# With several campaigns, a batch with this many reports waits longer while more reports arrive: the next number of
+# seconds for each campaign, and at most the last number of seconds in all. Each batch costs 1 ms of processor time,
+# however few reports it has, so larger batches are cheaper.
 _MANY = 24
 _WINDOW_OF_CAMPAIGN_SECONDS = 0.005
 _LONGEST_WINDOW_SECONDS = 0.1
@@ -284,7 +284,7 @@ class Endpoint:
         try:
             call()
         except Exception as wrong:
-            self._say(f"in the endpoint: {wrong!r}")
+            self._say(f"an error in the endpoint was caught: {wrong!r}")
 
     def _acknowledge(self, deliveries: Sequence[Delivery]) -> None:
         answers: dict[Connection, bytes] = {}
@@ -295,7 +295,7 @@ class Endpoint:
                 connection.acknowledge(pubacks, len(pubacks) // packets.PUBACK_BYTES)
             except Exception as wrong:
                 # A bug costs only this connection, and its device connects again. All others still get their PUBACKs.
-                self._say(f"in the endpoint: {wrong!r}")
+                self._say(f"an error in the endpoint was caught: {wrong!r}")
                 connection.abort("system")
 
     def _publish(self, topic: str, payload: bytes) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-# A device may send this many reports per slot, but always one packet per second, because its pings count, too.
+# A device may send this many reports per slot, but at least one packet per second, because its pings count, too.
 _REPORTS_PER_SLOT = 4
 _LEAST_PER_SECOND = 1.0
 
