@@ -36,7 +36,7 @@ class Presence:
 
     @property
     def away(self) -> bool:
-        """True while a tenth or more of the devices that reported before do not report."""
+        """True while more than a tenth of the devices that reported before do not report."""
         return self.now < LEAST * self.before
 
 

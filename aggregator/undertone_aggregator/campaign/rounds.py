@@ -51,7 +51,7 @@ BINARY = 1
 # A new epoch is issued only if θ changes by at least this share of the range. A smaller change would change the error
 # by a few per cent at most.
 SMALLEST_CHANGE = 0.05
-# θ is chosen only if at least this share of the devices report. With fewer, the choice waits until the others are back.
+# Once θ is chosen, it is chosen again only if at least this share of the devices report.
 FEWEST = 0.25
 
 

@@ -26,7 +26,7 @@ from undertone_shared.off_board.issue import aggregate_topic
 
 # Seconds from one log line about estimates to the next. If slots are shorter, each line is about the newest slot alone.
 SLOT_LOG_SECONDS = 60
-# Largest number of newest slots whose published numbers are published again after a start.
+# After a start, the numbers of at most this many slots before the newest settled one are published again.
 _RECENT_SLOTS = 4
 # Largest number of slots whose sums are stored in one step of the server.
 _SUMMED_SLOTS = 96
@@ -85,7 +85,7 @@ class Settling:
         self._compared = False
         self._today = Today(context.store, context.plan)
         self.published: Published | None = None
-        # True if the store may lack the sums of settled slots. A store of an earlier version has none.
+        # True if the store may lack the sums of settled slots, as after a server that ended before it stored them.
         self._sums_lack = True
         # The series that Home Assistant shows, and the message by which they were announced to it.
         self._at_home: set[Series] = set()
@@ -170,7 +170,7 @@ class Settling:
         if self._live is None:
             plan, issuing = self._context.plan, self._issuing
             chains = self._estimator().chains
-            # The timeline is replaced with each new epoch.
+            # The function looks up the timeline at each call, because each new epoch replaces the timeline.
             how = SeriesFilter(
                 plan.slot_seconds,
                 plan.cycle,

@@ -49,7 +49,7 @@ class Look:
 
 @dataclass
 class Watch:
-    """Finds alarms in snapshots about a minute apart; each alarm is raised when its problem begins, or begins again."""
+    """Finds alarms in snapshots half a minute apart; each alarm is raised when its problem begins, or begins again."""
 
     slot_seconds: int
     settle_slots: int

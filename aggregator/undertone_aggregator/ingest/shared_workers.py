@@ -87,7 +87,7 @@ def _take_part(name: str, context: WorkerContext, store: Store, stop: threading.
     """Ingest partitions until ``stop`` is set or the plan changes."""
     leases = store.leases
     if leases is None:
-        raise Invalid(f"the store {store.name} is one machine's, expected {shared_examples()}")
+        raise Invalid(f"the store {store.name} is for one machine only, expected {shared_examples()}")
     with contextlib.ExitStack() as held:
         try:
             held.enter_context(store.shared(LOCK_SECONDS))

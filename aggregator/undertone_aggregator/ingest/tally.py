@@ -118,7 +118,7 @@ class Tally:
         return outcome
 
     def newer(self, admitted: Admitted) -> Newer:
-        """Return the reports that `count_newer` may take. Changes nothing."""
+        """Return the reports that `count_newer` may take, and count none of them."""
         self.seen.settle()
         columns = admitted.columns
         return _advance(self.seen, admitted.good, columns.device, columns.slot, admitted.codes)

@@ -180,9 +180,7 @@ class Outlet:
 
     @property
     def settled(self) -> bool:
-        """True until the first connection is lost, and again once a connection has lasted longer than workers wait to
-        reconnect.
-        """
+        """True during the first connection, and once a later one has lasted longer than workers wait to reconnect."""
         return self.connected and (self._connections == 1 or time.monotonic() - self._since > LONGEST_PAUSE + 1)
 
     def start(self) -> None:

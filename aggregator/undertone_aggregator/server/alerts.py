@@ -135,7 +135,7 @@ class Alerts:
             return None
         lines = [f"Problem: {_said(each)} (since {utc(self._now[each].time)})" for each in begun]
         lines += [f"Alarm: {_said(each)} ({self._events[each]} times)" for each in events]
-        lines += [f"Over: {_said(each)}" for each in over]
+        lines += [f"Over: {_said(each).partition(': ')[0]}" for each in over]
         still = [each for each in self._now if each in self.sent and each not in begun]
         lines += [f"Still: {_said(each)}" for each in sorted(still)]
         n = len(begun) + len(events)

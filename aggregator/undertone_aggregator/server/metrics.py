@@ -35,7 +35,11 @@ FAMILIES = {
     "undertone_deliveries": (COUNTER, "Deliveries by outcome.", ("campaign", "outcome")),
     "undertone_deliveries_received": (COUNTER, "All deliveries.", ("campaign",)),
     "undertone_reports_lost": (GAUGE, "Reports that devices made and that never arrived.", ("campaign", "group")),
-    "undertone_reports_lost_since_seconds": (GAUGE, "Unix time: the oldest lost report was missed.", ("campaign",)),
+    "undertone_reports_lost_since_seconds": (
+        GAUGE,
+        "Unix time: when the oldest lost report was noticed.",
+        ("campaign",),
+    ),
     "undertone_ready": (GAUGE, "1 when /readyz answers 200: reports are taken in and kept.", ()),
     "undertone_campaign_signed": (GAUGE, "1 when the campaign is signed, 0 when its key is not there.", ("campaign",)),
     "undertone_silence_seconds": (GAUGE, "Seconds without a report; 0 when none is due.", ("campaign",)),

@@ -211,7 +211,7 @@ class Server:
             try:
                 state.write(self.home.state)
             except OSError as wrong:
-                self.journal.say_once("state", f"alarm: the state cannot be written: {wrong}")
+                self.journal.say_once("state", f"alarm: the server's state cannot be written: {wrong}")
         # Change the state only after its file is written, so that a reader of both never finds an older file.
         self._state = state
 
@@ -273,7 +273,7 @@ class Server:
             with open_store(config.store_url, campaign=member.name, read_only=True) as store:
                 unapplied = changes(store.meta(), config.campaign, config.stream)
         except (Invalid, OSError) as wrong:
-            member.note = f"the changed plan is not taken up: {wrong}"
+            member.note = f"the changed plan is not in use: {wrong}"
             member.journal.alarm("plan", member.note)
             return
         if unapplied:
@@ -311,14 +311,12 @@ class Server:
 
 
 class Stopped(Exception):
-    """The server was asked to stop while it waited for a campaign or for disk space. It ends in order, before anything
-    ran.
-    """
+    """The server was asked to stop while it waited for a campaign or for disk space, before anything ran."""
 
 
 @contextmanager
 def alone(home: Home) -> Iterator[None]:
-    """Hold the lock that the folder's server holds. Raises Invalid, at once if another server uses the folder."""
+    """Hold the lock that the folder's server holds. Raises Invalid if another server keeps it for a second."""
     with locked(home.lock, home.folder, _LOCK_SECONDS, f"another server serves {home.folder}: stop it first"):
         yield
 

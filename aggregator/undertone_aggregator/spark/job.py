@@ -84,7 +84,7 @@ class CountingJob:
         partitions = self._partitions()
         for folder in (self.folder / LANDED, self.checkpoint):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # An earlier version made the folder readable for other users.
+        # The folder may have existed before, readable for other users.
         self.checkpoint.chmod(0o700)
         forget_batches(self.folder)
         try:

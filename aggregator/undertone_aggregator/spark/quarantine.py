@@ -37,8 +37,8 @@ def quarantine(folder: Path, files: Iterable[Path]) -> list[str]:
             aside.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             file.replace(aside)
             sentences.append(
-                f"alarm: {file} is damaged and was moved to {aside}: {wrong}. Its reports are counted once a good"
-                " copy is in its place"
+                f"alarm: {file} is damaged and was moved to {aside}: {wrong}. Put a good copy at either path, and its"
+                " reports are counted"
             )
     return sentences
 

@@ -34,7 +34,7 @@ def retry_while_full(act: Callable[[], Result], say: Callable[[str], None], stop
             if not is_full(wrong):
                 raise
             what = str(wrong) if wrong.filename is None else f"{wrong.filename}: {wrong.strerror}"
-            say(f"alarm: the disk is full: a file cannot be written, trying again: {what}")
+            say(f"alarm: a file cannot be written, trying again: {what}")
         stop.wait(pause)
         pause = min(2 * pause, _MOST_SECONDS)
     return None

@@ -62,7 +62,7 @@ class SqliteStore(SqlStore):
             if not read_only:
                 raw.execute("PRAGMA journal_mode = WAL")
                 raw.execute("PRAGMA synchronous = FULL")
-                # What is deleted is overwritten, as the digests of older reports when a snapshot replaces them.
+                # What is deleted is overwritten, such as the digests of older reports when a snapshot replaces them.
                 raw.execute("PRAGMA secure_delete = ON")
                 if application != tables.APPLICATION:
                     raw.execute(f"PRAGMA application_id = {tables.APPLICATION}")
@@ -175,7 +175,7 @@ def _make_private(path: Path) -> None:
         give_to_owner(path, path.parent)
     except FileExistsError:
         status = path.stat()
-        # An earlier version may have left the store readable for others. Only the file's owner can change its mode.
+        # The store may be readable for others, for example after it was copied. Only its owner can change its mode.
         if status.st_mode & 0o077 and status.st_uid == os.geteuid():
             path.chmod(0o600)
     except OSError as wrong:

@@ -33,7 +33,7 @@ def _campaign(*, primary_key: bool = False, index: bool = False) -> Column[int]:
     return Column("campaign", Integer, ForeignKey("campaigns.id"), nullable=False, primary_key=primary_key, index=index)
 
 
-# The revision of the tables, in one row. Alembic, which wrote the revisions before 0010, chose the table's name.
+# The revision of the tables, in one row. The table's name is Alembic's, which wrote the first revisions.
 revision = Table("alembic_version", metadata, Column("version_num", Text, primary_key=True))
 # One row per campaign in this database; the name is empty until the campaign is known.
 campaigns = Table(
@@ -93,8 +93,7 @@ late = Table(
 )
 # Sums of `partials` over groups and workers, for settled slots up to a certain one. The store computes them from the
 # partials, and readers of long series read the sums instead. counts: the histogram of all groups together. reports: the
-# number of reports of each group, in the order of the campaign's entry SUMMED_GROUPS in `meta`. A store made before
-# revision 0013 has no rows at first; its server adds them.
+# number of reports of each group, in the order of the campaign's entry SUMMED_GROUPS in `meta`.
 sums = Table(
     "sums",
     metadata,
@@ -136,8 +135,7 @@ losses = Table(
     Column("slot", BigInteger, primary_key=True, autoincrement=False),
     Column("n", BigInteger, nullable=False),
 )
-# Numbers of reports that contradict a counted report. A store made before revision 0007 has no rows for contradictions
-# from before its migration.
+# Numbers of reports that contradict a counted report.
 conflicts = Table(
     "conflicts",
     metadata,
@@ -146,8 +144,7 @@ conflicts = Table(
     Column("grp", Text, primary_key=True),
     Column("n", BigInteger, nullable=False),
 )
-# Numbers of refused deliveries. slot: the slot in which they arrived; they may be for other slots. A store made before
-# revision 0012 has no rows for deliveries from before its migration.
+# Numbers of refused deliveries. slot: the slot in which they arrived; they may be for other slots.
 refusals = Table(
     "refusals",
     metadata,

@@ -43,7 +43,8 @@ def document() -> dict[str, Any]:
             f"{each}/estimates": _get(series, ("name", *selection)),
             f"{each}/facts": _get("the campaign's broadcasts and how it is read, for programs", ("name",)),
             f"{each}/ranges": _get(
-                "means over runs of slots that are all published", ("name", "from", "to", "tz", "group", "every")
+                "means over runs of slots, each of the run's published slots",
+                ("name", "from", "to", "tz", "group", "every"),
             ),
             f"{each}/selection": _get(
                 "the mean of all selected slots and the total over all registered devices, each with its error",

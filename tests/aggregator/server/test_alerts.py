@@ -46,7 +46,9 @@ def test_a_problem_is_sent_once_it_has_lasted_and_its_end_as_well() -> None:
     assert due(alerts, 1000, {SILENT: 0}) == "", "told already"
     assert due(alerts, 1001, {}) == "", "it may come back"
     assert due(alerts, 1030, {SILENT: 0}) == due(alerts, 1040, {}) == due(alerts, 1099, {}) == ""
-    assert "1 problem over\nOver: [power] no report has come" in due(alerts, 1100, {})
+    over = due(alerts, 1100, {})
+    assert "1 problem over\nOver: [power] no report has come" in over
+    assert "look at the devices" not in over, "what is over needs no advice"
     assert due(alerts, 5000, {}) == ""
 
 
