@@ -52,8 +52,8 @@ def allow_connections(count: int) -> None:
     need = count + RESERVE
     if (most := raise_limit()) < need:
         raise Invalid(
-            f"{count} connections need {need} open files, but this process may have {most} at most: raise it with"
-            f" `ulimit -Hn {need}` as root in this shell, a line `* hard nofile {need}` in"
+            f"{count} connections need {need} open files, but this process may have {most} at most: raise the limit"
+            f" with `ulimit -Hn {need}` as root in this shell, a line `* hard nofile {need}` in"
             f" /etc/security/limits.conf, or LimitNOFILE={need} in a systemd unit"
         )
 

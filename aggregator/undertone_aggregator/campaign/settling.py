@@ -30,7 +30,7 @@ SLOT_LOG_SECONDS = 60
 _RECENT_SLOTS = 4
 # Largest number of slots whose sums are stored in one step of the server.
 _SUMMED_SLOTS = 96
-# Longest time in seconds that slots wait after a start for reports that were queued by brokers and devices meanwhile.
+# Longest time in seconds that slots wait after a start for the reports that brokers and devices have queued.
 _RETURN_SECONDS = 600
 # Name of the stored value that tells how much of this wait is left: [seconds left, Unix second of this note].
 _WAIT = "settling_wait"

@@ -201,7 +201,7 @@ def certify_table(data: bytes, epsilon: str) -> Certificate:
     table = parse_mechanism("mechanism", fields["mechanism"])
     decoding = traits_of(table).decoding
     if decoding is None:
-        raise Invalid("mechanism is not a table, which alone has a decode of its own")
+        raise Invalid("mechanism is not a table: only a table has a decode of its own")
     theta = check_integer("theta", fields["theta"], 1, (1 << 30) - 1)
     if not isinstance(fields["decoded"], list):
         raise Invalid(f"decoded is {fields['decoded']!r}, expected a list of integers")

@@ -7,7 +7,7 @@ table's reach is its largest decoded value, divided by this.
 
 import math
 
-# A campaign that names no reach has one of these two: see `design.fitted.Promise.usual_reach`. A reach above the second
+# A campaign that names no reach has one of these two: see `design.fitted.Promise.usual_reach`. A reach above WIDE_REACH
 # would hardly lower the variance.
 REACH, WIDE_REACH = 1.1, 1.25
 # The limits of a reach that a campaign may name.

@@ -98,7 +98,7 @@ def servers_names() -> frozenset[str]:
 def check_device_name(name: str) -> str:
     """Return the name of a device. Raises Invalid if one of the server's own users has that name."""
     if name in servers_names():
-        raise Invalid(f"the device's name is {name!r}, expected another: the server's own broker user has it")
+        raise Invalid(f"the device's name is {name!r}, expected another: it is the name of the server's broker user")
     return name
 
 

@@ -149,8 +149,8 @@ class CountingJob:
             # An epoch is in the store before a device receives it, so this store is older than the reports.
             state.refused.add(bytes.fromhex(unknown[1]))
             state.say(
-                f"alarm: the store does not know the epoch {unknown[1]} of landed reports, as after a restore: they are"
-                f" counted as {OTHER_CAMPAIGN}"
+                f"alarm: the store does not know the epoch {unknown[1]} of landed reports, as after a restore: those"
+                f" reports are counted as {OTHER_CAMPAIGN}"
             )
             return False
         before = ledger.read_ledger(store)

@@ -21,8 +21,8 @@ from undertone_aggregator.threshold.result import WHITE_BOX, Threshold
 from undertone_aggregator.threshold.robust import choose_robustly, next_edges
 
 Method = Literal["robust", "ems", "sw-w"]
-# Constants of the white box. A bin with less than the first counts as zero. After a run of at least as many zero bins
-# as the second says, all bins count as zero.
+# Constants of the white box: a bin with less mass than NEGLIGIBLE counts as zero, and so does every bin after a run of
+# at least RUN zero bins.
 NEGLIGIBLE, RUN = 1e-4, 5
 
 

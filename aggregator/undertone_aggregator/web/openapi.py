@@ -41,7 +41,9 @@ def document() -> dict[str, Any]:
             "/api/v1/campaigns": _get("all campaigns at a glance", ()),
             each: _get("one campaign at a glance", ("name",)),
             f"{each}/estimates": _get(series, ("name", *selection)),
-            f"{each}/facts": _get("the campaign's broadcasts and how it is read, for programs", ("name",)),
+            f"{each}/facts": _get(
+                "the campaign's broadcast messages and the settings of its estimates, for programs", ("name",)
+            ),
             f"{each}/ranges": _get(
                 "means over runs of slots, each of the run's published slots",
                 ("name", "from", "to", "tz", "group", "every"),

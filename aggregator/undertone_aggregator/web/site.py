@@ -152,7 +152,7 @@ class HomeSite(StoreSite):
         self._adding = threading.Lock()
         # The state that the server wrote last, with the inode, time and size of its file.
         self._served: tuple[tuple[int, ...], ServerState | None] = ((), None)
-        # Campaign -> (monotonic time at which its words and its title were read, these).
+        # Campaign -> (monotonic time at which its words and its title were read, the words and the title).
         self._read_words: dict[str, tuple[float, tuple[str, str, str, str]]] = {}
 
     def read(self, name: str, what: Callable[[PublicResults], T]) -> T:

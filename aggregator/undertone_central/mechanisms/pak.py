@@ -98,10 +98,10 @@ class Pak(Continual):
         level, epsilon = "event-level differential privacy", f"ε = {float(self.epsilon):g} per value"
         if self._given:
             return f"{level}, pure {epsilon}; a public θ"
-        theta = f"θ from the first {self._hold_out} values, never published"
+        theta = f"the first {self._hold_out} values choose θ and are never published"
         if self._noise == "cauchy":
             return f"{level}, pure {epsilon}; {theta}"
-        return f"{level}, {epsilon}, δ = {float(self.delta):.3g}; {theta}, is (ε, δ); what is published is pure ε"
+        return f"{level}, {epsilon}, δ = {float(self.delta):.3g}; {theta}; for published values δ is 0"
 
     @property
     def parameters(self) -> dict[str, Any]:

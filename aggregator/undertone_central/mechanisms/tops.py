@@ -115,9 +115,11 @@ class Tops(Continual):
     def guarantee(self) -> str:
         """The guarantee in one sentence."""
         theta = {
-            "none": "a public θ" if self._given else f"θ from the first {self._hold_out} values, never published",
-            "parallel": f"θ from {self._hold_out} withheld values before each span, never published",
-            "sequential": f"of which {float(self.epsilon * self._share):g} for the next span's θ",
+            "none": "a public θ"
+            if self._given
+            else f"the first {self._hold_out} values choose θ and are never published",
+            "parallel": f"{self._hold_out} values before each span choose its θ and are never published",
+            "sequential": f"{float(self.epsilon * self._share):g} of ε chooses the next span's θ",
         }[self._update]
         return f"event-level differential privacy, pure ε = {float(self.epsilon):g} per value; {theta}"
 

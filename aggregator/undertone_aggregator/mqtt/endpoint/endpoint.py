@@ -63,9 +63,9 @@ if TYPE_CHECKING:
     from undertone_aggregator.mqtt.endpoint.websocket import WebSocket
 
 _WINDOW_SECONDS = 0.02
-# With several campaigns, a batch with this many reports waits longer while more reports arrive: the next number of
-# seconds for each campaign, and at most the last number of seconds in all. Each batch costs 1 ms of processor time,
-# however few reports it has, so larger batches are cheaper.
+# With several campaigns, a batch with at least _MANY reports waits longer while more reports arrive: for
+# _WINDOW_OF_CAMPAIGN_SECONDS times the number of campaigns, and at most _LONGEST_WINDOW_SECONDS. Each batch costs 1 ms
+# of processor time, however few reports it has, so larger batches are cheaper.
 _MANY = 24
 _WINDOW_OF_CAMPAIGN_SECONDS = 0.005
 _LONGEST_WINDOW_SECONDS = 0.1
@@ -73,8 +73,8 @@ _LONGEST_WINDOW_SECONDS = 0.1
 # turns with the threads that commit, and a few long turns cost less than many short ones.
 _PASS_SECONDS = 0.005
 _SWEEP_SECONDS = 1.0
-# If the only campaign has taken no reports for the first number of seconds, the endpoint's own thread reads the
-# connections, each time for the second number of seconds.
+# If the only campaign has taken no reports for _PATIENCE_SECONDS, the endpoint's own thread reads the connections, for
+# _KEEP_SECONDS at a time.
 _PATIENCE_SECONDS = 0.2
 _KEEP_SECONDS = 0.05
 # Largest number of devices, and of readers, that get a message before other calls and connections are served.
@@ -119,7 +119,7 @@ class Endpoint:
         self._selector = selectors.DefaultSelector()
         self._opening = threading.Lock()
         self._listening: list[socket.socket] = []
-        # Those of the listening sockets that serve WebSocket.
+        # The listening sockets that serve WebSocket.
         self._websockets: list[socket.socket] = []
         # Listening sockets whose accept found no free descriptor; the next sweep tries them again.
         self._deaf: list[socket.socket] = []

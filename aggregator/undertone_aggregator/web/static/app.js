@@ -422,7 +422,7 @@ async function byGroup() {
   refresh($("by-group"), made);
 }
 
-// Says beside each group how many homes are registered in it, where this is told.
+// Says beside each group how many homes are registered in it, if this is published.
 function tellSizes(selections) {
   const devices = new Map(selections.map((row) => [row.group, row.devices]));
   for (const label of $("groups").querySelectorAll("label")) {
@@ -1032,7 +1032,7 @@ async function load() {
       return [link, new Text(" ")];
     }),
   );
-  // One file may have so many rows: without every group if they have more.
+  // A file has at most `largest_selection` rows. If all groups together have more, it is of the chosen group alone.
   const slots = (ends - words.get("from")) / about.slot_seconds;
   const means = new URLSearchParams([...words, ["of", "means"]]);
   if (slots * about.groups.length <= about.largest_selection) {

@@ -50,7 +50,7 @@ export function meaning(campaign) {
 
 const period = (seconds) => (seconds > 7200 ? `about ${lasting(3600 * Math.round(seconds / 3600))}` : lasting(seconds));
 
-// How many homes take part, and whether they stand for others. `known`: the number of registered devices, where it is told.
+// How many homes take part, and whether they stand for others. `known`: the number of registered devices, if it is published.
 export function homes({ server, stride, slot_seconds: slot }, known) {
   const { reporting, silent } = server.devices?.all ?? {};
   const counted = reporting !== null && Number.isFinite(silent);
