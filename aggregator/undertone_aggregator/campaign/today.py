@@ -16,9 +16,9 @@ from undertone_shared.campaign import Campaign
 # The levels of the message's topic below ``aggregate/``.
 TOPIC = f"{EVERYBODY}/today"
 _WEEK = Against(before=7 * 86400)
-# At least this many seconds lie between two messages. This is also the largest number of slots of a day: a campaign
-# with shorter slots has no such message.
+# Least seconds between two messages.
 _EVERY_SECONDS = 60
+# If today so far has more slots than this, as with slots of less than a minute, there is no message.
 _MOST_SLOTS = 1440
 
 
@@ -32,7 +32,8 @@ class Today:
     def message(self, settled: int, campaign: Campaign, estimator: Estimator) -> bytes | None:
         """Return the message about the day that the newest ``settled`` slot lies in.
 
-        Return None if one of the two days has no number, or if the last message is less than a minute older.
+        Return None if one of the two days has no number, if a day has too many slots or no whole number of them, or if
+        the last message is less than a minute older.
         """
         seconds = self._plan.slot_seconds
         if settled * seconds < self._asked + _EVERY_SECONDS:

@@ -53,7 +53,7 @@ def history(folder: Path, campaign: str) -> list[Entry]:
         try:
             entries.append(Entry(**json.loads(line)))
         except (ValueError, TypeError):
-            raise Invalid(f"line {number} of {path} is no entry of a history") from None
+            raise Invalid(f"line {number} of {path} is not an entry of a history") from None
     return entries
 
 

@@ -162,10 +162,10 @@ class CountingJob:
             cause = _cause(wrong)
             if "No space left" in wrong or "quota exceeded" in wrong:
                 raise Invalid(
-                    f"the query ended because there is no room: {cause}; Spark writes to the checkpoint"
+                    f"Spark's query ended because the disk is full: {cause}; Spark writes to the checkpoint"
                     f" {self.checkpoint} and to {os.environ.get('SPARK_LOCAL_DIRS') or tempfile.gettempdir()}"
                 )
-            raise Invalid(f"the query ended: {cause}")
+            raise Invalid(f"Spark's query ended: {cause}")
         # The next query repeats the failed batch without the landed files that are missing.
         state.without_missing = True
         return False

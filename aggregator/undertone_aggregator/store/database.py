@@ -283,4 +283,6 @@ def _check_version(connection: Connection, name: str, *, newest: bool = True) ->
             f"{name} has schema version {version}, this Undertone knows up to {tables.HEAD}: upgrade Undertone"
         )
     if newest and version != tables.HEAD:
-        raise Invalid(f"{name} is a store from before {tables.HEAD}: undertone upgrade {name} brings it up to date")
+        raise Invalid(
+            f"{name} has tables older than revision {tables.HEAD}: undertone upgrade {name} brings it up to date"
+        )

@@ -36,7 +36,7 @@ def test_another_number_of_partitions_is_refused(tmp_path: Path) -> None:
 def test_a_full_disk_names_the_places(tmp_path: Path) -> None:
     state = _State(apply, print, lambda _: None)
     wrong = "java.io.IOException: No space left on device\n\tat java.base/..."
-    with pytest.raises(Invalid, match="there is no room") as raised:
+    with pytest.raises(Invalid, match="the disk is full") as raised:
         job(tmp_path)._mend(MemoryStore(), wrong, state)
     assert str(tmp_path / "checkpoint") in str(raised.value)
 
