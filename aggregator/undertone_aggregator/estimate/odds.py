@@ -18,7 +18,7 @@ _DAY_SECONDS = 86400
 # If the odds are at least this, the probability is shown as 1, because of rounding.
 _PRACTICALLY_SURE = 10**6
 _STEPS = 10_000
-# More than the difference between e^ε and `exponential_below`.
+# An upper bound of e^ε minus `exponential_below`.
 _REMAINDER = Fraction(1, 10**29)
 
 

@@ -39,7 +39,7 @@ _SINCE = "min_reports_since"
 _TOLD = "told_groups"
 # Name of the stored value that lists [first slot, last slot] of the slots that are never published from this store.
 _WITHHELD = "withheld_slots"
-# A number larger than any slot's number of reports.
+# Stands for the size of a group that is not shown, where the smallest size is sought: it is larger than any.
 _ALL = np.iinfo(np.int64).max
 
 Sizes = Mapping[str, int]
