@@ -48,7 +48,7 @@ def limit_range(chosen: Threshold, low: int, theta: int) -> Threshold:
     if (bottom, top) == (chosen.bottom, chosen.theta):
         return chosen
     ends = f"{chosen.offset + chosen.bottom} to {chosen.offset + chosen.theta}"
-    notice = f"the range would be {ends}; one epoch moves each end by at most the old width"
+    notice = f"the range would be {ends}; one epoch moves its ends by one width at most"
     return replace(chosen, theta=top, bottom=bottom, notices=[*chosen.notices, notice])
 
 
