@@ -1,8 +1,8 @@
 # `make test` on a fresh machine is all that a contributor needs. CI runs more: see .ci/run.
 PYTHON ?=
-# More than a small machine has cores, because tests with brokers, servers and fleets mostly wait.
+# Tests at a time: more than a small machine has cores, because tests with brokers, servers and fleets mostly wait.
 WORKERS ?= 5
-# For what computes all the time.
+# Processes at a time for `slow`, `exhaustive`, `mutants` and `matrix`, which compute all the time.
 JOBS ?= 2
 ARGS ?=
 BIN := .venv/bin
@@ -15,43 +15,43 @@ MINUTES ?= 60
 .PHONY: help test tests test-services services servers docs-test diagrams figures site release check lint types format lock slow exhaustive chaos mutants matrix coverage demo tools clean
 
 help:
-	@echo "make test        what CI runs first: lint, types, tests (also under MicroPython); .ci/run is all that CI runs"
-	@echo "make test-services   the tests that need PostgreSQL and other servers, which it installs"
-	@echo "make docs-test   what the guides show is run and compared;  make site  builds them into out/site"
-	@echo "make release     wheel and sdist, checked and tried in a fresh environment; uploads nothing"
-	@echo "make check       lint and types alone;  make format  lets ruff fix what it can"
+	@echo "make test        runs lint, types and tests (also under MicroPython), as CI does first; .ci/run runs all of CI"
+	@echo "make test-services   installs PostgreSQL and other servers, and runs the tests that need them"
+	@echo "make docs-test   runs what the guides show and compares it;  make site  builds the guides into out/site"
+	@echo "make release     builds wheels and sdists, checks them and tries them in a fresh environment; uploads nothing"
+	@echo "make check       runs lint and types alone;  make format  lets ruff and Biome fix what they can"
 	@echo "make lock        writes requirements-dev.txt: the newest versions of all packages for development"
-	@echo "make slow        the tests marked slow;  make exhaustive  the proofs by enumeration"
-	@echo "make chaos       a soak under faults, MINUTES=$(MINUTES) of it; it prints its seed, ARGS='--seed N' runs it again"
-	@echo "make mutants     small changes to the core: which of 300 no test notices; ARGS='--count 1000 --seed 2'"
-	@echo "make coverage    which lines and branches the tests of make test run, by room, and the files that they reach least"
-	@echo "make matrix      what can come out otherwise under other kernels, Pythons, versions, users and limits; ARGS='--list'"
-	@echo "make demo        a simulated fleet over MQTT, with a picture in out/; ARGS='--broker mosquitto' puts a broker between"
-	@echo "make tools       mosquitto and the 32-bit MicroPython, into .tools/ if they are not installed"
-	@echo "variables: WORKERS=$(WORKERS) for tests  JOBS=$(JOBS) for slow, exhaustive and mutants  ARGS='-k name'  PYTHON=python3.11"
+	@echo "make slow        runs the tests marked slow;  make exhaustive  the proofs by enumeration"
+	@echo "make chaos       runs a soak test with faults for MINUTES=$(MINUTES); prints its seed N, which ARGS='--seed N' repeats"
+	@echo "make mutants     makes 300 small changes to the core, and lists those that no test notices; ARGS='--count 1000 --seed 2'"
+	@echo "make coverage    shows which lines and branches the tests of make test run, by folder, and the files they reach least"
+	@echo "make matrix      runs tests with other BLAS kernels, Pythons, versions, users and limits; ARGS='--list' names the rows"
+	@echo "make demo        runs a simulated fleet over MQTT, and draws out/demo.png; ARGS='--broker mosquitto' adds a broker"
+	@echo "make tools       installs mosquitto and the 32-bit MicroPython if they are missing"
+	@echo "variables: WORKERS=$(WORKERS) for tests  JOBS=$(JOBS) for slow, exhaustive, mutants and matrix  ARGS='-k name'  PYTHON=python3.11"
 
-# mypy computes while tests wait for brokers, servers and fleets.
+# Types and tests run together: mypy computes while tests wait for brokers, servers and fleets.
 test: lint tools
 	$(MAKE) --jobs=2 types tests
 
-# The first line compiles the tests, once, whatever the environment says; each worker would do it by itself.
+# The first line compiles the tests once, even if PYTHONDONTWRITEBYTECODE is set; otherwise each worker compiles them.
 tests: .venv/.installed tools
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --collect-only -q >/dev/null 2>&1 || true
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
-# With those of the guides: `make test` runs the rest of `make docs-test`.
+# These include the guides' tests that need servers.
 test-services: .venv/.installed tools services
 	$(BIN)/pytest $$(grep -rlw services tests --include='test_*.py') -m "services and not slow" -n $(WORKERS) --dist worksteal $(ARGS)
 
-# The commands and examples of the guides, their figures, links and paths; then the site, built --strict.
+# Tries the guides' commands and examples, checks their figures, links and paths, and builds the site with --strict.
 docs-test: .venv/.installed tools
 	$(BIN)/pytest -m "not exhaustive" tests/docs tests/cli/test_api.py tests/cli/test_examples.py tests/test_docs.py -n $(WORKERS) --dist worksteal $(ARGS)
 
-# The drawings of docs/, from their text; graphviz makes them.
+# Draws docs/diagrams/*.svg from the .dot files; needs graphviz.
 diagrams:
 	for text in docs/diagrams/*.dot; do dot -Tsvg "$$text" -o "$${text%.dot}.svg"; done
 
-# The pictures of docs/results and the figures in the guides, from the rows that were measured.
+# Draws the pictures of docs/results and updates the numbers in the guides, from the measured rows.
 figures: .venv/.installed
 	$(BIN)/python scripts/figures.py
 	$(BIN)/python -c "from pathlib import Path; from undertone_studies.results import redraw; redraw(Path('docs/results'))"
@@ -63,12 +63,12 @@ site: .venv/.installed
 release: .venv/.installed
 	@scripts/release.sh
 
-# PySpark is half a gigabyte that only these tests need.
+# PySpark is installed here, because it takes half a gigabyte and only the tests marked services need it.
 services: .venv/.installed servers
 	@$(BIN)/python -c "import pyspark" 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable ./device --editable '.[spark]'
 	@$(BIN)/python scripts/vendor.py >/dev/null
 
-# The servers alone, which need no .venv.
+# Installs the servers alone; needs no .venv.
 servers:
 	@scripts/servers.sh
 
@@ -92,7 +92,7 @@ lock: .venv/.installed
 	$(BIN)/uv pip compile --quiet --no-header --no-annotate --universal --python-version 3.11 --upgrade pyproject.toml \
 	    --extra dev --no-emit-package undertone-device --no-emit-package undertone-ldp --output-file requirements-dev.txt
 
-# Some of them need the servers, too.
+# Some slow tests need the servers, too.
 slow: .venv/.installed tools services
 	$(BIN)/pytest -m slow -v -n $(JOBS) $(SLOW_FIRST) $(ARGS)
 
@@ -105,7 +105,7 @@ mutants: .venv/.installed tools
 matrix: .venv/.installed tools
 	$(BIN)/python scripts/matrix.py --jobs $(JOBS) $(ARGS)
 
-# A failed test does not hide what the others reached.
+# The tables are printed even if a test fails.
 coverage: .venv/.installed tools
 	rm -rf .build/coverage && mkdir -p .build/coverage
 	-$(BIN)/coverage run -m pytest -q -n $(WORKERS) --dist worksteal --timeout=0 $(ARGS)

@@ -1,4 +1,4 @@
-"""A build step: fetch what the page takes from npm for the wheel; git holds only names and checksums."""
+"""A build step: fetch the web page's npm files for the wheel; git holds only their names and checksums."""
 
 import sys
 from pathlib import Path
@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "scripts"))
 
 
 class Vendor(BuildHookInterface):  # type: ignore[type-arg]
-    """Run scripts/vendor.py unless its files exist; a build without npm continues with a warning."""
+    """Fetch the files by scripts/vendor.py unless they exist; a build without npm continues with a warning."""
 
     PLUGIN_NAME = "custom"
 

@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 if ! command -v npm >/dev/null; then
-    echo "npm is not here: JavaScript and CSS are not linted" >&2
+    echo "npm is not installed, so JavaScript and CSS are not linted: apt-get install npm, or: brew install node" >&2
     [[ ${CI:-} != true ]]
     exit
 fi

@@ -15,7 +15,7 @@ cd "$work"
 if [[ ! -d root32/usr/lib32 ]]; then
     echo "fetching the C library for 32 bits"
     gcc=$(gcc -dumpversion | cut -d. -f1)
-    # apt-get with lists of its own.
+    # apt-get with package lists of its own, so it needs no root.
     apt=(apt-get -qq -o Dir::State::Lists="$work/lists/packages" -o Dir::Cache="$work/cache" -o APT::Sandbox::User=
         -o Debug::NoLocking=1)
     "${apt[@]}" update
@@ -62,7 +62,7 @@ class SSLContext:
             sock, do_handshake_on_connect=do_handshake_on_connect, server_hostname=server_hostname
         )
 PYTHON
-# The stand-ins for a board's modules, which are in flash on a board, and the program that runs main.py.
+# Stand-ins for a board's own modules, and the program that runs main.py, are frozen, because a board has them in flash.
 cat >frozen/files.py <<PYTHON
 module("ssl.py", opt=3)
 for name in ("drive", "machine", "network", "ntptime", "port_names", "small"):
@@ -91,7 +91,7 @@ for form in files frozen; do
         options=()
         [[ $tls == inside ]] && options=("MBEDTLS_CONFIG_FILE='\"$work/frozen/tls_in_heap.h\"'"
             CFLAGS_EXTRA=-DMICROPY_TRACKED_ALLOC=1)
-        # The manifest is read again, because the code may have changed.
+        # Without this file make reads the manifest again, and so freezes the code as it is now.
         rm -f "build-$form-$tls/frozen_content.c"
         "${make[@]}" -C micropython/ports/unix "CC=$work/gcc32" LDFLAGS_EXTRA=-static CWARN=-w MICROPY_PY_FFI=0 \
             MICROPY_PY_BTREE=0 MPY_CROSS_FLAGS=-msmall-int-bits=31 STRIP=true SIZE=true "MPY_LIB_DIR=$work/frozen" \

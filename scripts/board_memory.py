@@ -46,8 +46,8 @@ WIDE_KB = {FILES: 176, FLASH: 128}
 WIDE_SIGNED_KB = {FILES: 176, FLASH: 144}
 # Two reports take about three seconds on a quiet machine, and half a minute on a busy one.
 _PATIENCE_SECONDS = 90
-# The kinds of whole boards: whether a board has TLS, whether TLS takes its memory from the same heap, and whether the
-# campaign is signed.
+# Kind of board -> whether it has TLS, whether TLS takes its memory from MicroPython's heap, and whether the campaign is
+# signed.
 BOARDS = {
     "no TLS": (False, False, False),
     "TLS outside the heap": (True, False, False),
@@ -77,7 +77,7 @@ def board_interpreter(form: str, *, inside: bool = False) -> Path:
     """
     name = f"micropython-{'frozen' if form == FROZEN else 'files'}-{'inside' if inside else 'outside'}"
     if not (INTERPRETERS / name).exists():
-        raise SystemExit(f"there is no {INTERPRETERS / name}: scripts/board_interpreter.sh builds it, on Debian")
+        raise SystemExit(f"{INTERPRETERS / name} is missing: run scripts/board_interpreter.sh, on Debian or Ubuntu")
     return INTERPRETERS / name
 
 
@@ -118,7 +118,7 @@ def least(succeeds: Callable[[int], bool], start: int, step: int) -> int:
     low, high, stride = 0, start // step, 1
     while not succeeds(high * step):
         if high * step > MOST:
-            raise RuntimeError(f"a heap of {high * step:,} bytes does not suffice: something else is wrong")
+            raise RuntimeError(f"the run fails even with a heap of {high * step:,} bytes: look for another cause")
         low, high, stride = high, high + stride, 2 * stride
     if low == 0:
         stride = 1

@@ -116,7 +116,7 @@ def _measure(part: str) -> dict[str, Any]:
 def main() -> None:
     """Measure, and write both files."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"only these: {', '.join(PARTS)}")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"measure only these parts: {', '.join(PARTS)}")
     parts = parser.parse_args().parts or list(PARTS)
     for name in parts:
         if name not in PARTS:
@@ -130,7 +130,7 @@ def main() -> None:
             ROWS.write_text(text, encoding="utf-8")
     lacking = [name for name in PARTS if name not in rows]
     if lacking:
-        raise SystemExit(f"{ROWS.name} lacks {', '.join(lacking)}: the page is not written")
+        raise SystemExit(f"{ROWS.name} lacks {', '.join(lacking)}: measure these, too; the page is not written")
     PAGE.write_text(page(rows), encoding="utf-8")
 
 

@@ -20,7 +20,7 @@ if [[ ! -d micropython || ! -d mbedtls ]]; then
     mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -m1 '/debian/*$') ||
         { echo "apt has no mirror of Debian: expected one in its sources" >&2; exit 1; }
     echo "deb-src [signed-by=$key] $mirror $sources main" >sources.list
-    # apt-get with lists of its own.
+    # apt-get with package lists of its own, so it needs no root.
     apt=(apt-get -qq -o Dir::State::Lists="$work/lists/sources" -o Dir::Cache="$work/cache" -o APT::Sandbox::User=
         -o Debug::NoLocking=1 -o Dir::Etc::SourceList="$work/sources.list" -o Dir::Etc::SourceParts=/dev/null)
     "${apt[@]}" update

@@ -1,4 +1,4 @@
-"""Example policy and configuration of a device with every field, from the parsers; fields show their defaults.
+"""Write a device's example policy and configuration, with every field of the parsers and its default.
 
 python scripts/examples.py     writes device/examples/policy.json and device.json; a test compares
 """

@@ -1,4 +1,4 @@
-"""Take the guide's picture of the offer in Home Assistant, in Chromium, with a real server.
+"""Take the guide's picture of Home Assistant's dialog in which a household is asked to join, with a real server.
 
 .venv/bin/python scripts/home_assistant_screenshot.py     # after make services
 
@@ -34,14 +34,14 @@ def free_port() -> int:
 
 
 def end_onboarding(home: HomeAssistant) -> None:
-    """Mark the steps of Home Assistant's own introduction as done. Some integrations for them are not installed."""
+    """Mark the steps of Home Assistant's own introduction as done, because integrations for some are not installed."""
     for step in ("core_config", "analytics", "integration"):
         with contextlib.suppress(urllib.error.HTTPError):
             home.post(f"/api/onboarding/{step}", {"client_id": f"{home.url}/", "redirect_uri": f"{home.url}/"})
 
 
 def take(home: HomeAssistant, link: str) -> None:
-    """Walk through the flow to the offer, and take its picture."""
+    """Walk through the dialog's steps to the question, and take its picture."""
     tokens = home.tokens() | {
         "hassUrl": home.url,
         "clientId": f"{home.url}/",

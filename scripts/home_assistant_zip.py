@@ -9,8 +9,9 @@ from pathlib import Path
 
 REPO = Path(__file__).parents[1]
 INTEGRATION = REPO / "device/homeassistant/custom_components/undertone"
-# Package -> its folder, and its parts that no home needs: programs for boards and for PCs.
+# Package -> its folder.
 PACKAGES = {"undertone_shared": REPO / "shared", "undertone_device": REPO / "device"}
+# Programs for boards and for PCs, which no home needs.
 LEFT_OUT = ("undertone_device/board/", "undertone_device/tools/")
 
 
@@ -30,7 +31,7 @@ def main(target: str) -> None:
     Path(target).parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for place, path in files().items():
-            # A fixed date makes the same files the same zip.
+            # With a fixed date, the same files always give the same zip.
             archive.writestr(zipfile.ZipInfo(place, (2026, 1, 1, 0, 0, 0)), path.read_bytes(), zipfile.ZIP_DEFLATED)
 
 

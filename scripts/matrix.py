@@ -1,16 +1,16 @@
-"""`make matrix`: the tests under other processors' kernels, Pythons, versions, users and limits; prints one table.
+"""`make matrix`: run tests with other OpenBLAS kernels, Pythons, versions, users and limits; print one table.
 
     python scripts/matrix.py [--only NAME] [--jobs 2] [--list]
 
 Every row runs those tests whose result may differ there, because the whole suite in each row would take hours on two
 cores:
 
-- OpenBLAS chooses its kernels by the processor, and they round differently: the folders that compute.
-- Versions of Python and of packages differ in what they accept: types, and all folders but those that mostly wait for
-  brokers and clocks (the marks `long` and `waits`), which exercise the same code. Lowest versions are those of
-  pyproject.toml (uv's lowest-direct), on the oldest Python that is found; each newer one gets the newest versions.
-- User, path, umask, locale and limits differ in files, processes and connections: the folders that have these, and the
-  demonstration.
+- OpenBLAS kernels, which OpenBLAS chooses by the processor, round differently. Run: the folders that compute.
+- Versions of Python and of packages accept different code. Run: mypy, and all tests except those that mostly wait for
+  brokers and clocks (marks `long` and `waits`), because these exercise the same code. The oldest Python that is found
+  gets the lowest versions of pyproject.toml (uv's lowest-direct); each Python gets the newest versions.
+- User, path, umask, locale and limits change what files, processes and connections do. Run: the folders that use
+  these, and the demonstration.
 
 What a row needs is made in .tools/matrix and kept there; deleting that folder is safe. Exit code 1 if a row failed; its
 output is in out/matrix/NAME.log.
@@ -113,13 +113,13 @@ def rows() -> Iterator[Row]:
         yield Row("lowest-versions", partial(_versions, python=found[0][1], resolution="lowest-direct"))
     for name, python in found:
         yield Row(name, partial(_versions, python=python, resolution="highest"))
-    yield Row("ordinary-user", _ordinary_user, "" if os.geteuid() == 0 else "you are one; this row needs root")
+    yield Row("ordinary-user", _ordinary_user, "" if os.geteuid() == 0 else "only root can change to another user")
     yield Row("path-with-space-é", _odd_path)
     yield Row("umask-077", lambda log: log.tests(FILES, before=lambda: os.umask(0o077)))
     yield Row("no-utf-8", _no_utf8)
     yield Row("256-open-files", _few_files)
     yield Row(
-        "one-core", _one_core, "" if hasattr(os, "sched_setaffinity") else "this system pins no process to a core"
+        "one-core", _one_core, "" if hasattr(os, "sched_setaffinity") else "this system cannot pin a process to a core"
     )
 
 
@@ -142,7 +142,7 @@ def pythons() -> list[tuple[str, Path]]:
 
 def _no_kernels() -> str:
     machine = os.uname().machine
-    return "" if machine == "x86_64" else f"OpenBLAS has these kernels for x86-64, this is {machine}"
+    return "" if machine == "x86_64" else f"OpenBLAS has these kernels for x86-64 only, and this is {machine}"
 
 
 def _kernel(log: Log, kernel: str) -> None:
@@ -159,9 +159,9 @@ def _versions(log: Log, python: Path, resolution: str) -> None:
     log.command([uv, "pip", "install", "--quiet", "--resolution", resolution, "--python", made, *what])
     log.command([made, "scripts/micropython.py"])
     if resolution == "highest":
-        # Types are checked with the newest versions only, because their stubs are complete.
+        # Types are checked with the newest versions only, because old versions have incomplete type stubs.
         log.command([made, "-m", "mypy", "--cache-dir", KEPT / f"mypy-{python.name}"])
-    # With the lowest versions, a new package may call functions that an old package has deprecated.
+    # Packages that are so old may call functions that this Python or another package has deprecated.
     old = [] if resolution == "highest" else ["-W", "ignore::DeprecationWarning"]
     log.tests([*old, "tests"], made)
 
@@ -246,7 +246,7 @@ def _one_core(log: Log) -> None:
 def main() -> int:
     """Run the rows and print the table; return 1 if a row failed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--only", action="append", metavar="NAME", help="run this row; may be repeated")
+    parser.add_argument("--only", action="append", metavar="NAME", help="run only this row; may be repeated")
     parser.add_argument("--jobs", type=int, default=2, help="tests at a time")
     parser.add_argument("--list", action="store_true", help="print the names of the rows")
     options = parser.parse_args()

@@ -8,7 +8,8 @@ hangs is killed, and counts as noticed. The mutants of equivalent_mutants.toml a
 them. Exit code 1 if any mutant survives: each needs a test, or an entry in that file with its reason.
 
 A process collects a module's tests once, and forks for each mutant, with the changed function in place of the original.
-A mutant that survives there, or that changes no function, is judged in a process that imports the changed module anew.
+A mutant that survives in its fork, or that changes no function, is judged in a process that imports the changed module
+anew.
 """
 
 import argparse
@@ -479,7 +480,7 @@ def _tested(copy: Path, tests: tuple[str, ...], plugins: Sequence[object]) -> in
         os.dup2(output, descriptor)
     import pytest
 
-    # Assertions stay as they are written, because rewriting and explaining them takes longer than most tests.
+    # pytest leaves assertions as they are written, because rewriting and explaining them takes longer than most tests.
     quiet = ["-q", "--no-header", "--assert=plain", "--tb=line", "-p", "no:cacheprovider"]
     return int(pytest.main(["-x", *quiet, "-m", NOT_HERE, *tests], plugins=[*plugins]))
 
@@ -643,10 +644,14 @@ def main() -> int:
     """Draw the sample, run its mutants, and list the survivors."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=300)
-    parser.add_argument("--seed", default="1", help="of the sample; several, separated by commas, have one each")
+    parser.add_argument(
+        "--seed", default="1", help="seed of the sample; several, separated by commas, draw a sample each"
+    )
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--numbers", default="", help="only the mutants of these numbers, separated by commas")
-    parser.add_argument("--only", default="", help="only modules whose paths hold one of these, separated by commas")
+    parser.add_argument("--numbers", default="", help="only the mutants with these numbers, separated by commas")
+    parser.add_argument(
+        "--only", default="", help="only modules whose paths contain one of these texts, separated by commas"
+    )
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     files = [file for file in TESTS if any(part in file for part in given.only.split(","))]
@@ -675,7 +680,7 @@ def main() -> int:
                 elif number >= 0 and outcome in ("killed", "hung"):
                     results.append(tell(mine.pop(number), outcome))
             if file not in limits:
-                print(f"{' '.join(TESTS[file])}: these tests fail on the code as it is", file=sys.stderr)
+                print(f"{' '.join(TESTS[file])}: these tests fail without a mutant; repair them first", file=sys.stderr)
                 print((copies[0] / "output.txt").read_text(encoding="utf-8")[-3000:], file=sys.stderr)
                 return 2
             left += mine.values()
@@ -686,8 +691,9 @@ def main() -> int:
     names = {(mutant.file, mutant.number) for mutant in survivors}
     for seed, sample in samples.items():
         surviving = sum((mutant.file, mutant.number) in names for mutant in sample)
-        print(f"seed {seed}: {len(sample) - surviving} of {len(sample)} noticed, {1 - surviving / len(sample):.3f}")
-    print(f"{len(results) - len(survivors)} of {len(results)} noticed; {len(survivors)} survive:")
+        noticed = len(sample) - surviving
+        print(f"seed {seed}: tests notice {noticed} of {len(sample)} mutants, a share of {noticed / len(sample):.3f}")
+    print(f"tests notice {len(results) - len(survivors)} of {len(results)} mutants; {len(survivors)} survive:")
     for mutant in sorted(survivors, key=str):
         print(f"  {mutant}")
     return 1 if survivors else 0

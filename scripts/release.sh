@@ -6,8 +6,8 @@ cd "$(dirname "$0")/.."
 bin=$PWD/.venv/bin
 version=$("$bin/python" -c 'import undertone; print(undertone.__version__)')
 
-[[ -z $(git status --porcelain) ]] || { echo "there are uncommitted changes: a release is what is committed" >&2; exit 1; }
-grep -q "^## $version " CHANGELOG.md || { echo "CHANGELOG.md has no section $version" >&2; exit 1; }
+[[ -z $(git status --porcelain) ]] || { echo "there are uncommitted changes: commit or stash them" >&2; exit 1; }
+grep -q "^## $version " CHANGELOG.md || { echo "CHANGELOG.md has no section '## $version': write it" >&2; exit 1; }
 if grep -Hn 'https://undertone\.example/' pyproject.toml device/pyproject.toml >&2; then
     echo "these addresses are placeholders: put the project's own addresses in their place" >&2
     exit 1

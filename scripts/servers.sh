@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# The bash of macOS does not know `declare -A`, because it is older.
+# macOS has an older bash, which lacks `declare -A`.
 if ((BASH_VERSINFO[0] < 4)); then
     echo "this bash is $BASH_VERSION, and scripts/servers.sh needs 4 or newer: install it, for example: brew install bash" >&2
     exit 1
@@ -32,18 +32,18 @@ if [[ ! -x .tools/home-assistant/bin/hass ]]; then
         { "${pip[@]}" install --no-deps "homeassistant==$home_assistant" &&
             "${pip[@]}" install --prefer-binary -c "$site/homeassistant/package_constraints.txt" \
                 "homeassistant==$home_assistant" paho-mqtt janus pillow securetar cronsim home-assistant-frontend; } ||
-            { rm -rf .tools/home-assistant; echo "Home Assistant could not be installed: its test skips" >&2; }
+            { rm -rf .tools/home-assistant; echo "Home Assistant could not be installed: its tests are skipped" >&2; }
     else
-        echo "Home Assistant needs Python 3.12 or 3.13, which was not found: its test skips" >&2
+        echo "Home Assistant needs Python 3.12 or 3.13, which was not found: its tests are skipped" >&2
     fi
 fi
 
 # axe finds parts of a page that are hard to use for people with disabilities.
 [[ -e .tools/npm/node_modules/axe-core/axe.min.js ]] ||
     npm install --silent --ignore-scripts --no-audit --no-fund --prefix .tools/npm axe-core@4.10.3 >/dev/null ||
-    echo "axe-core could not be installed by npm: its test skips" >&2
+    echo "npm could not install axe-core: the tests that need it are skipped" >&2
 
-# package: a file of it
+# Package of Debian -> a file by which this script knows that it is installed.
 declare -A brings=(
     [postgresql]="/usr/lib/postgresql/*/bin/initdb"
     [chromium]="/usr/bin/chromium"
@@ -66,7 +66,7 @@ if ((${#missing[@]})); then
         exit 0
     fi
     if [[ $(id -u) != 0 ]]; then
-        echo "not installed: ${missing[*]} (root, or you, can: apt-get install ${missing[*]})" >&2
+        echo "not installed, so their tests are skipped: ${missing[*]} (as root: apt-get install ${missing[*]})" >&2
         exit 0
     fi
     echo "installing ${missing[*]} with apt-get"

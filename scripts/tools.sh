@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Install the tools that pip cannot install: mosquitto, and MicroPython for 32 bits (needs node).
-# A tool that is still missing is named on one line; tests that need it then skip, or fail under CI.
+# It prints a line for each tool that is still missing; tests that need such a tool are skipped, or fail under CI.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tools=$PWD/.tools

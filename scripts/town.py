@@ -1,6 +1,6 @@
 """Serve the page for a town's simulated campaigns of three weeks, so that people can try the page.
 
-.venv/bin/python scripts/town.py # needs scripts/vendor.py; says its address; Ctrl-C ends it
+.venv/bin/python scripts/town.py # after scripts/vendor.py; prints its address; Ctrl-C ends it
 
 The campaigns are simulated: load has groups, charging is a stream, the homes of heating take turns, and the disk of
 hot-water is full. Their summaries also have what a running server would say of itself.
@@ -41,7 +41,7 @@ CAMPAIGNS = {
 }
 # The campaign whose disk is full, and since how many seconds.
 FULL, FULL_SECONDS = "hot-water", 7200
-# Campaign -> what it measures, in words of people who know nothing of it.
+# Campaign -> what it measures, in words for people who do not know the campaign.
 TITLES = {
     "load": "All electricity of a home",
     "charging": "Charging of cars at home (part of the home's electricity)",
@@ -66,7 +66,7 @@ def simulate(folder: Path, name: str) -> Path:
     slots = 7 * WEEKS * DAY
     learning = 0 if "stream" in more else 3 * (DAY + CampaignPlan.lead_slots + CampaignPlan.settle_slots)
     half_hour = 86400 // DAY
-    # The numbers of a campaign whose disk is full end with the slot that had settled by then.
+    # The numbers of a campaign whose disk is full end with the last slot that settled before the disk was full.
     missed = FULL_SECONDS // half_hour if name == FULL else 0
     start = (int(time.time()) // half_hour - slots - learning - CampaignPlan.settle_slots - missed) * half_hour
     plan.write_text(PLAN.format(name=name, start=start, slots=slots, more=more), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Copy what the pages take from npm into their folders ``vendor``, by the lock files and without running their scripts.
+"""Copy the pages' npm packages, in the versions of the lock files, into folders ``vendor``; run no install scripts.
 
 usage: python scripts/vendor.py    (needs npm; the wheel's build runs it, too)
 """
@@ -38,7 +38,7 @@ def vendor(*pages: Page) -> list[Path]:
     npm = shutil.which("npm")
     if npm is None:
         raise RuntimeError(
-            "npm was not found: the page's chart library and the phone's MicroPython cannot be put into the package"
+            "npm was not found, so the package lacks the page's chart library and the phone's MicroPython: install npm"
         )
     return [path for source, target, names in pages for path in _fetch(npm, source, target, names)]
 

@@ -27,6 +27,6 @@ fi
 echo "installing Undertone and its development tools into .venv"
 # An old pip, such as that of Python 3.11, tries many versions of packages before it finds those that fit together.
 .venv/bin/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-# `--no-compile`: Python compiles a module when it is first imported. Most of what is installed here never is.
+# `--no-compile` saves time: Python compiles a module when it is first imported, and most of these never are.
 .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --editable ./device --editable '.[dev]'
 .venv/bin/python scripts/micropython.py

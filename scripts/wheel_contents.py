@@ -15,14 +15,14 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def committed(path: Path) -> list[str]:
-    """Return the files below a folder that git knows or would add, or the one file of that name, seen from the root."""
+    """Return git's files at or below a path (tracked, or neither tracked nor ignored), relative to the root."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z", str(path)]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, encoding="utf-8", check=True)
     return [name for name in listed.stdout.split("\0") if name and (ROOT / name).exists()]
 
 
 def expected(project: Path) -> tuple[set[str], list[str]]:
-    """Return the files that a project's pyproject.toml and hatch_build.py put into its wheel, and the fetched ones."""
+    """Return the files that pyproject.toml and hatch_build.py put into a project's wheel, fetched files included."""
     build = tomllib.loads((project / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]
     inside = build["targets"]["wheel"]
     moved = {package: package.rpartition("/")[2] for package in inside["packages"]} | inside["force-include"]

@@ -31,8 +31,8 @@ DRAIN_SECONDS = 60.0
 _STOP_SECONDS = 15.0
 _POLL_SECONDS = 0.1
 NO_MICROPYTHON = (
-    "MicroPython is not here, so all devices run under CPython. In a clone, `make test` installs it on x86-64 Linux and"
-    " on Apple silicon; elsewhere name MicroPython's unix port in UNDERTONE_MICROPYTHON."
+    "MicroPython was not found, so all devices run under CPython. In a clone, `make test` installs it on x86-64 Linux"
+    " and on Apple silicon; elsewhere name MicroPython's unix port in UNDERTONE_MICROPYTHON."
 )
 
 
@@ -89,7 +89,7 @@ class Processes:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # A second Ctrl-C, or one for the process group, would end this loop and leave children running.
+        # Otherwise a second Ctrl-C, or one for the process group, could end this loop and leave children running.
         with uninterrupted():
             for child in (*self._children, self.aggregator):
                 end(child, signal.SIGKILL)
@@ -149,7 +149,9 @@ class Processes:
                 show(f"{connected or 0} of {clients} connected")
             if time.monotonic() > deadline:
                 missing = self.last_line("fleet.log", MISSING)
-                raise Failed(f"{connected or 0} of {clients} clients connected within {seconds:g} s; not {missing}")
+                raise Failed(
+                    f"{connected or 0} of {clients} clients connected within {seconds:g} s; missing: {missing}"
+                )
             time.sleep(_POLL_SECONDS)
 
     def ledgers(self) -> list[Path]:
@@ -271,4 +273,4 @@ def find_micropython() -> str | None:
 def check_alive(child: "subprocess.Popen[bytes] | None", name: str, last_words: str) -> None:
     """Check a child. Raises Failed if it has ended with an error."""
     if child is not None and child.poll():
-        raise Failed(f"{name} ended with code {child.returncode}: {last_words[-500:] or 'it said nothing'}")
+        raise Failed(f"{name} ended with code {child.returncode}: {last_words[-500:] or 'it printed nothing'}")

@@ -43,11 +43,11 @@ _QUICK = 24
 
 def real(read: Callable[[Path], CgmStreams], options: StudyOptions) -> CgmStreams:
     if options.data is None:
-        raise Invalid("this experiment needs the real data: give --data")
+        raise Invalid("this experiment needs the real data sets: name their folder with --data")
     try:
         return read(options.data)
     except FileNotFoundError as missing:
-        raise Invalid(f"this experiment needs {missing.filename}") from None
+        raise Invalid(f"this experiment needs the file {missing.filename}, which does not exist") from None
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 def check_proc() -> None:
     """Check that /proc exists. Raises Invalid."""
     if not Path("/proc/self/stat").exists():
-        raise Invalid("processor time of other processes is read from /proc, which is not here")
+        raise Invalid("this benchmark reads processor time from /proc, which does not exist: run it on Linux")
 
 
 def processor_seconds(pids: Iterable[int]) -> float:

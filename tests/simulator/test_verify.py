@@ -77,14 +77,16 @@ def test_what_a_revoked_device_had_under_way_is_lost_by_a_named_fault(store):
     accounts = reconcile(sent(a, b, acked=[a]), store)
     assert (accounts.holds, accounts.lost) == (True, {"revoked": 1})
     # The server must have judged each report that the broker acknowledged, whoever sent it.
-    assert reconcile(sent(a, b, acked=[a, b]), store).unexplained == {"acknowledged and not judged": 1}
+    assert reconcile(sent(a, b, acked=[a, b]), store).unexplained == {
+        "acknowledged, but neither counted nor rejected": 1
+    }
 
 
 @pytest.mark.parametrize(
     ("key_of", "ledger", "what"),
     [
-        ("b", {"acked": True}, "acknowledged and not judged"),
-        ("b", {"acked": True, "lost": True}, "acknowledged and not judged"),
+        ("b", {"acked": True}, "acknowledged, but neither counted nor rejected"),
+        ("b", {"acked": True, "lost": True}, "acknowledged, but neither counted nor rejected"),
         ("b", {}, "still under way"),
     ],
 )
@@ -115,7 +117,7 @@ def test_a_report_that_nobody_sent_is_unexplained(store):
     a = ("a", report(1))
     judged(store, (*a, "counted"), ("spy", report(2), "shard"))
     accounts = reconcile(sent(a), store)
-    assert accounts.unexplained == {"judged and not sent": 1}
+    assert accounts.unexplained == {"counted or rejected, but not sent": 1}
     assert "spy" in accounts.examples[0]
 
 

@@ -60,13 +60,13 @@ GOOD = {
     ("changes", "of", "said"),
     [
         ({}, accounts(), None),
-        ({"log": GOOD["log"][1:]}, accounts(), "aggregator-kill: the server never said"),
-        ({"log": GOOD["log"][:1]}, accounts(), "disk-full: the server never said"),
-        ({"refusals": [("edit", "it went on")]}, accounts(), "edit: 'it went on'"),
+        ({"log": GOOD["log"][1:]}, accounts(), "aggregator-kill: no line of the server"),
+        ({"log": GOOD["log"][:1]}, accounts(), "disk-full: no line of the server"),
+        ({"refusals": [("edit", "it went on")]}, accounts(), "edit: the server said 'it went on'"),
         ({"ended": ["the server ended by itself with code 1"]}, accounts(), "ended by itself"),
         ({}, accounts(unexplained={"drawn twice": 1}), "unexplained: 1 drawn twice"),
         ({}, Accounts(), "no report was counted"),
-        ({}, Accounts(counted=1, deliveries={"received": 1, "counted": 1}), "flood: nothing was rejected"),
+        ({}, Accounts(counted=1, deliveries={"received": 1, "counted": 1}), "flood: the server rejected no report"),
     ],
 )
 def test_what_is_not_as_it_should_be_is_said(changes, of, said, monkeypatch):

@@ -166,7 +166,7 @@ class ReportsResult:
         bound = f"e^{shown(epsilon)} = {math.exp(epsilon):.9g}"
         level = sum(slot.estimate for slot in self.slots) / len(self.slots)
         verdict = "they agree" if self.agrees else "they disagree"
-        weak = "warning: the standard error is above half the signal: more devices or a larger ε would show it"
+        weak = "warning: the standard error is above half the mean: take more devices or a larger ε"
         return [
             f"Square Wave: the devices reported {len(self.round_readings)} readings for the threshold, each under"
             f" ε = {shown(epsilon)}",

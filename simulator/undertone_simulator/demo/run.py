@@ -53,7 +53,7 @@ class Display(Protocol):
 def run(options: DemoOptions, folder: Path, display: Display) -> DemoResult:
     """Run the demonstration with all files in `folder`. Raises Invalid for bad input, Failed, or OSError."""
     if options.window is not None and options.kill_device_at is not None:
-        raise Invalid("window is for reports, each sent once: it does not go with killed devices")
+        raise Invalid("window and kill_device_at exclude each other: a killed device may send a report twice")
     collection = DEMO_COLLECTIONS[options.collect]
     if options.direct and options.window is not None:
         raise Invalid("window needs broker mosquitto, whose own log shows who published when")
@@ -86,7 +86,7 @@ def run(options: DemoOptions, folder: Path, display: Display) -> DemoResult:
         wait_until_online(lambda: processes.words("micropython.log"))
         end(processes.micropython, signal.SIGINT)
         if not processes.drain().holds:
-            display.say("not every report was judged in time", loud=True)
+            display.say("not every report was counted or rejected in time", loud=True)
         end(processes.aggregator)
         for event in processes.aggregator_events():
             display.event(event)

@@ -131,16 +131,14 @@ class StreamResult:
         accounts.
         """
         level = sum(slot.truth_raw for slot in self.slots) / len(self.slots)
-        weak = (
-            "warning: the standard error is above half the signal: more devices, a larger ε or smoothing would show it"
-        )
+        weak = "warning: the standard error is above half the mean: take more devices, a larger ε or the smoothed means"
         source = "found by a Square Wave report of each device" if self.found else "public"
         return [
             f"[bold]θ = {self.theta} {self.unit}[/], {source}, signed and broadcast to all devices",
             self.guarantee,
             f"error: {self.measured_error:.1f} {self.unit} measured, {self.predicted_error:.1f} stated"
-            f" (slots share noise: one run may be off together); worst slot {self.worst:.1f} standard errors;"
-            f" smoothed {self.smoothed_error:.1f}",
+            f" (slots share noise, so all may be off alike); the worst slot is off by {self.worst:.1f} standard errors;"
+            f" {self.smoothed_error:.1f} after smoothing",
             *([weak] if self.predicted_error > level / 2 else []),
             f"{self.micropython} of the reports were drawn by real MicroPython",
             self.accounts.sentence(),

@@ -64,7 +64,7 @@ class Simulated(Summarised):
 
         path = Path(path)
         if path.exists():
-            raise Invalid(f"{path} exists already: a simulation is never added to a store")
+            raise Invalid(f"{path} exists already: name a new file, because a simulation is never added to a store")
         with open_store(path) as store:
             open_campaign(store, self.plan, self.stream)
             with store.transaction():

@@ -32,5 +32,5 @@ def public_bound(readings: Readings, stated: int | None) -> tuple[int, str]:
     bound = max(2, 1 << largest.bit_length())
     if bound > LARGEST_BOUND:
         raise Invalid(f"the largest reading is {largest}, expected less than 2^22: choose a coarser unit")
-    note = f"bound B = {bound} was taken from the data; a real campaign states one that is public, as --bound does here"
+    note = f"bound B = {bound} was taken from the data; a real campaign needs a public bound, which --bound states here"
     return bound, note

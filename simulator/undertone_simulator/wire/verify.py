@@ -172,7 +172,7 @@ def reconcile(
             if any(first <= sent.acked[key] <= last for first, last in outages):
                 result.lost[BROKER_KILLED] += 1
             else:
-                result.wonder("acknowledged and not judged", _name(key))
+                result.wonder("acknowledged, but neither counted nor rejected", _name(key))
         elif key in sent.lost:
             result.lost[sent.lost[key]] += 1
         elif key[0] in revoked:
@@ -181,7 +181,9 @@ def reconcile(
         else:
             result.wonder("still under way", _name(key))
     for (device, digest), outcome in judged.items():
-        result.wonder("judged and not sent", f"{device or 'an unknown device'}, digest {digest.hex()}, {outcome}")
+        result.wonder(
+            "counted or rejected, but not sent", f"{device or 'an unknown device'}, digest {digest.hex()}, {outcome}"
+        )
     _check_draws(sent, result, hostile)
     _check_schedule(sent, store, result, hostile)
     if result.in_histograms != counters[COUNTED]:

@@ -91,7 +91,9 @@ def run(options: StudyOptions) -> list[Measured]:
     Raises Invalid without /proc.
     """
     if not Path("/proc/self/stat").exists():
-        raise Invalid("processor time and memory of other processes are read from /proc, which is not here")
+        raise Invalid(
+            "this benchmark reads processor time and memory from /proc, which does not exist: run it on Linux"
+        )
     devices, each, readers = (400, 2, 20) if options.quick else (4_000, 30, 1000)
     allow_connections(2 * devices)
     with _server(1, devices) as alone, _server(CAMPAIGNS, devices) as many:

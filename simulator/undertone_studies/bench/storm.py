@@ -210,5 +210,7 @@ def _until(done: Callable[[], bool], processes: Processes) -> None:
     while not done():
         processes.check()
         if time.monotonic() > deadline:
-            raise RuntimeError(f"not done within {_PATIENCE_SECONDS:g} s: {processes.words('fleet.log')[-300:]}")
+            raise RuntimeError(
+                f"a step did not end within {_PATIENCE_SECONDS:g} s: {processes.words('fleet.log')[-300:]}"
+            )
         time.sleep(0.5)

@@ -226,5 +226,5 @@ def _wait(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while not condition():
         if time.monotonic() > deadline:
-            raise RuntimeError(f"it did not happen within {_PATIENCE_SECONDS:g} s")
+            raise RuntimeError(f"a step of the benchmark did not end within {_PATIENCE_SECONDS:g} s")
         time.sleep(0.01)

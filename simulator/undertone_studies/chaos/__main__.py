@@ -36,15 +36,15 @@ class Soak(Reports):
 
 def main(arguments: list[str] | None = None) -> int:
     """Parse the arguments and run."""
-    parser = argparse.ArgumentParser(prog="chaos", description="A soak under faults, by a seeded schedule.")
+    parser = argparse.ArgumentParser(prog="chaos", description="A soak test: a long run with faults from a seed.")
     parser.add_argument("--minutes", type=float, default=60.0)
-    parser.add_argument("--seed", type=int, help="the schedule's; drawn and printed if absent")
+    parser.add_argument("--seed", type=int, help="seed of the faults; if absent, one is drawn and printed")
     parser.add_argument("--devices", type=int, default=40)
     parser.add_argument("--direct", action="store_true", help="devices connect to the server, without a broker")
     parser.add_argument("--output", type=Path, help="keep all files in this new folder")
     given = parser.parse_args(arguments)
     if not 1 <= given.minutes <= 10_000 or not 4 <= given.devices <= 1000:
-        parser.error("expected 1 to 10000 minutes and 4 to 1000 devices")
+        parser.error(f"{given.minutes:g} minutes, {given.devices} devices: expected 1 to 10000, and 4 to 1000")
     # A background job of a shell ignores Ctrl-C. The signals are handled here, so that no process is left behind.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -88,8 +88,8 @@ def soak(minutes: float, seed: int, devices: int, folder: Path, *, direct: bool 
     for event, sentence in soak.refusals:
         say(f"{event}: {sentence[:200]}")
     for sentence in wrong:
-        say(f"NOT SURVIVED: {sentence}")
-    say(f"seed {seed}: {'survived' if not wrong else f'{len(wrong)} things are not as they should be'}")
+        say(f"FAILED: {sentence}")
+    say(f"seed {seed}: {'passed' if not wrong else f'failed, {len(wrong)} findings above'}")
     return 1 if wrong else 0
 
 
@@ -117,7 +117,9 @@ def _play(soak: SoakProcesses, events: list[Event]) -> None:
             # than planned.
             calm = time.monotonic() + CALM[0]
         if time.monotonic() > patience:
-            raise RuntimeError(f"no end in sight: {soak.processes.words('fleet.log')[-500:]}")
+            raise RuntimeError(
+                f"the fleet makes no progress; its last lines: {soak.processes.words('fleet.log')[-500:]}"
+            )
         time.sleep(0.05)
 
 

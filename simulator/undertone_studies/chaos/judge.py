@@ -55,12 +55,12 @@ def failures(soak: SoakProcesses, events: Iterable[Event], accounts: Accounts, s
     for name, pattern in SAID.items():
         times = sum(bool(re.search(pattern, sentence)) for sentence in log)
         if name in names and not times:
-            yield f"{name}: the server never said {pattern!r}"
+            yield f"{name}: no line of the server's log matches {pattern!r}"
     for event, sentence in soak.refusals:
         if not re.search(REFUSED[event], sentence):
-            yield f"{event}: {sentence!r}, expected {REFUSED[event]!r}"
+            yield f"{event}: the server said {sentence!r}, expected {REFUSED[event]!r}"
     if "flood" in names and not accounts.rejected_deliveries:
-        yield "flood: nothing was rejected"
+        yield "flood: the server rejected no report"
     yield from _thetas(soak.plan, Timeline(store.epochs()))
 
 

@@ -297,7 +297,7 @@ class SoakProcesses:
         )
         late = threading.Timer(_REFUSED_SECONDS, child.terminate)
         late.start()
-        last = "it said nothing"
+        last = "it printed nothing"
         assert child.stdout is not None
         for line in child.stdout:
             try:

@@ -75,7 +75,10 @@ def data_folder() -> Path | None:
     folder = Path(os.environ.get("UNDERTONE_DATA") or DATA)
     if folder.is_dir():
         return folder
-    print(f"no data sets at {folder}: set UNDERTONE_DATA to their folder; only stand-ins are used", file=sys.stderr)
+    print(
+        f"no data sets at {folder}, so only stand-ins are used: set UNDERTONE_DATA to their folder",
+        file=sys.stderr,
+    )
     return None
 
 
@@ -86,4 +89,6 @@ def _all(options: StudyOptions, output: Path | None, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"page": str(page), "skipped": skipped}, ensure_ascii=False))
     else:
-        print(f"{page}: {len(EXPERIMENTS.names()) - len(skipped)} experiments, {len(skipped)} without their data")
+        print(
+            f"{page}: {len(EXPERIMENTS.names()) - len(skipped)} experiments, data are missing for {len(skipped)} more"
+        )

@@ -108,7 +108,7 @@ class Zeros(Retail):
     """Retail with 90 % zeros on average, and sizes that are lognormal."""
 
     name = "zeros"
-    about = "readings of which nine in ten are zero, more of the others in the evening"
+    about = "readings of which nine in ten are zero, with more non-zero ones in the evening"
     unit = "units"
     bound = 5000
 
