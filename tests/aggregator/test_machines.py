@@ -257,7 +257,7 @@ def test_brokers_by_shard_into_one_database(
 def test_rabbitmq_with_quorum_queues_as_it_comes(
     tmp_path: Path, database: Postgres, free_port: Callable[[], int]
 ) -> None:
-    """The broker is used as installed: it has no access rules and no users for workers. It and a worker are killed."""
+    """The broker is used as installed: no access rules, no users for workers. A worker and the broker are killed."""
     if not BINARIES.exists():
         unavailable(NO_RABBITMQ)
     users = dict.fromkeys(("aggregator", "fleet"), deliveries.PASSWORD)

@@ -66,7 +66,7 @@ def data(folder, values):
 def test_a_bound_from_the_data_is_said(tmp_path):
     demo = plan(tmp_path / "a", data=data(tmp_path, [[1, 2, 300], [4, 5, 6], [7, 8, 9]]))
     assert demo.config.campaign.bound == 512
-    assert "a real campaign states one that is public" in demo.bound_note
+    assert "a real campaign needs a public bound" in demo.bound_note
     stated = plan(tmp_path / "b", data=tmp_path / "data.npz", bound=400)
     assert stated.config.campaign.bound == 400
     assert not stated.bound_note

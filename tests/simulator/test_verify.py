@@ -76,7 +76,7 @@ def test_what_a_revoked_device_had_under_way_is_lost_by_a_named_fault(store):
     store.set_devices([Device("b", "all", REVOKED, 5)])
     accounts = reconcile(sent(a, b, acked=[a]), store)
     assert (accounts.holds, accounts.lost) == (True, {"revoked": 1})
-    # The server must have judged each report that the broker acknowledged, whoever sent it.
+    # The server must have counted or rejected each report that the broker acknowledged, whoever sent it.
     assert reconcile(sent(a, b, acked=[a, b]), store).unexplained == {
         "acknowledged, but neither counted nor rejected": 1
     }

@@ -12,7 +12,7 @@ from undertone_aggregator.design.budget import shown
 from undertone_shared.off_board.intake import unpack
 from undertone_simulator.wire.ledger import Key
 
-# A line of the log for a report that the broker received; repeated packets do not match.
+# A line of mosquitto's log for a report that it received; repeated packets do not match.
 _PUBLISH = re.compile(r"(\d+): Received PUBLISH from \S+ \(d0, [^']*'[^']*/([^/']+)/report'")
 
 

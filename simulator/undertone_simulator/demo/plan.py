@@ -35,7 +35,7 @@ LARGEST_SLOTS = 10_000
 LARGEST_DEMO = 20_000
 # Brokers that can be between devices and aggregator; None: no broker.
 BROKERS = (None, "mosquitto")
-# Options of streams alone.
+# Options that apply to streams only.
 _STREAM = ("delta", "slew", "mechanism", "theta", "dimension")
 
 

@@ -18,7 +18,7 @@ def test_no_more_than_so_many_have_a_turn() -> None:
     turns = ThreadLimit(2, 60.0)
     inside: list[int] = []
     most: list[int] = []
-    # Each thread waits inside until another one has come in, so that two are inside at once on any machine.
+    # Each thread holds its place until another one has a place too, so that two run at once on any machine.
     pair = threading.Barrier(2, timeout=60)
 
     def work() -> None:

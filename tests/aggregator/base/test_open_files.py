@@ -122,7 +122,7 @@ def test_running_out_is_one_alarm_and_doctor_says_how_many_are_needed(home: tupl
 def test_devices_that_find_no_room_are_counted_in_log_page_metrics_and_doctor(
     tmp_path: Path, free_port: Callable[[], int], by_setting: bool
 ) -> None:
-    """Room for 40 of 45 devices: once because files are short, and once because the operator has set that limit."""
+    """Room for 40 of 45 devices: once because few files may be open, and once because the operator set that limit."""
     port, health, users = free_port(), free_port(), [f"power-{number:02}" for number in range(45)]
     more = "connections = 40\n" if by_setting else ""
     write_home(tmp_path, port, users, more=f'{more}[server]\nhealth = "127.0.0.1:{health}"\n')
@@ -140,7 +140,7 @@ def test_devices_that_find_no_room_are_counted_in_log_page_metrics_and_doctor(
             else:
                 with pytest.raises(ProtocolError, match="it is unavailable"):
                     devices[-1].wait("connected")
-        # The sentence comes within a minute, although no further connection is attempted.
+        # The alarm comes within a minute, although no further connection is attempted.
         wait_for(lambda: bool(alarms(log, CROWD)), 60)
         finding = finding_of(home)
         with urllib.request.urlopen(f"http://127.0.0.1:{health}/metrics", timeout=60) as answered:

@@ -36,7 +36,7 @@ def rounds_of(plan: CampaignPlan, **options: Any) -> Rounds:
 
 
 class Asked(Exception):
-    """The decision about θ has begun."""
+    """Raised where the choice of θ would begin."""
 
 
 @dataclass

@@ -43,8 +43,8 @@ def test_clipped_steps_are_those_of_devices_that_draw_every_reading_afresh(readi
         step = slew * theta
         path = np.clip(np.minimum(generator.choice(readings, n), theta), path - step, path + step)
     truncated = np.minimum(readings, theta)
-    # The mean of 20,000 paths in [0, 1000] has a standard error below 3.6. Six of these are allowed, and 20 for the
-    # grid.
+    # The mean of 20,000 paths in [0, 1000] has a standard error below 3.6. Six standard errors are allowed, and 20 more
+    # for the grid.
     assert abs(removed - (truncated.mean() - path.mean())) < 6 * 3.6 + 20
 
 

@@ -129,7 +129,7 @@ def test_reports_that_arrive_after_all_close_the_oldest_gap_of_their_group() -> 
 
 def test_what_closes_no_gap_changes_nothing() -> None:
     losses = MissingReports({("all", 9): 2, ("all", 7): 0})
-    # Zero says that nothing is missing and that the report closes no gap.
+    # A report with 0 shows no missing report and closes no gap.
     assert losses.note(0, "all", 3) == []
     assert losses.note(CLOSES, "north", 3) == []
     # A late report closes a gap that was noticed after its slot, the earliest first, and no more gaps than there are.
@@ -138,7 +138,7 @@ def test_what_closes_no_gap_changes_nothing() -> None:
     # slot stays open.
     assert MissingReports({("all", 9): 1}).note(CLOSES, "all", 8) == [(("all", 9), -1)]
     assert MissingReports({("all", 9): 1, ("all", 3): 1}).note(CLOSES, "all", 7) == [(("all", 9), -1)]
-    # It also closes the earlier of two gaps that were noticed much later.
+    # Of two gaps that were noticed much later, the late report closes the earlier one.
     assert MissingReports({("all", 300): 1, ("all", 200): 1}).note(CLOSES, "all", 3) == [(("all", 200), -1)]
     # If another gap is noticed in an older slot, the newest gap is still closed by a report that is late for slot 6.
     older = MissingReports({("all", 9): 1})
@@ -151,7 +151,7 @@ def test_what_closes_no_gap_changes_nothing() -> None:
 
 @pytest.mark.slow
 def test_a_late_report_costs_the_same_however_many_are_missing() -> None:
-    """The campaign has two days of one-second slots; looking through all of them took 25 ms for each late report."""
+    """An earlier version looked through two days of one-second slots, which took 25 ms for each late report."""
     losses = MissingReports({("all", slot): 1 for slot in range(200_000)})
     began = time.process_time()
     assert [losses.note(CLOSES, "all", 1000) for _ in range(2000)][-1] == [(("all", 3000), -1)]

@@ -103,8 +103,8 @@ def test_the_guide_names_this_example():
 
 
 def test_its_reports_become_a_mean_with_its_own_error(mechanism):
-    # Each of 200,000 devices sends one symbol for the reading 700. Their mean is within 6 standard errors (false alarm:
-    # 2e-9).
+    # Each of 200,000 devices sends one symbol for the reading 700. The estimated mean is within 6 standard errors: a
+    # false alarm has a chance of 2e-9.
     rows = [np.array(mechanism.weights(k)) / mechanism.row_total() for k in range(3)]
     law = 0.6 * rows[1] + 0.4 * rows[2]
     counts = np.random.default_rng(5).multinomial(200_000, law)

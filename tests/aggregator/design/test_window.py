@@ -165,7 +165,7 @@ def test_the_worst_variance_is_the_largest_of_all_levels() -> None:
         window.piecewise("1", 5),
         window.piecewise_optimal("4", 6),
         window.stochastic_rounding("1"),
-        # The largest variance is in the middle.
+        # These two have their largest variance at a middle level.
         window.hybrid("0.3", 7),
         window.hybrid("0.3", 8),
     ):

@@ -22,7 +22,7 @@ from undertone_aggregator.estimate.removed import Removed
 from undertone_aggregator.estimate.selection import OnDays
 from undertone_shared.errors import Invalid
 
-# The error of a difference whose parts cancel: rounding leaves the root of 64 roundings of variances of at most 9.
+# The error of a difference whose parts cancel: 0, up to the root of 64 rounding errors of variances up to 9.
 NOTHING = pytest.approx(0.0, abs=3.0 * math.sqrt(64 * 2.0**-52))
 CYCLE, HALF_HOUR = 48, 1800
 

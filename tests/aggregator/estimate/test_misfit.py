@@ -50,7 +50,7 @@ def mechanisms():
 
 
 def histograms(mechanism, readings, runs, seed=1):
-    """[runs, symbols], by the draws of devices."""
+    """Histograms [runs, symbols] of symbols that are drawn as devices draw them."""
     chance = np.random.default_rng(seed)
     words = GivenWords(chance.integers(0, 2**32, (runs * len(readings), 24), dtype=np.uint32))
     drawn = symbols(mechanism, np.tile(np.minimum(readings, THETA), runs), THETA, words).reshape(runs, -1)

@@ -72,7 +72,7 @@ def test_the_levels_error_is_the_noise_of_the_same_reports():
     whole = of_mean + gain * near.sum(axis=1) / DAY
     added = noise @ (whole**2 - of_mean**2)
     assert error_of_reported_mean(levels, chosen, reported, noise, DAY) == pytest.approx(math.sqrt(added))
-    # This is more than the level's error would add if the level came from other reports.
+    # ``added`` is more than the level's error would add if the level came from other reports.
     assert added > 1.5 * noise @ (whole - of_mean) ** 2
     alone = errors_of_slots(slots(len(reported))._replace(level=np.full(len(reported), 2.0)), reported, noise, DAY)
     middle = len(reported) // 2

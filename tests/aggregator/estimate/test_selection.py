@@ -52,7 +52,7 @@ def test_hours_by_the_clock_of_a_zone() -> None:
 
 
 def test_days_by_the_campaigns_calendar() -> None:
-    # 1970-01-01 was a Thursday, and this calendar has it as a holiday. Further below, a zone is 13 hours ahead.
+    # 1970-01-01 was a Thursday, and this calendar has it as a holiday.
     calendar = Days(holidays=[date(1970, 1, 1)])
 
     def chosen(words: str, days: Days = calendar) -> list[int]:
@@ -136,7 +136,7 @@ def test_a_total_is_of_all_registered_devices(made: Path, tmp_path: Path, device
     slots = mean.slots + mean.absent
     assert mean.devices == devices
     assert mean.total == pytest.approx(devices * slots * mean.estimate)
-    # One of cohort_stride reports is for the threshold. The device that sends it takes part, too.
+    # One report in cohort_stride is for the threshold. The device that sends it takes part, too.
     stride = epoch.campaign.schedule.cohort_stride
     part = min(mean.reports / mean.slots * stride / (stride - 1), devices)
     assert epoch.threshold is not None

@@ -10,7 +10,7 @@ from undertone_aggregator.estimate.reconstruct import Reconstruction
 from undertone_aggregator.threshold import Threshold
 
 CHOSEN = Threshold(500, 450, 600, 3.0, 1.0, 9.0, np.array([0.5, 0.4, 0.1]), (0, 100, 500, 1001), "robust", [])
-# The mean of min(x, 500) under that distribution, with each cell at its middle.
+# The mean of min(x, 500) under the distribution in CHOSEN, with each cell at its middle.
 LEVEL = 0.5 * 49.5 + 0.4 * 299.5 + 0.1 * 500
 
 

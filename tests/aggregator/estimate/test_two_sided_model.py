@@ -82,7 +82,7 @@ def test_the_days_swing_is_not_counted_twice():
     of_day = sum(slot(move) / slot(move).sum() for move in moves)
     reported, true = swinging(slot, low, theta, moves)
     bias = TwoSided(threshold(of_day, theta), low, theta, BOUND, DAY).removed(reported).bias
-    # Truncation removes less than the noise of a slot's mean, and so does the model.
+    # What truncation removes, in truth and by the model, is less than the noise of a slot's mean.
     assert np.abs(true).max() < reported.error.min()
     assert np.abs(bias).max() < reported.error.min()
 

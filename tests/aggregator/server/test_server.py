@@ -53,7 +53,7 @@ def test_the_password_leaves_this_machine_only_in_tls(tmp_path: Path, broker: st
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Replace a file in one step. The server would read an empty file if it saw one."""
+    """Replace a file in one step, so that the server never reads it while it is empty."""
     path.with_suffix(".new").write_bytes(data)
     path.with_suffix(".new").replace(path)
 

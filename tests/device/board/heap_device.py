@@ -75,7 +75,7 @@ def step():
         mark += slots // 10
     client.step(0)
     # The injected clock moves while a report is held back for a few seconds, and then stands still until the broker has
-    # answered. If it went on, the device would take a slow broker for a dead one.
+    # answered. If the clock went on, the device would take a slow broker for a dead one.
     if not len(reporter.outbox):
         settled = client.counts["sent"]
     if start and reporter.campaign is not None and (client.counts["sent"] == settled or not client.online):

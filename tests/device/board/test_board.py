@@ -19,7 +19,7 @@ sys.path.append(str(mp.REPO / "scripts"))
 
 from board_memory import FILES, FLASH, WIDE_KB, WIDE_SIGNED_KB
 
-# The heap of a board with TLS, if its code is in files and if it is in flash. Words are as long as this interpreter's.
+# The heap of a board with TLS, with its code in files or in flash, for words as long as this interpreter's.
 HEAP_FILES = 1024 * WIDE_KB[FILES]
 HEAP_FLASH = 1024 * WIDE_KB[FLASH]
 HEAP_FLASH_SIGNED = 1024 * WIDE_SIGNED_KB[FLASH]

@@ -12,7 +12,7 @@ from rig import Memory
 from undertone_device.core.ledger import FILE, GROUPS, Ledger
 from undertone_device.core.spent import drawn_since, month
 
-# A ledger of version 2 with two reports. Whoever changes these bytes changes what devices in the field have stored.
+# A ledger of version 3 with two reports. Devices in the field have stored this form, so it must not change.
 FROZEN = bytes.fromhex(
     "55544c33"  # UTL3
     "6ae6d800"  # spent_until 1793513472

@@ -205,7 +205,7 @@ def websocket_findings(folder: Path) -> list[tuple[str, str]]:
 
 
 def test_what_is_wrong_is_a_failure_with_its_fix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Every message that doctor waits for comes here, perhaps late. So it waits long.
+    # Every message that doctor waits for comes here, perhaps late, so doctor waits long.
     monkeypatch.setattr(doctor_broker, "_QUIET_SECONDS", 60.0)
     folder = tmp_path / "home"
     missing = undertone("doctor", str(folder))

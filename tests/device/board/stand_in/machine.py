@@ -162,7 +162,7 @@ def become(port):
     has = PORTS[port]
     if "DEEPSLEEP_RESET" not in port_names.MACHINE[port]:
         del globals()["DEEPSLEEP_RESET"]
-        # Such a port reports the same cause after a deep sleep as after any other boot.
+        # A port without this name reports the same cause after a deep sleep as after any other boot.
         save(cause=PWRON_RESET)
     if not has.memory:
         globals()["RTC"] = PlainRTC

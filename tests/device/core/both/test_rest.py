@@ -275,8 +275,8 @@ def test_a_day_of_every_slot_fits_its_cap_of_every_slot():
 
 
 def test_a_clock_that_lies_with_the_server_does_not_refill_the_cap():
-    # In this attack, the clock moves by a day while two slots pass by the ticks. Once, it got 47 reports despite a cap
-    # of four a day.
+    # In this attack, the clock moves by a day while two slots pass by the ticks. From an earlier version, it got 47
+    # reports despite a cap of four a day.
     device = resting(0, reports_per_period=4)
     reports = 0
     for _ in range(24):

@@ -67,8 +67,8 @@ def told_after_a_change(long, short, began, pause=b"", **policy):
 
 
 def test_a_counter_tells_nothing_of_a_pause_when_slots_become_shorter():
-    # Otherwise, the first value of a slot of half a day would begin with a reading from before the pause, taken in a
-    # slot of a week.
+    # The first value of a slot of half a day must not begin with the last reading of a slot of a week, which was taken
+    # before the pause.
     began = (START // WEEK + 1) * WEEK
     pause = (3 * WEEK + DAY, 4 * WEEK - DAY)
     told = told_after_a_change(WEEK, DAY // 2, began, b"%d %d" % (began + pause[0], began + pause[1]))
