@@ -322,7 +322,7 @@ def equivalent() -> set[tuple[str, int]]:
             if len(fitting) < which:
                 raise ValueError(
                     f"{EQUIVALENT.name}: {file} has {len(fitting)} mutants {entry['change']!r} in "
-                    f"{entry['line']!r}, expected at least {which}"
+                    f"{entry['line']!r}, expected at least {which}: correct or delete the entry"
                 )
             if not entry["reason"] or (file, fitting[which - 1]) in found:
                 raise ValueError(f"{EQUIVALENT.name}: {entry!r} of {file} has no reason, or stands there twice")

@@ -139,7 +139,7 @@ def test_another_devices_name_is_stopped_by_the_broker(scene):
     before = scene.counts()
     scene.liar.publish(scene.topic(scene.other), scene.report(0))
     scene.liar.publish(scene.topic(scene.other).replace("/test/", "/other/"), scene.report(0))
-    # This message is accepted. It arrives after those two.
+    # This message is accepted, and arrives after the two that the broker stops.
     scene.liar.publish(scene.topic(scene.liar), scene.report(0))
     scene.expect("counted", before)
 

@@ -56,7 +56,7 @@ class SimulateOptions(FleetOptions):
     devices: Annotated[int, "Number of devices."] = 20_000
     epsilon: Annotated[
         Fraction | float | str | None,
-        "Privacy, 0.05 to 8: of one reading (event level), or of a whole stream (default 1).",
+        "Privacy of one reading (event level), or of a whole stream, 0.05 to 8 (default 1).",
     ] = None
     slots: Annotated[
         int | None, f"Number of report slots after the threshold rounds (default {SLOTS}, or the campaign's)."
@@ -65,7 +65,7 @@ class SimulateOptions(FleetOptions):
         int | None, "Seconds between two readings (default those of the readings; 1800 if a file does not tell them)."
     ] = None
     seed: Annotated[int, "Seed of everything: population, cohort, noise, drop-outs."] = 1
-    plan: Annotated[Path | str | None, "A campaign's TOML file; its table [campaign] replaces options here."] = None
+    plan: Annotated[Path | str | None, "A campaign's TOML file, whose table [campaign] replaces options here."] = None
     as_papers: Annotated[
         bool,
         "With reports: the papers' way: one round of Square Wave, EM with the white box, Eq. 8 with random ranges, the"
@@ -75,7 +75,7 @@ class SimulateOptions(FleetOptions):
         None
     )
     method: Annotated[
-        str | None, "With reports: how the threshold is chosen: robust (default), ems or sw-w (the paper's)."
+        str | None, "With reports: how the threshold is chosen: robust (default), or the papers' ems or sw-w."
     ] = None
     query: Annotated[
         str | None,
@@ -84,7 +84,7 @@ class SimulateOptions(FleetOptions):
     ] = None
     mechanism: Annotated[
         str | None,
-        "With reports: auto (default), hybrid, piecewise, optimal; with a stream: gaussian (default), one-bit, direct.",
+        "Mechanism: with reports auto (default), hybrid, piecewise, optimal; with a stream gaussian (default), one-bit, direct.",
     ] = None
     reach: Annotated[
         float | None,

@@ -46,7 +46,9 @@ class PlanOptions(FleetOptions):
         bool,
         "With reports: the papers' way: one round of Square Wave, Eq. 8 with random ranges, the Hybrid.",
     ] = False
-    mechanism: Annotated[str | None, "With reports: auto, hybrid, piecewise or optimal (default auto)."] = None
+    mechanism: Annotated[
+        str | None, "With reports: the mechanism: auto, hybrid, piecewise or optimal (default auto)."
+    ] = None
     reach: Annotated[
         float | None,
         "With a table: its largest decoded value, as a multiple of the least possible, 1.01 to 2 (default 1.25 or 1.1,"
@@ -66,7 +68,9 @@ class PlanOptions(FleetOptions):
         "With reports: the query that the threshold is best for: shown (default), fleet or ranges:R."
         f" With a stream: slot, or range:M for sums over M slots (default {QUERY}).",
     ] = None
-    chains: Annotated[int | None, f"With a stream: 1, and 1 more for each allowed reboot (default {CHAINS})."] = None
+    chains: Annotated[
+        int | None, f"With a stream: number of chains: 1, and 1 more for each allowed reboot (default {CHAINS})."
+    ] = None
     movement: Annotated[
         float | None, "With a stream: standard deviation of the mean's step per slot (default a quarter of the slew)."
     ] = None

@@ -203,10 +203,7 @@ def test_both_ends_that_are_left_out_count_as_lost(monkeypatch):
 
 
 def test_cells_are_as_fine_as_is_said():
-    """`FINE` and `COARSE` are numbers of cells in a standard deviation.
-
-    The error for many blankets is as small as they promise.
-    """
+    """`COARSE` is a number of cells in a standard deviation. With so few cells, δ is at most 5 % too large here."""
     blanket = Blanket.of(hybrid("1"))
     extra, t = float(blanket.ratio - 1), float(blanket.extreme)
     grid = np.arange(4) * 0.02

@@ -61,7 +61,7 @@ def test_the_covariance_of_the_shape_is_that_of_errors_that_add_up_to_nothing():
 
 
 def test_the_levels_error_is_the_noise_of_the_same_reports():
-    """Each level is too high by ``gain`` times the noise around its slot, and the mean has the same noise itself."""
+    """Each level is too high by ``gain`` times the noise around its slot, and the mean contains that noise, too."""
     reported = np.arange(3 * DAY + 1)
     noise = np.linspace(1.0, 4.0, len(reported))
     chosen = np.arange(DAY, 2 * DAY)

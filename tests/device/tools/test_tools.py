@@ -27,7 +27,7 @@ from undertone_shared.errors import Invalid
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The folder of a device, as `provision` writes it."""
+    """The folder of a device, as `undertone devices add` writes it."""
     made = tmp_path / "meter-17"
     made.mkdir()
     device = {
