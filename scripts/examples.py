@@ -1,6 +1,6 @@
 """Write a device's example policy and configuration, with every field of the parsers and its default.
 
-python scripts/examples.py     writes device/examples/policy.json and device.json; a test compares
+python scripts/examples.py     writes device/examples/policy.json and device.json; a test compares them with the parsers
 """
 
 import json

@@ -238,7 +238,7 @@ _COMPUTED: dict[type[ast.operator], type[ast.operator]] = {
 
 @dataclass(frozen=True)
 class Mutant:
-    """One possible change of a file, the one with number ``number``.
+    """A possible change of a file; ``number`` counts the changes of the file.
 
     ``before`` and ``after`` are the changed expression or statement.
     """
@@ -666,7 +666,7 @@ def main() -> int:
         seed: random.Random(int(seed)).sample(every, min(given.count, len(every))) for seed in given.seed.split(",")
     }
     chosen = sorted({mutant for sample in samples.values() for mutant in sample}, key=every.index)
-    print(f"{len(chosen)} of {len(every)} mutants of {len(files)} modules, seed {given.seed}", flush=True)
+    print(f"trying {len(chosen)} of {len(every)} mutants of {len(files)} modules, seed {given.seed}", flush=True)
     preload()
     with tempfile.TemporaryDirectory(prefix="undertone-mutants-") as folder:
         copies = [copy_of(Path(folder) / str(number)) for number in range(given.jobs)]

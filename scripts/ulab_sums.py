@@ -30,7 +30,7 @@ def microseconds(samples):
     return least
 
 
-print("samples  list us  array us  ulab us  list over ulab")
+print("samples  list us  array us  ulab us       list/ulab")
 for length in LENGTHS:
     values = [7 * n % 30000 for n in range(length)]
     times = [microseconds(samples) for samples in (values, array("i", values), numpy.array(values, dtype=numpy.uint16))]

@@ -223,7 +223,7 @@ def test_a_server_without_a_campaign_is_ready_and_survives_a_hang_up(tmp_path: P
         while ear.recv(100) != b"READY=1":
             pass
         server.send_signal(signal.SIGHUP)
-        # These messages come after the signal, from a thread that the signal would have ended.
+        # These messages come after the signal, and only if the signal has not ended the server.
         for _ in range(4):
             ear.recv(100)
         assert server.poll() is None

@@ -56,7 +56,7 @@ def run(options: DemoOptions, folder: Path, display: Display) -> DemoResult:
         raise Invalid("window and kill_device_at exclude each other: a killed device may send a report twice")
     collection = DEMO_COLLECTIONS[options.collect]
     if options.direct and options.window is not None:
-        raise Invalid("window needs broker mosquitto, whose own log shows who published when")
+        raise Invalid("window needs broker mosquitto, because its log shows when each device published")
     if not options.direct:
         find_mosquitto()
     port = free_port()

@@ -84,8 +84,8 @@ class SimulateOptions(FleetOptions):
     ] = None
     mechanism: Annotated[
         str | None,
-        "Mechanism: with reports auto (default), hybrid, piecewise or optimal; with a stream gaussian (default), one-bit"
-        " or direct.",
+        "Mechanism: with reports auto (default), hybrid, piecewise or optimal; with a stream gaussian (default),"
+        " one-bit or direct.",
     ] = None
     reach: Annotated[
         float | None,

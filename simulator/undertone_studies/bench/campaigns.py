@@ -100,7 +100,7 @@ def run(options: StudyOptions) -> list[Measured]:
         drained: dict[str, list[Drained]] = {"one": [], "many": [], "read": []}
         for turn in range(1 if options.quick else 3):
             drained["one"].append(alone.report(each))
-            # The two variants go first by turns, because the load of the machine changes within minutes.
+            # The two variants take turns in going first, because the load of the machine changes within minutes.
             for name in ("many", "read") if turn % 2 else ("read", "many"):
                 with many.read_by(readers if name == "read" else 0):
                     drained[name].append(many.report(each))

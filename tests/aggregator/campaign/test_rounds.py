@@ -370,7 +370,7 @@ def test_a_server_that_is_killed_again_and_again_still_publishes(tmp_path: Path,
     """
     outlet = play(tmp_path, 60, restart_every=2, settle_slots=settle_slots, report_slots=100)
     slots = [json.loads(payload)["slot"] - NOW for topic, payload in outlet.messages if topic.endswith("/all/raw")]
-    # Each server lives for two seconds, and one of the two goes by in waiting.
+    # Each server lives for two seconds, and waits for one of them.
     assert len(set(slots)) >= 5
     assert max(slots) >= 60 - 1 - settle_slots - 2 * (settle_slots + 1)
 
@@ -515,7 +515,7 @@ def test_slots_that_fell_due_while_nobody_served_wait_for_their_reports(tmp_path
         assert publication_of(store, 10).settled == -1
         report_slot(store, NOW + 10, chance, 40.0)
         again.tick(NOW + 33)
-        # No slot after the newest report settles, however far the clock has moved.
+        # The newest settled slot is that of the newest report, however far the clock has moved.
         assert publication_of(store, 10).settled == NOW + 10
         # The table of sums has the two slots with reports and no other.
         with contextlib.closing(sqlite3.connect(tmp_path / "s.sqlite")) as database:

@@ -66,8 +66,8 @@ def test_a_density_lowers_the_mean_variance_within_the_cap_on_the_worst(tables):
 @pytest.mark.slow_but("1-0.34")
 @pytest.mark.parametrize(("epsilon", "saved"), [("1", 0.34), ("2", 0.22), ("4", 0.06)])
 def test_one_false_report_moves_a_mean_little_further_than_it_must(tables, epsilon, saved):
-    # The Hybrid's largest value is that of its piecewise part. The limit on a table's largest value raises its variance
-    # by at most 5 %.
+    # The Hybrid's largest value is that of its piecewise part. The limit on a table's largest value raises the table's
+    # variance by at most 5 %.
     density = tuple(np.exp(-8 * np.arange(25) / 24))
     table = tables(epsilon, density=density)
     wide = tables(epsilon, density=density, largest=1 / np.tanh(float(epsilon) / 4))

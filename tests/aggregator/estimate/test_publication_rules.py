@@ -90,7 +90,7 @@ def test_groups_of_a_threshold_round_are_released_as_those_of_any_slot() -> None
     for group, n in (("a", 5), ("b", 3), ("c", 2)):
         partial.add_counts(Key(CAMPAIGN, EPOCH, report.COHORT, group, 7), np.array([n]))
     published = shown(Publication(7, 3, ((0, 3),)), partial)
-    # b is withheld, so that a and everybody leave b and c together, which are five reports.
+    # b is withheld, too: all devices less a are then those of b and c together, which sent five reports.
     assert published.groups == ["a", EVERYBODY]
     assert [published.of(group).reports for group in ("a", EVERYBODY, "b")] == [5, 10, 0]
     # A threshold round publishes no measured mean, so there is no crowd to state.

@@ -224,7 +224,7 @@ def test_long_slots_may_be_96_slots_late() -> None:
 def test_the_lane_takes_what_is_in_time_by_the_rule(slot_seconds: int) -> None:
     gate = Admission(PREFIX, "meters", slot_seconds, Seen(), cells=cells_of)
     now = FIRST * slot_seconds + slot_seconds // 3
-    # Slots around the last one that is in time, and around the first one.
+    # Slots around the last and around the first one whose reports are in time.
     ends = (now + gate._tolerance, now - gate._late)
     slots = [edge // slot_seconds + step for edge in ends for step in range(-4, 4)]
     taken = gate.in_time(np.array(slots), now).tolist()

@@ -271,7 +271,8 @@ def test_doctor_sends_a_test_message_to_a_hook_and_by_mail(folder: Path, hook: H
         mail = f"mailto://127.0.0.1:{mailbox.port}?mode=insecure&from=undertone@example.org&to=operator@example.org"
         write_urls(folder, hook.url, mail)
         done = undertone("doctor", str(folder), "--alert-test", "--json")
-        # The server is stopped after that. If a connection were still opening or closing, its socket would stay open.
+        # The server is stopped after this wait. A connection that was still opening or closing would leave its socket
+        # open.
         wait_for(lambda: mails and len(ended) == len(begun), what="the end of the mail's connection")
     finally:
         mailbox.stop()

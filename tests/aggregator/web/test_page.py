@@ -491,7 +491,7 @@ def test_a_restart_of_the_server_is_said_and_survived(
     before = page.evaluate(latest)
     server.stop()
     until(page, "document.getElementById('link').className === 'lost'")
-    # Values that were current are shown in a lighter weight meanwhile.
+    # While the server is away, the newest values are shown in a lighter weight.
     until(page, "document.getElementById('latest-when').textContent.startsWith('The newest number')")
     weight = "getComputedStyle(document.querySelector('#latest .value')).fontWeight"
     assert page.evaluate(weight) == "400"

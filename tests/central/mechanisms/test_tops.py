@@ -328,7 +328,7 @@ def test_what_one_size_of_blocks_shows_corrects_another():
         pilot.best_layout(values, 500, 1 << 20, 16, Fraction(1), Fraction(1, 20), seeded(seed)).group
         for seed in range(40)
     ]
-    # If each size were judged by its own noisy drift alone, only 25 of the 40 would be 256.
+    # If each size were judged by its own noisy drift alone, only 25 of the 40 choices would be blocks of 256.
     assert chosen.count(256) >= 36
 
 

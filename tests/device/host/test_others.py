@@ -88,7 +88,8 @@ def test_spans_are_over_the_slots_that_both_sides_know(comparison: Comparison) -
             comparison.hear(SUM, published(slot, 200.0))  # type: ignore[arg-type]
     answer = comparison.summary(now, evening)
     assert answer is not None
-    # Half of the slots have a mean: 5 of the ten in an evening, and 168 of the 336 in a week. Sums are added up.
+    # Half of the slots have a mean: 5 of the ten in an evening, and 168 of the 336 in a week. The measure is a sum, so
+    # the values of these slots are added up.
     assert (answer["evening"]["slots"], answer["evening"]["own"], answer["evening"]["mean"]) == (
         5,
         1_500_000,

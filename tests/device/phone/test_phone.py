@@ -371,7 +371,7 @@ def test_nothing_that_was_removed_can_be_read_on_the_disk(phones: Any, site: Pho
     entered, compared = r"\[18\d{8}, 740\]", r"\[50\d{4}, 740\]"
     disk(entered, True)
     disk(compared, True)
-    # Nobody enters another number.
+    # No further number is entered: the app itself removes the entered number and keeps the compared one.
     disk(entered, False)
     disk(compared, True)
     page.get_by_label("Show me beside the others").uncheck()

@@ -153,7 +153,7 @@ def test_no_file_of_the_fleet_names_a_forgotten_device(run, tmp_path, monkeypatc
     with monkeypatch.context() as patched:
         patched.setattr(devices, "tombstone", raiser("power cut"))
         assert "power cut" in run("devices", "forget", "load-004", code=2)
-    # An editor's mistake in another line, or bytes that are no UTF-8, keep no name in the file.
+    # The name is also removed from lines with an editor's mistake or with bytes that are no UTF-8.
     groups.write_bytes(groups.read_bytes() + b"load-004,nor\xffth\r\nload-004\nload-40,south,\n\n")
     run("devices", "forget", "load-004")
     assert groups.read_bytes() == b"device,group\nload-005,north\nload-40,south,\n\n"

@@ -1,4 +1,4 @@
-"""A radio that connects at the second look, and a cable that is connected. `machine.become` offers what a port has."""
+"""A radio that is connected from the third query on, and a cable. `machine.become` offers what a port has."""
 
 STA_IF = 0
 log = []
