@@ -237,7 +237,7 @@ def mistaken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         ("demo --broker emqx", "--broker is 'emqx', expected mosquitto, or none at all"),
         ("demo --delta .1", "--delta: not an option where collect is reports"),
-        ("demo --window 16s", "--window needs broker mosquitto, whose own log shows who published when"),
+        ("demo --window 16s", "--window needs broker mosquitto, because its log shows when each device published"),
         ("fleet --ramp-up -1", "--ramp-up is -1.0, expected 0 to 86400 seconds"),
         ("certify --mechanism hybrid --epsilon 99", "--epsilon is '99', expected a number from 0.05 to 8"),
         (

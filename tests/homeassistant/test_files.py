@@ -151,7 +151,7 @@ def test_every_word_of_the_code_has_a_text():
     ]
     assert set(issues) == set(load("strings.json")["issues"])
     reasons = load("strings.json")["entity"]["sensor"]["status"]["state_attributes"]["why"]["state"]
-    # A board that sleeps has one more reason, which a home never has.
+    # A board that sleeps has one more reason for a missing report, which a home never has.
     assert set(reasons) == household.WHY.keys() - {"one_shot"}
     shown = re.findall(r'Shown\(\s*"(\w+)"', (FOLDER / "sensor.py").read_text("utf-8"))
     entities = load("strings.json")["entity"]

@@ -24,7 +24,7 @@ from undertone_simulator.wire.verify import Accounts
 CAMPAIGN = "demo"
 SENSOR = "load"
 ROUND_SLOTS = 12
-# Days of readings that the threshold rounds play together; each round plays a share of these days.
+# Days of readings that all threshold rounds together play; each round plays a share of these days.
 ROUND_DAYS = 3
 LEAD_SLOTS = 3
 # The campaign starts one slot later for every 150 devices, because the fleet's process checks the campaign once for

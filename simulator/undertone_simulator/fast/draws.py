@@ -62,8 +62,8 @@ class VectorDraws:
         self._words = words
         self._chances = chances
         self._word = word
-        # Entry i lists the devices that have rejected i + 1 words, so that the index of their next word is
-        # self._word + i + 1; for all other devices it is self._word.
+        # Entry i lists the devices that have rejected i + 1 words. The index of their next word is self._word + i + 1,
+        # that of all other devices is self._word.
         self._ahead: list[Index] = []
 
     def below(self, n: "int | Unsigned") -> Unsigned:

@@ -64,8 +64,8 @@ class WireDevice:
         self._connection: DeviceConnection | None = None
         self._task: asyncio.Task[None] | None = None
         self._knocks = Knocks(name, wire.period)
-        # The current knock, see `knocks`: how many addresses it has not tried yet, when it began, whether it reached a
-        # server.
+        # The current attempt to connect (a knock, see `knocks`): how many addresses are still to be tried, when it
+        # began, whether it reached a server.
         self._untried = 0
         self._knocked = 0.0
         self._reached = False

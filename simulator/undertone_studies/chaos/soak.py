@@ -57,7 +57,7 @@ class SoakProcesses:
         self._expected_to_run = False
         # Number of lines in the log when the server was last started.
         self._before = 0
-        # The last device is the malicious one; the one before runs under MicroPython, if that is installed.
+        # The last device is the malicious one. The device before it runs under MicroPython, if that is installed.
         names = plan.names
         self.micropython = names[-2] if find_micropython() is not None else None
         self.fleet = names[: -1 if self.micropython is None else -2]

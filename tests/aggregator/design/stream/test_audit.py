@@ -79,7 +79,7 @@ def step(tested, point, previous):
             continue
         for last in range(-RANGE, RANGE + 1):
             x = tested.later((point,), (previous,), (last,), noise, word)[0]
-            # Values beyond the range have a probability below 1e-10, and count at its ends.
+            # Values beyond the range have a probability below 1e-10, and are counted at the ends of the range.
             law[last + RANGE, min(max(x, -RANGE), RANGE) + RANGE] += p
     return law
 
