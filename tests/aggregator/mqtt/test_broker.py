@@ -78,7 +78,7 @@ def test_who_may_do_what(broker: Mosquitto) -> None:
         server.publish("t/c/config", retain=True)
         server.publish("t/c/aggregate/all", retain=True)
         everybody = (server, worker, reader, d1)
-        # Forged messages were published before these, so they would have arrived by now.
+        # The forged messages were published before these public ones, so they would have arrived by now.
         wait_for(lambda: all(("t/c/config", b"x") in client.heard for client in everybody))
         wait_for(lambda: all(("t/c/aggregate/all", b"x") in client.heard for client in everybody))
         assert sorted(topic for topic, _ in server.heard) == ["t/c/aggregate/all", "t/c/config"]

@@ -72,7 +72,7 @@ def test_the_newest_reports_cannot_be_recognised_from_the_store_alone(tmp_path: 
             seen.load(store.segments(SEEN))
             store.compact(SEEN, "0of1", seen.snapshot())
     assert recognised(file, drawn, compacted=compacted) < 40
-    # With the plain data of the memory, the same search finds every report.
+    # In the data without the mask, as they are in memory, the same search finds every report.
     with open_store(file) as store:
         plain = b"".join(data for _, data in store.segments(SEEN))
         with store.transaction():
