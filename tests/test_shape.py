@@ -167,7 +167,7 @@ def _by_the_locale(call: ast.Call) -> bool:
 
 
 def test_text_has_a_stated_encoding() -> None:
-    """Without one, Python uses the locale's encoding, and another machine may misread the file or fail."""
+    """Without a stated encoding, Python uses the locale's, and another machine may misread the file or fail."""
     files = [*MODULES, *(path for folder in ("tests", "scripts", "docs") for path in (REPO / folder).rglob("*.py"))]
     # Only these files are parsed: parsing takes most of this test's time.
     files = [path for path in files if READS_OR_WRITES.search(path.read_text(encoding="utf-8"))]

@@ -61,7 +61,7 @@ def test_what_is_short_is_said_with_the_way_to_more() -> None:
 
 
 def test_the_stored_table_is_what_the_measured_speeds_give() -> None:
-    """docs/scale.md shows these rows. The command measured the speeds."""
+    """docs/scale.md shows the stored rows. `undertone capacity` measured the speeds in them."""
     stored = json.loads((REPO / "docs/results/capacity.json").read_text(encoding="utf-8"))["rows"]
     assert [row["homes"] for row in stored] == list(HOMES)
     for row in stored:

@@ -30,7 +30,7 @@ def test_everybody_comes_back_with_what_was_stored() -> None:
 
 
 def test_the_stored_return_of_19_000_devices_met_the_goals_and_fits_what_a_connection_is_taken_to_need() -> None:
-    """docs/scale.md shows these rows."""
+    """docs/scale.md shows the stored rows."""
     rows = json.loads((RESULTS / "storm.json").read_text(encoding="utf-8"))["rows"]
     found = {row["what"]: row["value"] for row in rows}
     assert {row["devices"] for row in rows} == {storm.MOST}

@@ -126,7 +126,7 @@ def test_fakes_that_push_the_mean_are_seen(mechanisms, name, epsilon, share):
 
 @pytest.mark.parametrize(("epsilon", "share", "seen"), [("1", 0.1, True), ("2", 0.05, False), ("4", 0.05, True)])
 def test_fakes_of_the_shipped_tables_are_seen_or_look_honest(mechanisms, epsilon, share, seen):
-    """A shipped table's largest symbol is smaller, so that a fake moves the mean less.
+    """A shipped table's largest symbol is smaller than the Hybrid's, so that a fake moves the mean less.
 
     At ε = 2, fakes look exactly as honest reports would, so nothing can detect them; but each moves the mean by no more
     than an honest device's largest symbol.

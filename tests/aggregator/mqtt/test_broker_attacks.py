@@ -133,9 +133,9 @@ def test_a_device_cannot_wipe_the_queue_under_the_sessions_name(make: Make) -> N
 
 
 def test_the_theft_works_at_a_broker_without_that_rule_if_the_name_is_known(make: Make) -> None:
-    """Shows what the two defences stop.
+    """The two defences: a device may use no other client id than its own, and the session's name has a secret.
 
-    Without the first rule, the theft works unless the session's name has a secret.
+    Without the first defence, the theft works only if the name is known.
     """
     broker = make(own_client_ids=True)
     for plan, kept in ((PLAN, 0), (IngestPlan(PREFIX, "meters", 1, cells_of, sessions=Sessions(secret="8c1f")), 10)):

@@ -97,7 +97,7 @@ def test_a_store_from_before_the_first_release_is_refused_and_stays_as_it_is(
 
 
 def test_a_file_that_is_refused_is_closed(tmp_path: Path) -> None:
-    """When the last connection is closed, SQLite removes its log file."""
+    """SQLite removes its log file when the last connection is closed, so the test looks for this file."""
     path = tmp_path / "s.sqlite"
     open_store(path, campaign="load").close()
     # The error is kept, so that everything it refers to stays in memory.

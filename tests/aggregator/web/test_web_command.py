@@ -61,7 +61,7 @@ def test_a_port_in_use_is_one_sentence(store: Path) -> None:
 
 @pytest.mark.slow
 def test_a_page_that_fails_ends_in_one_sentence_while_its_server_lives(store: Path) -> None:
-    """One of its threads waits for the end of standard input, which a running server keeps open."""
+    """One thread of the page's process waits for the end of standard input, which a running server keeps open."""
     reading, writing = os.pipe()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
