@@ -23,7 +23,7 @@ WHY = {
     "ahead": "the clock was set back into a slot that had ended",
     "boots": "the device has started too often today (UTC)",
     "chains": "the stream may not start again in this window",
-    "clock": "this clock and the campaign's do not agree",
+    "clock": "this clock and the server's do not agree, or the server is silent",
     "ended": "the campaign is over",
     "entropy": "this machine gave no random numbers",
     "lifetime": "the device has spent all that its policy allows, and is silent until a policy allows more",

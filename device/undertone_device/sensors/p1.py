@@ -1,4 +1,4 @@
-"""Decoder of DSMR P1 telegrams (Netherlands, Belgium, Luxembourg, Sweden): DSMR 4 and later, which end with a CRC.
+"""Decoder of DSMR P1 telegrams (Netherlands, Belgium, Sweden): DSMR 4 and later, which end with a CRC.
 
 A telegram is ``/ident CR LF CR LF lines !CRC CR LF``, with the CRC-16/ARC from ``/`` to ``!`` in four upper-case
 hexadecimal digits; some meters omit leading zeros. Telegrams of DSMR 2 and 3 have no CRC and are refused here.
