@@ -136,6 +136,8 @@ def test_a_campaign_file(tmp_path, message):
     facts = json.loads(certify("--message", path, "--epsilon", 1, "--json").stdout)
     assert [f["mechanism"] for f in facts] == ["cohort", "report"]
     assert facts[1]["certificate"] == "2721/1001"
+    said = certify("--message", path, "--epsilon", 1).stdout.splitlines()[0].split()
+    assert said == ["campaign", "c,", "fingerprint", campaign.fingerprint.hex()]
     result = certify("--message", path, "--epsilon", 0.999)
     assert result.exit_code == 1
     assert told(result.stderr, "refused", "column 0", 1001, 2721)

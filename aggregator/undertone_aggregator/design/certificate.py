@@ -220,10 +220,7 @@ def certify_campaign(
     ``signer``: a public key in hex; with it the message's signature is checked, too. Raises Invalid,
     `audit.NotCertified`.
     """
-    body = data
-    if data.startswith(MAGIC):
-        header(data)
-        body = bytes(body_of(data))
+    body = _body(data)
     campaign = Campaign(body)
     if signer is not None:
         _check_signature(data, body, signer)
@@ -231,6 +228,20 @@ def certify_campaign(
     if certify is None:
         raise Invalid(f"the campaign's rule has kind {campaign.rule.kind!r}, expected one of {', '.join(_BY_RULE)}")
     return certify(campaign.rule, epsilon, delta)
+
+
+def described(data: bytes) -> str:
+    """Return the name of a campaign and its fingerprint, which `undertone-device status` shows, too. Raises Invalid."""
+    campaign = Campaign(_body(data))
+    return f"{campaign.name}, fingerprint {campaign.fingerprint.hex()}"
+
+
+def _body(data: bytes) -> bytes:
+    """Return the body of a campaign, given the body or its retained message."""
+    if not data.startswith(MAGIC):
+        return data
+    header(data)
+    return bytes(body_of(data))
 
 
 def _check_signature(message: bytes, body: bytes, signer: str) -> None:

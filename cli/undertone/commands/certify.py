@@ -59,6 +59,7 @@ def certify(
     """
     from undertone import api
     from undertone_aggregator.design import audit
+    from undertone_aggregator.design.certificate import described
 
     if not published:
         refuse(context, ["reports", "slots", "fakes"], "without --published")
@@ -92,6 +93,8 @@ def certify(
         shown = [certificate.as_json() for certificate in certificates]
         typer.echo(json.dumps(shown[0] if message is None else shown, indent=2))
         return
+    if message is not None:
+        typer.echo(f"campaign     {described(message.read_bytes())}")
     for certificate in certificates:
         for line in certificate.lines():
             typer.echo(line)
