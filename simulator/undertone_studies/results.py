@@ -70,8 +70,9 @@ INTRODUCTIONS = {
     ),
     "Mechanisms": (
         "The *Hybrid* (HM) is the mechanism of the paper of ToPL. It is the same for all readings. A *designed "
-        "table* is made for the readings at hand, and the default, `auto`, takes the better of the two. The page "
-        "[Designed tables](../tables.md) explains them, and the page [Papers](../papers.md#data) names the data."
+        "table* is made for the readings at hand. The default, `auto`, takes a table, or the Hybrid if a table lowers "
+        "the variance by less than half a per cent. The page [Designed tables](../tables.md) explains them, and the "
+        "page [Papers](../papers.md#data) names the data."
     ),
     "ToPS and ToPL (CCS 2021)": (
         "ToPS publishes a stream of values that a trusted party holds. It chooses a *threshold* θ above which values "
@@ -232,9 +233,9 @@ def first_page(documents: Mapping[str, Mapping[str, Any]], skipped: Mapping[str,
         SIZE,
         *_fleets(),
         f"`undertone experiment all --output {out.as_posix()}` repeats every study and makes these pages; with the name"
-        " of a study in place of `all` it repeats that study, and `--repeats` makes more runs. Every table is also a"
-        f" CSV and a JSON file in `{out.as_posix()}`. The pages say, study by study, what the papers found and what we"
-        " found.",
+        " of a study in place of `all` it repeats that study, and `--repeats` makes more runs. The table of every"
+        f" study is also a CSV and a JSON file in `{out.as_posix()}`. The pages say, study by study, what we found, and"
+        " what a paper found if the study follows one.",
     ]
     if quick:
         parts.append(f"Quick runs, which show that the experiment runs and not what it finds: {', '.join(quick)}.")

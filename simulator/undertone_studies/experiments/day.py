@@ -24,10 +24,12 @@ PARAGRAPH = (
     "the budget between the reports. The other divides the devices into groups, which report in turns. This study "
     "makes the same comparison for means of the readings of real meters. It adds longer slots, correlated noise and "
     "the filter.\n\nEach block of rows has one ε and one number of devices. In each block, all rows except the last "
-    "give a household the same protection for any 24 hours. The table has the error that the planner predicts and "
-    "the error of simulated reports, both as differences from the true mean of all devices. The simulated reports "
-    "use the integers of the mechanism that devices run. The protection does not depend on a secret schedule: "
-    "everybody may know in which slots a device reports."
+    "have the same ε for any 24 hours (streams also have a δ). The table has the error that the planner predicts and, "
+    "for turns and for single readings, the error of simulated reports, both as differences from the true mean of all "
+    "devices. The devices of this study use the Hybrid, and the simulated ones a Hybrid with few levels, on readings "
+    "reduced to 100 quantiles of each slot: the table has the predicted error times the ratio of simulated to "
+    "predicted error for these. The protection does not depend on a secret schedule: everybody may know in which slots "
+    "a device reports."
 )
 EPSILONS = ("1", "2", "4")
 FLEETS = (1_000, 10_000, 100_000)
