@@ -64,7 +64,8 @@ class FleetPlan(Summarised):
     as good.
 
     ``reach``: the table's reach, None without a table. ``reach_cost``: share by which the variance would be lower with
-    a reach of 1.25. ``one_lie``: how far one false report can move a slot's mean.
+    a reach of 1.25. ``one_lie``: how far one false report can move a slot's mean. ``as_papers``: True for the papers'
+    way.
     """
 
     devices: int
@@ -89,6 +90,7 @@ class FleetPlan(Summarised):
     reach: float | None = None
     reach_cost: float = 0.0
     one_lie: float = 0.0
+    as_papers: bool = False
 
     @property
     def far_from_zero(self) -> bool:
@@ -177,19 +179,22 @@ class Predictor:
         chosen = self.design(reports).threshold
         return self.known.predicted(chosen.theta, self.variance(reports), reports, chosen.bottom)
 
-    def spans(self, reports: int, day: DayPlan | None, left: float) -> tuple[Span, ...]:
+    def spans(self, reports: int, day: DayPlan | None, as_papers: bool) -> tuple[Span, ...]:
         """Return the errors of the means over a slot, an hour and a day, of ``reports`` reports in each slot.
 
-        ``day``: the blocks of the day for the numbers that are shown, None for one θ. ``left``: see `headline.LEFT`.
+        ``day``: the blocks of the day for the numbers that are shown, None for one θ. ``as_papers``: the means of
+        truncated readings are shown as they are, without a filter and without a model of what truncation removes.
         """
         known, prediction = self.known, self.prediction(reports)
+        lengths = {"an hour": known.per_day // 24, "a day": known.per_day}
+        every = [("a slot", 1), *((name, m) for name, m in lengths.items() if m > 1)]
+        if as_papers:
+            return tuple(Span(name, m, *prediction.over(m), prediction.over(m)[1]) for name, m in every)
         blocks = day and known.predicted(day.thetas(known.per_day), self.variance(reports), reports)
         shown = blocks or prediction
-        slot = headline.of_slot(known.means(reports, headline.DAYS), begin(known.source), shown, left)
-        lengths = {"an hour": known.per_day // 24, "a day": known.per_day}
-        longer = ((name, m, headline.of_mean(shown, m, left)) for name, m in lengths.items() if m > 1)
-        every = [("a slot", 1, slot), *longer]
-        return tuple(Span(name, m, *prediction.over(m), error) for name, m, error in every)
+        slot = headline.of_slot(known.means(reports, headline.DAYS), begin(known.source), shown)
+        errors = [slot if m == 1 else headline.of_mean(shown, m) for _, m in every]
+        return tuple(Span(name, m, *prediction.over(m), error) for (name, m), error in zip(every, errors, strict=True))
 
 
 def plan_fleet(
@@ -224,8 +229,7 @@ def plan_fleet(
     day = None if as_papers else plan_day(population, threshold, variance, reports)
     total = 365 * population.per_day if slots is None else slots
     sentences = statements(exact, population.per_day, total)
-    # The papers' way has no model of what truncation removes, so the whole bias is left.
-    predicted = predictor.spans(reports, day, 1.0 if as_papers else headline.LEFT)
+    predicted = predictor.spans(reports, day, as_papers)
     return FleetPlan(
         devices,
         reports,
@@ -262,6 +266,7 @@ def plan_fleet(
         design.reach,
         predictor.reach_cost(reports),
         predictor.one_lie(reports),
+        as_papers,
     )
 
 
