@@ -145,7 +145,11 @@ def _number(row: Row, column: str) -> float:
     """Return a cell's number: the k-th for ``column[k]``, else the first."""
     name, _, place = column.rstrip("]").partition("[") if column not in row else (column, "", "")
     cell = row[name]
-    return float(_NUMBER.findall(cell)[int(place or 1) - 1]) if isinstance(cell, str) else float(cell)
+    if not isinstance(cell, str):
+        return float(cell)
+    if place == "0":
+        raise ValueError(f"{column}: numbers of a cell are counted from 1")
+    return float(_NUMBER.findall(cell)[int(place or 1) - 1])
 
 
 def _styled(value: float, shown: str) -> str:
