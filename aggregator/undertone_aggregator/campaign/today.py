@@ -16,9 +16,10 @@ from undertone_shared.campaign import Campaign
 # The levels of the message's topic below ``aggregate/``.
 TOPIC = f"{EVERYBODY}/today"
 _WEEK = Against(before=7 * 86400)
-# Least seconds between two messages.
+# At least this many seconds lie between two messages.
 _EVERY_SECONDS = 60
-# If today so far has more slots than this, as with slots of less than a minute, there is no message.
+# Largest number of a day's slots that are compared. If slots are shorter than a minute, no message comes later in the
+# day.
 _MOST_SLOTS = 1440
 
 
