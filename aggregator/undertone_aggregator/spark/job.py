@@ -49,7 +49,7 @@ class CountingJob:
     ``folder``: folder of landed files. ``checkpoint``: another folder; all machines share both. ``seconds``: time
     between batches. ``files``: most files of a batch; without it, a batch takes all waiting files up to 1 GiB.
     ``partitions``: tasks of a batch, fixed by the checkpoint; None: 8, or the checkpoint's number. ``buckets``: parts
-    into which the devices are divided, also fixed by the checkpoint. Each bucket has a memory of 48 bytes a device,
+    into which the devices are divided, also fixed by the checkpoint. Each bucket has a memory of 56 bytes a device,
     which is rewritten in each batch with a report of the bucket. ``once``: end when everything present is counted.
     """
 
