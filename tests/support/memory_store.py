@@ -12,7 +12,7 @@ from undertone_aggregator.counts.epochs import Epoch
 from undertone_aggregator.counts.histograms import Histograms, SlotSums
 from undertone_aggregator.counts.partial import Partial
 from undertone_aggregator.counts.seen import COUNTED
-from undertone_aggregator.store.inventory import ACTIVE, Device
+from undertone_aggregator.store.inventory import REFUSED, Device
 from undertone_aggregator.store.store import RECEIVED, SETTLED, Batch, NoStore, StoreError
 from undertone_shared.errors import Invalid
 
@@ -243,7 +243,7 @@ class MemoryStore:
         self._content.devices |= {device.name: device for device in devices}
 
     def revoked_count(self) -> int:
-        return sum(device.state != ACTIVE for device in self._content.devices.values())
+        return sum(device.state in REFUSED for device in self._content.devices.values())
 
     # The states of devices.
 

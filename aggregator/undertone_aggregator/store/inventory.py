@@ -11,6 +11,8 @@ FORGOTTEN = "forgotten"
 # The device went to another campaign. Its reports that are still under way are counted.
 MOVED = "moved"
 STATES = (ACTIVE, REVOKED, FORGOTTEN, MOVED)
+# States of the devices whose reports are refused.
+REFUSED = (REVOKED, FORGOTTEN)
 
 
 class Device(NamedTuple):
@@ -32,7 +34,7 @@ def refused_keys(devices: Iterable[Device]) -> frozenset[int]:
     return frozenset(
         int(device.name, 16) if device.state == FORGOTTEN else device_key(device.name)[1]
         for device in devices
-        if device.state not in (ACTIVE, MOVED)
+        if device.state in REFUSED
     )
 
 

@@ -30,7 +30,7 @@ from undertone_aggregator.design.budget import Budget
 from undertone_aggregator.store import tables
 from undertone_aggregator.store.database import Database
 from undertone_aggregator.store.digests import DigestMask
-from undertone_aggregator.store.inventory import ACTIVE, Device
+from undertone_aggregator.store.inventory import REFUSED, Device
 from undertone_aggregator.store.store import RECEIVED, SETTLED, Batch
 from undertone_shared.campaign import Campaign
 
@@ -468,7 +468,9 @@ class SqlStore(Database):
         table = tables.devices
 
         def build() -> Any:
-            return select(func.count()).select_from(table).where(and_(self.own_rows(table), table.c.state != ACTIVE))
+            # `run` compiles a statement once, so it knows no lists of values.
+            refused = or_(*(table.c.state == state for state in REFUSED))
+            return select(func.count()).select_from(table).where(and_(self.own_rows(table), refused))
 
         return int(self.run("revoked", build, [{}])[0][0])
 

@@ -232,8 +232,8 @@ class DeviceInventory(Protocol):
         """Add or change these devices, and delete the names ``without``, in one transaction."""
 
     def revoked_count(self) -> int:
-        """Return how many devices are not active. This number never falls; when it has grown, workers read the devices
-        again.
+        """Return of how many devices reports are refused: revoked and forgotten ones, and not those that have moved to
+        another campaign. When this number has changed, workers read the devices again.
         """
 
 

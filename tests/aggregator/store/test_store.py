@@ -25,7 +25,7 @@ from undertone_aggregator.counts.seen import Seen
 from undertone_aggregator.ingest.admission import Admission
 from undertone_aggregator.ingest.ingest import Ingest, IngestPlan
 from undertone_aggregator.ingest.intake import Delivery
-from undertone_aggregator.store.inventory import Device, tombstone
+from undertone_aggregator.store.inventory import ACTIVE, MOVED, REVOKED, Device, refused_keys, tombstone
 from undertone_aggregator.store.store import SETTLED, Batch, NoStore, Store, StoreError, open_store
 from undertone_aggregator.store.store_address import KINDS, StoreKind
 from undertone_aggregator.threshold import Threshold
@@ -459,6 +459,14 @@ def test_the_inventory_changes_as_a_whole(opened: Callable[[], Store]) -> None:
         assert store.revoked_count() == 1
         store.set_devices([tombstone(devices[1], 7)])
         assert store.revoked_count() == 2
+
+
+def test_a_device_that_moved_is_not_refused(opened: Callable[[], Store]) -> None:
+    """Otherwise workers would read the whole inventory with each batch, because they compare both numbers."""
+    devices = [Device(state, "all", state, 5) for state in (ACTIVE, REVOKED, MOVED)]
+    with opened() as store:
+        store.set_devices([*devices, tombstone(Device("gone", "all", REVOKED, 5), 6)])
+        assert store.revoked_count() == len(refused_keys(store.devices().values())) == 2
 
 
 def test_an_unknown_scheme_is_refused() -> None:
