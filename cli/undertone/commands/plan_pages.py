@@ -47,8 +47,12 @@ def _show_reports(plan: "FleetPlan") -> None:
     console.print(
         f"noise: the standard error of the mean of {reports} in a slot; truncated: the error of"
         f" the mean of truncated readings, from noise and a bias of {plan.bias:.3g}{unit}; error: the error of the mean"
-        " that undertone query --filtered shows: a model adds what truncation removed, and a filter smooths a slot's"
-        " mean"
+        + (
+            " that undertone query shows: as in the papers, no model adds anything to it, and no filter smooths it"
+            if plan.as_papers
+            else " that undertone query --filtered shows: a model adds what truncation removed, and a filter smooths a"
+            " slot's mean"
+        )
     )
     side = "below" if plan.gain >= 0 else "above"
     gain = f", whose variance is {abs(plan.gain):.1%} {side} the Hybrid's" if plan.mechanism != "hybrid" else ""
