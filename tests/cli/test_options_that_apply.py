@@ -76,8 +76,8 @@ MODES: dict[str, dict[str, str]] = {
         "--method ems": "--blocks",
         "--as-papers": "--rounds --method --query --mechanism --reach --blocks",
         "--collect stream": "--as-papers --rounds --method --query --reach --cohort-share --blocks --window",
-        "--plan c.toml": "--bound --epsilon --as-papers --rounds --collect --method --query --mechanism --reach"
-        " --cohort-share --blocks --window --delta --slew --theta --dimension",
+        "--plan c.toml": "--bound --epsilon --slot-seconds --as-papers --rounds --collect --method --query --mechanism"
+        " --reach --cohort-share --blocks --window --delta --slew --theta --dimension",
     },
     "spark run": {"--home HOME --checkpoint k --once": "--seconds"},
     "web": {"s.sqlite": "--token --remote-actions --home", "--home HOME": "--remote-actions"},

@@ -276,7 +276,7 @@ def _session(master: str | None, partitions: int) -> Iterator[Any]:
         import pyspark
         from pyspark.sql import SparkSession
     except ModuleNotFoundError:
-        raise Invalid("undertone spark needs PySpark and Java 17: pip install 'undertone-ldp[spark]'") from None
+        raise Invalid("the job needs PySpark and Java 17: pip install 'undertone-ldp[spark]'") from None
     options = {
         "spark.sql.shuffle.partitions": partitions,
         "spark.sql.streaming.stateStore.providerClass": _STATE_STORE,

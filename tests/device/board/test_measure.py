@@ -38,7 +38,7 @@ def test_the_search_finds_the_least_heap_wherever_it_begins(enough):
 
 
 def test_the_search_ends_where_no_heap_suffices():
-    with pytest.raises(RuntimeError, match="something else is wrong"):
+    with pytest.raises(RuntimeError, match="look for another cause"):
         least(lambda heap: False, 32 * 1024, 1024)
 
 
