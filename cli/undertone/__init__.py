@@ -1,8 +1,8 @@
 """Undertone: time series from many small devices under local differential privacy, over MQTT.
 
 For analysts: each function here does what the command of the same name does; docs/api.md lists what is stable.
-The functions need the extra ``aggregator``; `simulate` and `plan` need the extra ``simulator``. A plain install is the
-device alone. A name's module is therefore imported when the name is first used.
+The functions need the extra ``aggregator``; `simulate` and `plan` need the extra ``simulator``. A plain install
+contains only the device, so the module of a name is imported when the name is first used.
 """
 
 from typing import TYPE_CHECKING, Any

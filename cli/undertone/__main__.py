@@ -1,4 +1,4 @@
-"""The ``undertone`` command. Exit codes: 0 done, 1 a check that was asked for failed, 2 bad input or usage."""
+"""The ``undertone`` command. Exit codes: 0 done, 1 a requested check failed, 2 bad input or usage."""
 
 import io
 import os
@@ -12,7 +12,7 @@ def main() -> int:
     """Run the command line and return the exit code."""
     command = next(iter(sys.argv[1:]), "")
     if command == "device":
-        # A plain install is the device alone and has no Typer.
+        # A plain install contains only the device, without Typer.
         from undertone_device.__main__ import main as device
 
         return device(sys.argv[2:], "undertone device")
@@ -22,7 +22,7 @@ def main() -> int:
     # Matrices here are small: the threads of a BLAS library would spend more time waiting for each other than
     # computing.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # On a terminal that cannot show ε, an escape sequence is printed in its place, and the command goes on.
+    # On a terminal that cannot show ε, print an escape sequence in its place instead of failing.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

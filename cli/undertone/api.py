@@ -30,10 +30,10 @@ def certify(
 ) -> list[Certificate] | list[Certificate | StreamCertificate]:
     """Return the exact privacy, bias and variance of mechanisms, computed from their integer weights.
 
-    Name a mechanism, or give the file of a ``table`` or of a campaign's ``message``, whose mechanisms are certified in
+    Name a mechanism, or give the file of a ``table`` or of a campaign's ``message``: its mechanisms are certified in
     order. The cap on the privacy loss is e^``epsilon``; a stream campaign's cap is (``epsilon``, ``delta``).
-    ``levels`` (256 by default) applies to mechanisms with levels, ``bins`` (128) to square-wave. ``signer``: a public
-    key in hex, whose signature the campaign's message must then carry. Raises Invalid for bad input, OSError, and
+    ``levels`` (256 by default) applies to mechanisms with levels, ``bins`` (128) to square-wave. ``signer``: the
+    public key in hex that must have signed the message. Raises Invalid for bad input, OSError, and
     `undertone_aggregator.design.audit.NotCertified` for a mechanism that breaks its cap or is biased.
     """
     if sum(source is not None for source in (mechanism, table, message)) != 1:
@@ -66,8 +66,8 @@ def certify_published(
     """Return what the published numbers alone reveal about one household: span of time -> (ε, δ) and its assumptions.
 
     ``reports``: number of reports behind the smallest published number. ``slots``: number of published numbers of a day
-    that contain a report of the household (1 if devices take turns). ``fakes``: share of the reports that may be fake
-    and hide nobody. Raises Invalid.
+    that contain a report of the household (1 if devices take turns). ``fakes``: share of the reports that may be fake,
+    and so do not hide the household. Raises Invalid.
     """
     if reports is None:
         raise Invalid("reports is missing, expected the number of reports behind the smallest published number")

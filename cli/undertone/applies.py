@@ -1,4 +1,4 @@
-"""Refusal of options that a command would not use beside the other options: it must not ignore them silently."""
+"""Refusal of options that a command would otherwise ignore silently, because of its other options."""
 
 from collections.abc import Iterable
 
@@ -10,9 +10,9 @@ from undertone_shared.errors import Invalid
 def refuse(context: typer.Context, names: Iterable[str], where: str) -> None:
     """Raise Invalid if the command line gives one of these parameters.
 
-    ``where`` says when: "without --fleet", for example.
+    ``where``: when they are refused, such as "without --fleet".
 
-    An option that has its default value because nobody gave it is not refused.
+    An option that is not on the command line, and so has its default value, is not refused.
     """
     given = [_option(context, name) for name in names if _is_given(context, name)]
     if given:

@@ -1,4 +1,4 @@
-"""The extra of the distribution that provides a missing package; a plain install is the device alone."""
+"""Which extra of the distribution installs a missing package. A plain install contains only the device."""
 
 DISTRIBUTION = "undertone-ldp"
 _EXTRAS = {

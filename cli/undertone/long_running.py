@@ -35,7 +35,7 @@ def stop_event(seconds: float | None = None) -> threading.Event:
 
 
 def end_like_ctrl_c() -> None:
-    """Let SIGTERM end the command as Ctrl-C does, so that it also stops the brokers and servers that it started."""
+    """Let SIGTERM end the command as Ctrl-C does, so that the command also stops its brokers and servers."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
@@ -52,11 +52,11 @@ def open_journal(log_format: str) -> "Journal":
 def end_with_input() -> None:
     """Start a thread that ends this process when standard input closes.
 
-    `undertone serve` holds the other end of standard input, so the processes that it started end when it ends.
+    `undertone serve` holds the other end of standard input, so this process ends when `undertone serve` ends.
     """
 
     def wait() -> None:
-        # sys.stdin is not used here, because this thread would keep its buffer locked when the interpreter exits.
+        # With sys.stdin, this thread would keep the lock of that file's buffer when the interpreter exits.
         while os.read(0, 4096):
             pass
         os.kill(os.getpid(), signal.SIGTERM)

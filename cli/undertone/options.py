@@ -16,10 +16,10 @@ import typer
 
 from undertone_shared.errors import Invalid
 
-# Types of values on a command line. If a field allows several of them, the option has the first of these.
+# Types of an option's value. If a field allows several, the option has the one that comes first here.
 _WRITTEN = (Path, str, bool, int, float)
 _FIELD = re.compile(r"(campaign\.)?\b([a-z_]+)\b")
-# The fields with which an error begins.
+# One or more names of fields at the beginning of an error.
 _FIELDS = re.compile(r"(?:campaign\.)?[a-z_]+(?:(?:, | and )[a-z_]+)*(?=: not| is | are | needs | exclude)")
 
 

@@ -10,7 +10,7 @@ _EXPECTED = re.compile(r" (?:is|unknown option) '([^']*)', expected (?:one of )?
 # What the several versions of Typer say of a number below an option's least value.
 _LEAST = re.compile(r"(?:greater than or equal to |in the range x>=)(\d+)")
 
-# What Typer says of an argument, which has no dashes, that should be a number.
+# What Typer says of a positional argument that should be a number.
 _ARGUMENT = re.compile(r"invalid value for '(\w+)': .*\binteger\b")
 
 
@@ -52,10 +52,7 @@ def _plain(message: str) -> str:
 
 
 def _given(options: Sequence[str], words: Sequence[str]) -> str | None:
-    """Return the value that the words give to an option.
-
-    If they give several, Typer takes the last one, and so does this.
-    """
+    """Return the value of an option in the words of a command line: the last one, as in Typer, or None."""
     value = None
     for i, word in enumerate(words):
         for option in options:

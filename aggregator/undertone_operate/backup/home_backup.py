@@ -50,7 +50,7 @@ _LEFT_OUT = (
     "*.before-*",
     # With its key, a copy of a store would show the newest reports of each device.
     "*.sqlite.key",
-    # This file must stay as it is after a database is restored, because it shows that the database is an older one.
+    # A restore must not replace this file: it shows a server that a restored database is an older one.
     "*.settled",
     ".*",
 )
@@ -88,11 +88,9 @@ def back_up_home(folder: Path, file: Path, passphrase: str | None = None) -> Bac
     """
     home = Home(folder)
     if file.exists():
-        raise Invalid(f"{file} exists already, and a backup replaces no file: name a new one")
+        raise Invalid(f"{file} exists already, and a backup replaces no file: name a new file")
     if file.resolve().is_relative_to(folder.resolve()):
-        raise Invalid(
-            f"{file} is inside {folder}, expected a file elsewhere, because both would be lost with the machine"
-        )
+        raise Invalid(f"{file} is inside {folder}, expected a file elsewhere, so that both are not lost together")
     stores = {Path(store_address(url).where).resolve() for url in home.stores().values() if not _is_shared(url)}
     with tempfile.TemporaryDirectory(dir=file.parent, prefix=f".{file.name}.") as name:
         scratch = Path(name)
@@ -180,7 +178,8 @@ def restore_home(file: Path, folder: Path) -> list[str]:
     )
     if any(code.state(time.time()) == OPEN for code in JoinCodes(folder).codes()):
         sentences.append(
-            "codes that people redeemed after the backup was made are open again: undertone join revoke --all"
+            "codes that people redeemed after the backup was made are open again: revoke them with"
+            " undertone join revoke --all"
         )
     return sentences
 
@@ -312,7 +311,7 @@ def _check_stores(home: Home) -> list[str]:
 
 
 def _withhold(home: Home, now: int) -> list[str]:
-    """Have no store publish a slot that the lost server may have published; return a sentence for each such store."""
+    """Keep stores from publishing slots that the lost server may have published; return a sentence for each one."""
     sentences = []
     for name in home.names():
         config = home.config(name)

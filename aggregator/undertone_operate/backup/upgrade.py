@@ -19,7 +19,9 @@ def what_would_change(home: Home | None, stores: Mapping[str, str]) -> list[str]
     for name, url in sorted(stores.items()):
         file = store_address(url).file
         if file is None:
-            sentences.append(f"{name}: an older database goes to revision {tables.HEAD}: back it up with pg_dump first")
+            sentences.append(
+                f"{name}: a server brings an older database to revision {tables.HEAD}: back it up with pg_dump"
+            )
             continue
         revision = revision_in(file)
         if revision is None or revision < FIRST:

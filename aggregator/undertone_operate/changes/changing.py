@@ -33,7 +33,7 @@ LENGTH = "report_slots"
 class Proposal:
     """What a changed plan does: its changes, the devices whose policies refuse it, and sentences about it.
 
-    ``expected``: if policies refuse an end, words about the ends that all of them allow; else "".
+    ``expected``: if policies refuse the new end, words about the ends that all policies allow; else "".
     """
 
     changes: list[Change]
@@ -145,7 +145,7 @@ class _End:
         """Return a sentence about the end. If all policies allow only an earlier end, it also names the latest of
         those.
         """
-        end, latest = f"it ends at {utc(self.new)} instead of {utc(self.old)}", self._latest()
+        end, latest = f"the campaign ends at {utc(self.new)} instead of {utc(self.old)}", self._latest()
         return f"{end}; the policies of all devices allow an end up to {utc(latest)}" if latest < self.new else end
 
     def _latest(self) -> int:

@@ -57,7 +57,7 @@ def _move_fleets(home: Home, host: str, port: int, *, endpoint: bool) -> list[st
             f"broker.hosts in {home.folder / SERVER} names several brokers, expected one broker whose devices can move"
         )
     if endpoint and not config.broker.source.broker:
-        raise Invalid("devices connect to this server's endpoint already, expected an external broker with --endpoint")
+        raise Invalid("devices connect to this server's endpoint already: --endpoint is for an external broker")
     signer = _signer(config)
     own = endpoint or not config.broker.source.broker
     options = _endpoint_options(config, host) if endpoint else {"reached_as" if own else "host": host}
@@ -83,7 +83,7 @@ def _move_fleets(home: Home, host: str, port: int, *, endpoint: bool) -> list[st
         f"{obeying} of {policies.total()} devices move to {host}:{port} at their next contact with this server"
     )
     sentences += _by_hand(policies.total() - obeying, home.folder / "fleets")
-    sentences.append("a device that cannot log in there tries both addresses in turn")
+    sentences.append("a device that cannot log in at the new address tries both addresses in turn")
     if home.join.listen is not None:
         sentences.append(
             f"phones learn from the web app at {home.join.url} where to report: keep the app at this address until each"
@@ -122,7 +122,7 @@ def _move_device(home: Home, campaign: str, device: str, to: str, group: str) ->
         policy = parse_policy((folder / "policy.json").read_bytes())
         if not _obeys(policy, signer):
             raise Invalid(
-                f"the policy of {device} allows no hand-over by this server: add a device to {to} and revoke this one"
+                f"the policy of {device} allows no hand-over by this server: add a device to {to} and revoke {device}"
             )
         _check_policy(target, policy, device, now)
         if not is_inside(policy, agreements(home, to)):
@@ -230,7 +230,7 @@ def _certificate(config: Config, host: str) -> list[str]:
     if not authority.is_file():
         return []
     if not authority.with_name(AUTHORITY_KEY).is_file():
-        return [f"the server needs a certificate of {host} there: this folder lacks the authority's key to make one"]
+        return [f"get a certificate for {host} for the new address: the authority's key is not in this folder"]
     names = [host, broker.reached_as or broker.host]
     certificate, key = server_certificate(authority, names)
     write_private(config.path(broker.key or KEY), key)

@@ -109,7 +109,7 @@ def _state(home: Home) -> Iterator[Finding]:
         since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(served.started))
         yield Finding("server", OK, f"the server has run since {since} and takes in reports")
     for sentence in problems if served.alive(now) else problems[:1]:
-        yield Finding("server", FAILURE, sentence, "see its log")
+        yield Finding("server", FAILURE, sentence, "see the server's log")
 
 
 def _certificates(config: Config) -> Iterator[Finding]:
@@ -152,7 +152,7 @@ def _files(home: Home) -> Iterator[Finding]:
 
 def _machine(disk: Path) -> Iterator[Finding]:
     free = shutil.disk_usage(disk).free
-    sentence = f"{free >> 20} MB are free"
+    sentence = f"{free >> 20} MB are free in {disk}"
     yield Finding("disk", OK, sentence) if free > _LEAST_FREE else Finding("disk", FAILURE, sentence, "free disk space")
     yield _sync(disk)
     now = time.time()
@@ -165,7 +165,7 @@ def _machine(disk: Path) -> Iterator[Finding]:
 
 
 def _room(home: Home, config: Config) -> Iterator[Finding]:
-    """Yield a finding about the room for connections of a server to which devices connect."""
+    """Yield whether this server can hold the connections of all its devices; nothing if they connect to a broker."""
     if config.broker.source.broker:
         return
     try:
@@ -221,7 +221,7 @@ def _ports(server: ServerOptions) -> Iterator[Finding]:
                 with urllib.request.urlopen(f"http://{address}{path}", timeout=_WAIT_SECONDS):
                     yield Finding("ports", OK, f"{name}: {address} answers")
             except (OSError, ValueError):
-                fix = f"choose another for {name} in [server]"
+                fix = f"choose another address for {name} in [server]"
                 yield Finding("ports", FAILURE, f"{name}: {address} cannot be used: {wrong}", fix)
 
 
@@ -237,9 +237,14 @@ def _devices_port(home: Home) -> Iterator[Finding]:
     except Invalid as wrong:
         served = read_state(home.state)
         if served is not None and served.alive(time.time()) and served.reachable:
-            yield Finding("ports", OK, f"devices: they connect to this server at {where}")
+            yield Finding("ports", OK, f"devices: this server listens at {where}")
         else:
-            yield Finding("ports", FAILURE, f"devices: {wrong}", "end that program, or choose another port in [broker]")
+            yield Finding(
+                "ports",
+                FAILURE,
+                f"devices: {wrong}",
+                "end the program that uses this port, or choose another port in [broker]",
+            )
         return
     yield Finding("ports", OK, f"devices: {where} is free; no program listens there")
 
@@ -259,7 +264,7 @@ def _alerts(home: Home, server: ServerOptions, test: bool) -> Iterator[Finding]:
         return
     if not test:
         places = many(len(addresses), "address", "addresses")
-        yield Finding("alerts", OK, f"alerts go to {places}; --alert-test sends a message")
+        yield Finding("alerts", OK, f"alerts go to {places}; --alert-test sends a test message")
     for address in addresses if test else ():
         if address.send(TEST):
             yield Finding("alerts", OK, f"{address.name} took the test message")
@@ -315,7 +320,7 @@ def _listener(name: str, table: str, address: str, url: str, status: int) -> Fin
             pass
         if found == status:
             return Finding("ports", OK, f"{name}: {address} answers")
-        fix = f"choose another for it in [{table}]"
+        fix = f"choose another address for {name} in [{table}]"
         return Finding("ports", FAILURE, f"{name}: {address} cannot be used: {wrong}", fix)
 
 

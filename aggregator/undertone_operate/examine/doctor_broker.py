@@ -73,7 +73,9 @@ def _settings(config: Config) -> Iterator[Finding]:
             "broker's file", FAILURE, f"{path} does not set {', '.join(wrong)}", "set it, and restart the broker"
         )
         return
-    summary = f"the broker keeps sessions on disk, queues {queued} messages for each, and ties client ids to users"
+    summary = (
+        f"the broker keeps sessions on disk, queues {queued} messages for each session, and ties client ids to users"
+    )
     yield Finding("broker's file", OK, summary)
 
 
@@ -224,10 +226,10 @@ def _client_ids(address: Address, worker: Address, client: _Client) -> Finding:
     thief.close()
     if taken:
         sentence = (
-            "another user can take over a session by its client id: a device could delete the server's queued messages"
+            "a user can take over the session of another by its client id: a device could delete the server's messages"
         )
         return Finding("client ids", FAILURE, sentence, "set use_username_as_clientid true in mosquitto.conf")
-    return Finding("client ids", OK, "a session belongs to its user")
+    return Finding("client ids", OK, "no user can take over the session of another user")
 
 
 def _retained(configs: list[Config], address: Address) -> Iterator[Finding]:

@@ -1,7 +1,7 @@
-"""What households have agreed to: who asks, what for, and the limits of a policy. Its fingerprint is in the policy.
+"""What households have agreed to: who asks, what for, and the limits of a policy, which holds a fingerprint of all.
 
 The server knows who asks (`[join] operator`) and what for (the codes of a campaign). Owners who get their policy as a
-file have agreed only to that file, so both words are empty for them.
+file have agreed only to that file, so who asks and what for are empty for them.
 """
 
 import contextlib
@@ -29,8 +29,8 @@ def newest_words(home: Home, campaign: str) -> tuple[str, str, str]:
     """Return who asks and what for in a campaign, as the next person who gets a code reads it, and how to reach whoever
     asks; "" for what is not known.
 
-    If a campaign succeeds another one and takes over its devices, it also has the words of that one's codes. If the
-    file of codes or options is damaged, nothing is known.
+    A campaign without words in its own codes has those of the nearest campaign that it succeeds and that has some. If
+    the file of codes or options is damaged, nothing is known.
     """
     with contextlib.suppress(Invalid, OSError):
         join, codes = home.join, JoinCodes(home.folder)

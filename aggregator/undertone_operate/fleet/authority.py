@@ -1,4 +1,4 @@
-"""A private certificate authority: certificates for its broker and for its devices, and the revocation list."""
+"""A private certificate authority: certificates for the broker and for devices, and the revocation list."""
 
 import hashlib
 import ipaddress
@@ -58,7 +58,7 @@ def server_certificate(authority: Path, hosts: Sequence[str]) -> tuple[str, str]
 
 
 def renew_server(folder: Path, hosts: Sequence[str]) -> tuple[list[str], int]:
-    """Replace the certificate and key of the server whose folder this is; return its names and the second of its end.
+    """Replace the certificate and key of the server whose folder this is; return the names and the end (Unix).
 
     ``hosts``: its names; if empty, it keeps the names of the old certificate. The authority stays, so every device that
     trusts the authority trusts the new certificate. Raises Invalid without the authority's key, or without an old
@@ -67,8 +67,8 @@ def renew_server(folder: Path, hosts: Sequence[str]) -> tuple[list[str], int]:
     authority, place = folder / "tls/ca.crt", folder / "broker/server.crt"
     names = list(dict.fromkeys(hosts)) or _names(place)
     certificate, key = server_certificate(authority, names)
-    # The key is written first. If a server reads both files before the certificate is written, they do not belong
-    # together, so it refuses them and keeps the old ones.
+    # The key is written first. A server that reads both files before the certificate is written refuses them, because
+    # they do not match, and keeps the old ones.
     write_private(place.with_suffix(".key"), key)
     write_private(place, certificate)
     end = x509.load_pem_x509_certificate(certificate.encode()).not_valid_after_utc

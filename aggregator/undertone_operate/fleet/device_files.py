@@ -66,8 +66,8 @@ class Target:
 def target_of(config: Config) -> Target:
     """Return the configured broker, or the server's own endpoint, as devices reach it.
 
-    Without TLS, it is allowed only on loopback, or if [broker] says insecure. Raises Invalid if TLS is needed and no
-    authority is known, or if the authority's certificate is not a file.
+    An address without TLS is allowed only on loopback, or if [broker] says insecure. Raises Invalid if TLS is needed
+    and no authority is known, or if the authority's certificate is not a file.
     """
     broker = config.broker
     direct = not broker.source.broker
@@ -117,10 +117,8 @@ def outbox_for(plan: CampaignPlan, absence: int) -> int:
 
 
 def reports_in_a_life(plan: CampaignPlan) -> int:
-    """Return the number of reports for life that a policy gets: those of the plan and of the waits between epochs, and
-    a tenth.
-
-    See `with_spare`.
+    """Return how many reports a policy allows in a device's life: those of the plan and of the waits between epochs,
+    and a tenth more, see `with_spare`.
     """
     return with_spare(turns_in_a_life(plan))
 
@@ -217,7 +215,7 @@ def agreeing(policy: dict[str, Any], asks: str, purpose: str) -> dict[str, Any]:
 def signers(config: Config) -> list[str]:
     """Return the policy's field ``signers``: the server's public key.
 
-    Raises Invalid if the key is missing, because devices would then obey a second key, which is not the server's.
+    Raises Invalid if the key is missing, because a new key would not be the one with which the server signs.
     """
     key = config.path(config.server.signing_key)
     if not key.exists():
@@ -229,9 +227,9 @@ def stream_policy(config: Config) -> dict[str, Any]:
     """Return the policy's fields for the configured stream, and no more; empty without a stream. Raises Invalid.
 
     The cap for single readings, 1/1, allows no such reports beside the stream; with a threshold round, the lifetime
-    allows one. The cap for the stream is the cost of one window of it: the period is the window, or the longest
-    campaign. The lifetime budget is twice the campaign's cost, because a device charges all of it when it accepts the
-    campaign, and again if the campaign is reissued.
+    allows one such report. The cap for the stream is the cost of one window of it: the period is the window, or the
+    longest campaign. The lifetime budget is twice the campaign's cost, because a device charges all of this cost when
+    it accepts the campaign, and again if the campaign is reissued.
     """
     if config.stream is None:
         return {}

@@ -9,7 +9,7 @@ GROUPS = "groups.csv"
 
 
 def with_group_file(home: Home, name: str, plan: str) -> str:
-    """Return a new campaign's plan with its file of groups. Make this file, with no device in it.
+    """Make an empty file of groups for a new campaign, and return the plan with the path of this file.
 
     A plan that names a file already is returned unchanged. Raises OSError.
     """

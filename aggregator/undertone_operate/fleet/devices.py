@@ -239,12 +239,12 @@ class FleetFiles:
         if device is None or device.state != REVOKED:
             found = device.state if device else "not in the inventory"
             raise Invalid(f"{name} is {found}, but only a revoked device can be forgotten")
-        # The line goes before the inventory's row, because a device without a row cannot be forgotten again after a
-        # crash between the two.
+        # The line in the file of groups goes first: after a crash, a device without a row in the inventory could not be
+        # forgotten again.
         if self.config.campaign.groups is not None:
             with self.changing():
                 remove_device(self.config.path(self.config.campaign.groups), name)
-        # No server takes up the file again if the campaign is over.
+        # The store keeps the groups, too, and no server reads the file again if the campaign is over.
         groups = self.store.groups()
         if groups.pop(name, None) is not None:
             keep_groups(self.store, groups)
@@ -312,8 +312,9 @@ def revoke_at_home(home: Home, name: str, device: str) -> str:
 def model_of(fleet: FleetFiles) -> tuple[Target, str, int | None]:
     """Return (broker, policy, outbox) of the fleet's first device, as a model for new ones.
 
-    In an empty fleet the policy allows only what the campaign needs. So it does if the first device's policy refuses
-    the campaign, which can succeed one with a smaller ε, a smaller bound or longer slots. Raises Invalid, StoreError.
+    In an empty fleet the policy allows only what the campaign needs. The same holds if the first device's policy
+    refuses the campaign: its predecessor may have had a smaller ε, a smaller bound or longer slots. Raises
+    Invalid, StoreError.
     """
     first = min((fleet.folder / "devices").glob("*/device.json"), default=None)
     if first is None:
@@ -353,7 +354,7 @@ def for_successors(config: Config, target: Target, successors: int) -> str:
     """Return the policy that the campaign's plan needs, with bounds for life that allow ``successors`` more such
     campaigns.
 
-    It starts from the plan instead of a device's policy, because that may already allow several campaigns. Raises
+    It does not start from a device's policy, because that policy may already allow several campaigns. Raises
     Invalid for a number out of range.
     """
     check_integer("--successors", successors, 0, 100)

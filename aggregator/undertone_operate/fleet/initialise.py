@@ -64,7 +64,7 @@ SystemCallArchitectures=native
 WantedBy=multi-user.target
 """
 _COMPOSE = """\
-# The broker beside a server on the host; `undertone serve` runs outside. Not tried with a Docker daemon.
+# The broker alone: `undertone serve` runs on the host, outside the container. Not tried with a Docker daemon.
 services:
   mosquitto:
     image: eclipse-mosquitto:2

@@ -187,7 +187,7 @@ class JoinCodes:
         return revoked
 
     def promised(self) -> set[str]:
-        """Return the names of all devices that came by a code, or are about to."""
+        """Return the names of all devices that joined by a code, or are about to."""
         if not self.path.exists():
             return set()
         with self._opened() as database:
@@ -223,7 +223,7 @@ class JoinCodes:
             self.path.touch(mode=0o600)
             give_to_owner(self.path, self.path.parent)
         try:
-            # Without this, SQLite would make an empty file if there is none.
+            # With mode=rw, SQLite does not make an empty file if there is none.
             address = f"{self.path.resolve().as_uri()}?mode=rw"
             with contextlib.closing(
                 sqlite3.connect(address, uri=True, timeout=_WAIT_SECONDS, isolation_level=None)
@@ -242,7 +242,7 @@ def hash_of_key(key: bytes) -> bytes:
 
 
 def has_key(code: JoinCode, key: bytes) -> bool:
-    """Return True if a code is bound to this key, in a time that does not depend on where they differ."""
+    """Return True if a code is bound to this key, in constant time."""
     return code.key is not None and hmac.compare_digest(code.key, hash_of_key(key))
 
 
@@ -257,4 +257,6 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
     if version == 0:
         database.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {_VERSION}; COMMIT;")
     elif version != _VERSION:
-        raise Invalid(f"{path} has version {version}, expected {_VERSION}: a later Undertone wrote it")
+        raise Invalid(
+            f"{path} has version {version}, expected {_VERSION}: use the later version of Undertone that wrote it"
+        )

@@ -43,7 +43,7 @@ TOGETHER = Rate(burst=20_000, per_second=100)
 _UNKNOWN_COST = 200
 _LARGEST_BODY = 1024
 _BODY_SECONDS = 10.0
-# After this number of seconds, a client should try again that found the server busy or unable to answer.
+# Seconds after which a client should try again if the server was busy or could not answer.
 _BUSY_SECONDS = 10.0
 # Largest number of redemptions that wait for their batch. The server asks further clients to try again later.
 _LONGEST_QUEUE = 4096
@@ -82,8 +82,7 @@ class RedeemQueue:
             while len(batch) < _LARGEST_BATCH and not self._waiting.empty():
                 batch.append(self._waiting.get())
             ends = None in batch
-            # If its client has gone, a request may be cancelled while it waits, but no longer once its answer is being
-            # made.
+            # A request whose client has gone is cancelled if it still waits, but not once its answer is being made.
             waiting = [each for each in batch if each is not None and each[1].set_running_or_notify_cancel()]
             if waiting:
                 self._redeem(waiting)
@@ -136,7 +135,7 @@ class JoinRoutes:
         async def answer(body: dict[str, Any]) -> dict[str, Any]:
             _code(body, ("code", "key"))
             gone = await anyio.to_thread.run_sync(self._joining.leave, _redemption(body))
-            self._say(f"{gone['device']} has left: it is revoked")
+            self._say(f"{gone['device']} has left, and is revoked")
             return gone
 
         return await self._answer(request, answer)
@@ -157,7 +156,7 @@ class JoinRoutes:
                 self._limit.charge(address, _UNKNOWN_COST - 1)
             return refusal_response(refused, _BUSY_SECONDS, language)
         except (Invalid, OSError) as wrong:
-            self._say(f"alarm: a join code could not be answered: {wrong}")
+            self._say(f"alarm: a request with a join code could not be answered: {wrong}")
             return refusal_response(JoinRefused(UNAVAILABLE), _BUSY_SECONDS, language)
 
 

@@ -61,7 +61,7 @@ ENDED = "ended"
 class JoinRefused(Exception):
     """A refusal. ``reason``: one word.
 
-    ``words``: name of its sentence in `words`, if that is not the reason. ``detail``: a sentence that replaces it.
+    ``words``: key of its sentence in `REFUSALS`, if that is not the reason. ``detail``: a sentence used instead.
     """
 
     def __init__(self, reason: str, words: str = "", detail: str = "") -> None:
@@ -155,7 +155,7 @@ class Joining:
             raise JoinRefused(UNKNOWN)
         if not has_key(found, asked.key) or found.redeemed is None or found.device is None:
             raise JoinRefused(USED if found.key is not None else REVOKED)
-        # A campaign and the one that succeeds it have the same devices, each with an inventory of its own.
+        # A campaign and its successor have the same devices, but each campaign has its own inventory.
         for campaign, folder in self._home.fleets().items():
             if campaign in self._home.names() and (folder / "devices" / found.device).is_dir():
                 revoke_at_home(self._home, campaign, found.device)
@@ -171,7 +171,7 @@ class Joining:
         with open_store(config.store_url, campaign=campaign) as store:
             fleet = FleetFiles.at_home(self._home, campaign, store)
             with fleet.changing():
-                # Another process may have redeemed them before this one had the lock.
+                # Another process may have redeemed these codes before this one had the lock.
                 found = self._codes.find([each.code for each in asked])
                 pairs = [(found[each.code], each) for each in asked]
                 self._make(fleet, [pair for pair in pairs if _is_due(fleet, pair[0])], now)
@@ -219,7 +219,7 @@ class Joining:
         self._codes.redeemed([code.id for code in found.values() if code.device is not None], now)
 
     def _current(self, campaign: str, now: int) -> str:
-        """Return the campaign that a code is for: its own campaign, or the successor once that has ended.
+        """Return the campaign that a code is for: its own campaign or, once that has ended, the successor.
 
         Raises JoinRefused if the campaign is gone, or if it has ended and has no successor.
         """

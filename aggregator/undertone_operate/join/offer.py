@@ -28,7 +28,7 @@ def offer(config: Config, policy: str, operator: str, about: str) -> dict[str, A
 
 
 def offered_policy(config: Config, model: str, operator: str, about: str, made: int) -> str:
-    """Return the policy of a device that joins: the model, the second at which all ends, and what the person agrees to.
+    """Return the policy of a device that joins: the model, with an end and the agreement.
 
     ``made``: the Unix second at which the code was made. The policy stays the same as long as the code is valid, so a
     person who redeems the code later gets the policy that the person has read. Raises Invalid for a campaign that

@@ -47,7 +47,7 @@ def document() -> dict[str, Any]:
                 "redeem the code and get a device's files; the same key gets the same reply again", code | key, _REPLY
             ),
             "/api/join/leave": _post(
-                "revoke the device that joined with this code and key; again changes nothing",
+                "revoke the device that joined with this code and key; a second call changes nothing",
                 code | key,
                 {"device": _TEXT},
             ),

@@ -11,7 +11,7 @@ _MOST_NETWORKS = 4096
 
 @dataclass(frozen=True)
 class Rate:
-    """A bucket holds at most ``burst`` tokens and gets ``per_second``."""
+    """A bucket holds at most ``burst`` tokens, and gets ``per_second`` tokens each second."""
 
     burst: float
     per_second: float

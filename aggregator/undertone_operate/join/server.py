@@ -81,12 +81,12 @@ def serve_join(home: Home, journal: Journal, ready: Callable[[str], None] = lamb
 def join_pages(broker: BrokerOptions, journal: Journal) -> JoinPages:
     """Return the phone's app, or a page that explains what a code is.
 
-    That page is shown if phones have no address or no way to log in. Without it, a phone that cannot take part would
-    use up the code of a link.
+    The page is returned if phones have no address or no way to log in: with the app, such a phone would use up the
+    code of its link.
     """
     try:
         if not broker.source.broker and broker.ca_file is not None:
-            raise Invalid("devices log in with certificates ([broker] ca_file), which a browser cannot")
+            raise Invalid("devices log in with certificates ([broker] ca_file), which a browser cannot do")
         websocket = websocket_address(broker)
         if websocket is None:
             option = "websocket_url" if broker.source.broker else "websocket"
@@ -167,14 +167,14 @@ class _Protocol(H11Protocol):
 
 
 async def _renew(tls: JoinTls | None, journal: Journal) -> None:
-    """Have a renewed certificate used soon."""
+    """Check each second whether the certificate was renewed, and use the new one."""
     while tls is not None:
         await asyncio.sleep(_WATCH_SECONDS)
         try:
             if tls.renew():
                 journal.say("join", "the listener's certificate was read again")
         except Invalid as wrong:
-            journal.say("join", f"the listener keeps its certificate: {wrong}")
+            journal.say("join", f"the listener keeps its old certificate: {wrong}")
 
 
 def _bound(host: str, port: int) -> socket.socket:

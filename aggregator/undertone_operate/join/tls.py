@@ -1,6 +1,6 @@
-"""TLS of the listener at which people join: its certificate, and the home's authority if it issued the certificate.
+"""TLS of the listener at which people join: its certificate, and the folder's authority if that issued it.
 
-A home that has not joined anything yet cannot know a private authority. So a link holds the authority's fingerprint
+A client that has not joined anything yet cannot know a private authority. So a link holds the authority's fingerprint
 beside the code. A client first gets the authority's certificate over a connection that it cannot verify. It compares
 the certificate with the link, and from then on trusts exactly this authority.
 """
@@ -24,7 +24,7 @@ class JoinTls:
     """The listener's TLS files: those of [join], or else those of [broker].
 
     ``context``: the context that the listener's socket gets. Each handshake uses the newest certificate that ``renew``
-    has read. ``authority``: certificate (PEM) of the home's authority if it issued the listener's certificate itself,
+    has read. ``authority``: certificate (PEM) of the folder's authority if it issued the listener's certificate itself,
     else None.
 
     Raises Invalid without a certificate, and for files that cannot be used.

@@ -15,7 +15,7 @@ def register(root: typer.Typer) -> None:
 
 @app.callback()
 def _group() -> None:
-    # With a single command Typer would drop the command's name.
+    # With a callback, Typer keeps `rotate` as a subcommand although it is the only one.
     pass
 
 

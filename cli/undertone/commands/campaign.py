@@ -311,7 +311,7 @@ def extend(
         str | None, typer.Option(help="The new end, a date and time in UTC such as 2028-03-01 or 2028-03-01T18:00.")
     ] = None,
     although_refused: Annotated[
-        bool, typer.Option("--although-refused", help="Extend it even if policies of devices refuse the new end.")
+        bool, typer.Option("--although-refused", help="Extend the campaign even if policies of devices refuse it.")
     ] = False,
     only_show: Annotated[bool, typer.Option("--preview", help="Show the new end, and write nothing.")] = False,
 ) -> None:
@@ -426,7 +426,7 @@ def _facts(home: "Home", name: str) -> dict[str, Any]:
     except NoStore:
         pass
     except (Invalid, OSError):
-        # A running server states itself why the campaign fails.
+        # If a running server has said why the campaign fails, that reason is shown below.
         if state_of(served, name, life, now).state != FAILED:
             raise
     state = state_of(served, name, life, now)

@@ -22,7 +22,7 @@ def capacity(
     homes: Annotated[
         list[int] | None, typer.Option(help="Number of homes; may be repeated (default 1000, 20000, 100000, 1000000).")
     ] = None,
-    slot: Annotated[str, typer.Option(help="Time for which a home sends one report: 1800s, 30m, 1h.")] = "30m",
+    slot: Annotated[str, typer.Option(help="Time between two reports of a home: 1800s, 30m, 1h.")] = "30m",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show memory, disk, open files, processor and network for servers of several sizes, and which setup to use.

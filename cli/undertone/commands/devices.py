@@ -91,7 +91,7 @@ def add(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make the files of new devices, like those of the fleet's first one. No two devices ever get the same name."""
+    """Make the files of new devices, like those of the fleet's first device. No two devices ever get the same name."""
     from undertone_aggregator.base.durations import seconds_of
     from undertone_operate.fleet.device_files import life_sentence, outbox_for
     from undertone_operate.fleet.devices import for_successors, model_of
@@ -179,7 +179,7 @@ def move(
     """Move a device to another campaign of the server's folder, or to another group, while it reports.
 
     The device follows at its next contact if its policy allows hand-overs and the campaign. The server puts reports
-    into groups, so a new group takes effect at once. A phone or Home Assistant goes on showing the mean that it showed.
+    into groups, so a new group takes effect at once. A phone or Home Assistant goes on showing the same mean as before.
     """
     from undertone_aggregator.server.folder import Home
     from undertone_operate.changes.moving import move_device
@@ -249,7 +249,7 @@ def conflicts(
 ) -> None:
     """List devices that sent two reports for one interval: a sign of a copied ledger or a stolen password.
 
-    It finds only devices whose reports came while [store] audit was on in server.toml; the server's log names them too.
+    The list has only devices whose reports came while [store] audit was on in server.toml; the server's log names all.
     """
     with choice.open() as fleet:
         names = sorted({device for device, _, outcome in fleet.store.audit() if outcome == "conflict"})

@@ -77,7 +77,7 @@ def fleet(
 ) -> None:
     """Put a load on a broker and a server, and account for every report.
 
-    The command starts both here, unless --fleet is given. The exit code is 1 if a report is unexplained.
+    The command starts both on this machine, unless --fleet is given. The exit code is 1 if a report is unexplained.
     SIGTERM and Ctrl-C end the fleet, and the accounts of what it has sent are printed.
     """
     from undertone_simulator.load.load_options import LoadOptions
@@ -93,7 +93,7 @@ def fleet(
         )
     if provisioned is not None:
         refuse(context, ["interval", "rate", "window", "epsilon"], "with --fleet, whose campaign sets it")
-        refuse(context, ["micropython"], "with --fleet: these devices need a fleet of their own")
+        refuse(context, ["micropython"], "with --fleet: MicroPython clients need a fleet of their own")
     options = LoadOptions(
         clients=clients,
         slots=slots,

@@ -141,7 +141,7 @@ def _check_different(ports: dict[str, int]) -> None:
     for option, port in ports.items():
         other = options.setdefault(port, option)
         if port and other != option:
-            raise Invalid(f"{option} is port {port}, which is the port of {other}: expected another one")
+            raise Invalid(f"{option} is port {port}, which is the port of {other}: expected another port")
 
 
 def _broker(address: str) -> tuple[str, int, bool]:

@@ -130,7 +130,7 @@ def revoke(
     choice: HomeChoice,
     ids: Annotated[list[int] | None, typer.Argument(metavar="[ID...]", help="Numbers of the codes.")] = None,
     every: Annotated[
-        bool, typer.Option("--all", help="Revoke every open code, of the campaign if one is named.")
+        bool, typer.Option("--all", help="Revoke all open codes; with --campaign, those of this campaign.")
     ] = False,
 ) -> None:
     """Revoke codes that nobody has redeemed. Revoke a device that has joined with undertone devices revoke."""

@@ -124,7 +124,7 @@ def _show_stream(plan: "StreamComparison") -> None:
         "variance: as a multiple of the variance of the paper's method; raw, smoothed: root mean square error of"
         f" {what} from noise, as a share of the range"
     )
-    console.print("these errors are without the bias that clipping adds, which depends on the data: see docs/cgm.md")
+    console.print("these errors leave out the bias from clipping, which depends on the data: see docs/cgm.md")
     console.print(f"smoothed: the mean is assumed to move by {plan.movement:g} of the range per slot (1 sd)")
     for sentence in plan.guarantees:
         console.print(sentence)
@@ -134,7 +134,7 @@ def _show_stream(plan: "StreamComparison") -> None:
         f"recommended: {plan.recommended}; a campaign runs it with stream.mechanism = {best.mechanism}{share}"
     )
     if plan.best != plan.recommended:
-        console.print(f"least error of all: {plan.best}, which no campaign can run")
+        console.print(f"least error of all methods: {plan.best}, which no campaign can run")
 
 
 def _show_window(plan: "WindowPlan") -> None:

@@ -33,7 +33,9 @@ def query(
     context: typer.Context,
     store: StoreUrl,
     campaign: WhichCampaign = None,
-    since: Annotated[str | None, typer.Option(help="Only slots of this last time, such as 90m, 24h, 7d or 2w.")] = None,
+    since: Annotated[
+        str | None, typer.Option(help="Only slots of the most recent 90m, 24h, 7d or 2w, for example.")
+    ] = None,
     from_: Annotated[
         str | None, typer.Option("--from", help="Only slots from this local time on: 2026-03-01T18:00.")
     ] = None,
@@ -158,9 +160,9 @@ def query(
             _write(writer.write(results, rows, kind), output)
 
 
-# Option that prints something other than single slots -> the options that cannot be combined with it, and the reason.
+# Option -> the options that cannot be combined with it, and the reason.
 _SELECTS = ("between", "days", "by", "total", "against")
-_RUNS = "except for single slots: over several slots, noise averages out without a filter"
+_RUNS = "with --every or --quantiles: over several slots, noise averages out without a filter"
 _ONE_MEAN = f"with {', '.join(f'--{name}' for name in _SELECTS)}, which give one mean"
 _OTHERS = {
     "as_json": (("form",), "with --json, which is a format"),
@@ -187,7 +189,7 @@ def _refuse_others(context: typer.Context) -> None:
     if "quantiles" in given:
         refuse(context, ["group", "groups"], "with --quantiles, which are of everybody")
     if given & {*_SELECTS, "every", "quantiles"} and "newest" not in given:
-        refuse(context, ["settled"], "except for single slots or with --newest")
+        refuse(context, ["settled"], "for means or quantiles over several slots, unless --newest is given")
 
 
 def _zone(results: "Results", name: str | None) -> tzinfo:
@@ -299,8 +301,7 @@ def _show(
     cells = [_cells(row, zone, settled)[: len(heads)] for row in rows]
     table = long_table(console, campaign.name, heads, cells)
     theta = f"θ = {results.thetas}" if results.theta is not None else "θ is not chosen yet"
-    # Gaussian noise gives a single report no bound e^ε, so there is no certificate; its guarantee is for the whole
-    # stream.
+    # With Gaussian noise, a single report has no bound e^ε and no certificate: only the whole stream has a guarantee.
     certificate = "" if exact is None else f"; certificate {exact} ≤ e^{shown(results.budget.epsilon)}"
     lines = [theta + certificate, results.guarantee]
     lines.append(

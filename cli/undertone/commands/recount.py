@@ -18,7 +18,7 @@ def register(app: typer.Typer) -> None:
 
 def recount(
     folder: Annotated[
-        Path, typer.Argument(help="The folder of [landing]; for several machines, the one that they share.")
+        Path, typer.Argument(help="The folder that [landing] names; with several machines, their shared folder.")
     ],
     store: Annotated[str, typer.Option(help=STORE_HELP)],
     campaign: WhichCampaign = None,

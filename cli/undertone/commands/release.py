@@ -104,7 +104,7 @@ def _command(mechanism: str) -> Any:
 
 
 def _option(mechanism: str, parameter: inspect.Parameter) -> inspect.Parameter:
-    """Return a mechanism's parameter as an option of the command. Its value is None unless it is given."""
+    """Return a mechanism's parameter as an option of the command. If the option is not given, its value is None."""
     kinds = parameter.annotation if isinstance(parameter.annotation, type) else str
     whole = kinds is int or parameter.annotation == int | None
     kind: Any = bool if kinds is bool else int if whole else str
@@ -141,7 +141,9 @@ def _release(
         str | None, typer.Option(help="column (name or number from 0) or array of the input; the last one if absent")
     ] = None,
     scale: Annotated[str, typer.Option(help="units of --bound in one unit of the input: 1000 from kWh to Wh")] = "1",
-    last_block: Annotated[str, typer.Option(help="hold back or pad the last incomplete block")] = "hold",
+    last_block: Annotated[
+        str, typer.Option(help="what to do with the last, incomplete block: hold it back, or pad it")
+    ] = "hold",
     state: Annotated[
         Path | None,
         typer.Option(help="file of the checkpoint, which is secret; if absent and OUTPUT is a file, OUTPUT.state"),
@@ -155,7 +157,7 @@ def _release(
         Path | None, typer.Option(help="for MQTT over TLS: file of the authority that signed the broker's certificate")
     ] = None,
     seconds: Annotated[
-        float | None, typer.Option(help="for MQTT: stop after so many seconds; without it, at SIGTERM or Ctrl-C")
+        float | None, typer.Option(help="for MQTT: stop after this many seconds; without it, at SIGTERM or Ctrl-C")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the summary as JSON")] = False,
 ) -> None:

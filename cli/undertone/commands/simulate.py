@@ -175,7 +175,7 @@ def _show(simulated: "Simulated", slots: "list[Compared]") -> None:
     level = math.fsum(each.estimate.estimate for each in slots) / len(slots)
     if errors[1] > abs(level) / 2:
         console.print(
-            "the noise hides the mean: the standard error is more than half of it; undertone plan says what would help"
+            "the noise hides the mean: the standard error is more than half of the mean; undertone plan says what helps"
         )
     console.print(facts["guarantee"])
 

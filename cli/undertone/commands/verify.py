@@ -29,7 +29,7 @@ def verify(
     ] = None,
     broker_window: Annotated[
         float,
-        typer.Option(help="Seconds before a broker is killed: of these it may lose messages that it has acknowledged."),
+        typer.Option(help="A killed broker may lose messages that it has acknowledged in this many seconds before."),
     ] = BROKER_WINDOW_SECONDS,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:

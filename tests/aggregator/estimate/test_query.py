@@ -216,7 +216,7 @@ def test_the_command_in_all_its_forms(store: Path, tmp_path: Path) -> None:
         (["STORE", "--from", "today"], "--from is 'today', expected a date and time"),
         (["STORE", "--tz", "Europe/Nowhere"], "--tz is 'Europe/Nowhere', expected a name such as Europe/London"),
         (["STORE", "--first", "9", "--last", "3"], "the selection is 9 to 3, expected the first before the last"),
-        (["STORE", "--filtered", "--every", "4"], "--filtered: not an option except for single slots"),
+        (["STORE", "--filtered", "--every", "4"], "--filtered: not an option with --every or --quantiles"),
         (["STORE", "--quantiles", "half"], "--quantiles is 'half', expected numbers between 0 and 1"),
     ],
 )

@@ -89,7 +89,7 @@ def test_each_extension_names_the_end_before_it_and_its_own(home: Home) -> None:
         for days in (1, 2):
             before, after = (utc(end + past * DAY) for past in (days - 1, days))
             said = run("campaign", "extend", home.folder, name, "--by", "1d")
-            assert f"it ends at {after} instead of {before}" in said
+            assert f"the campaign ends at {after} instead of {before}" in said
         assert (epochs_of(home.config(name)).last_slot(Timeline(tick(home, now, name))) + 1) * 1800 == end + 2 * DAY
 
 

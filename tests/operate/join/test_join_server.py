@@ -358,7 +358,8 @@ def test_a_renewed_certificate_is_taken_up(site):
         wait_for(lambda: serial() != before, what="the renewed certificate")
         (site.home.folder / "broker/server.key").write_text("no key", encoding="utf-8")
         wait_for(
-            lambda: "keeps its certificate" in site.log.read_text(encoding="utf-8"), what="the refusal of a damaged key"
+            lambda: "keeps its old certificate" in site.log.read_text(encoding="utf-8"),
+            what="the refusal of a damaged key",
         )
         assert site.get("/join")[0] == 308
 
