@@ -165,5 +165,5 @@ def _sentence(error: Exception) -> str:
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        return f"{error.strerror}: free space where the files go; temporary ones go to {tempfile.gettempdir()} (TMPDIR)"
+        return f"{error.strerror}: free space on the disk of the output, or of {tempfile.gettempdir()} (TMPDIR)"
     return str(error)

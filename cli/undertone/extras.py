@@ -19,4 +19,4 @@ def advice(module: str, command: str = "") -> str:
     """Return one sentence that says how to install a top-level package that ``command`` needs."""
     general = "simulator" if command in _SIMULATE else "aggregator" if command in _ALONE else "server"
     extra = _EXTRAS.get(module, general)
-    return f"this needs {module}; install it with: pip install '{DISTRIBUTION}[{extra}]'"
+    return f"this command needs {module}; install it with: pip install '{DISTRIBUTION}[{extra}]'"

@@ -138,7 +138,7 @@ def restore_home(file: Path, folder: Path) -> list[str]:
     Raises Invalid for a folder that is not empty and for a file that is not a complete backup. Raises OSError.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise Invalid(f"{folder} is not empty, expected an empty folder or none, because a restore replaces no file")
+        raise Invalid(f"{folder} is not empty, expected an empty or new folder, because a restore replaces no file")
     folder.parent.mkdir(parents=True, exist_ok=True)
     scratch = folder.parent / f".{folder.name}.{secrets.token_hex(8)}"
     scratch.mkdir(mode=0o700)

@@ -202,7 +202,9 @@ def _sync(folder: Path) -> Finding:
         return Finding("sync", FAILURE, f"the server cannot write in {folder}: {wrong.strerror}", "free disk space")
     seconds = time.perf_counter() - start
     sentence = f"a write reaches the disk in {1000 * seconds:.1f} ms"
-    return Finding("sync", OK if seconds < _SLOW_SYNC_SECONDS else WARNING, sentence)
+    if seconds < _SLOW_SYNC_SECONDS:
+        return Finding("sync", OK, sentence)
+    return Finding("sync", WARNING, sentence, "move the stores to a faster disk")
 
 
 def _ports(server: ServerOptions) -> Iterator[Finding]:

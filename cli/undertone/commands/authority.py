@@ -44,4 +44,4 @@ def renew(
     import time
 
     day = time.strftime("%Y-%m-%d", time.gmtime(end))
-    print(f"the server's certificate for {', '.join(names)} is new; it ends on {day}")
+    print(f"the server has a new certificate for {', '.join(names)}, valid until {day}")

@@ -188,9 +188,7 @@ def succeed(
     ] = None,
     about: Annotated[
         str | None,
-        typer.Option(
-            help="What the next campaign is for, if not the same as the old one: each household is then asked again."
-        ),
+        typer.Option(help="What the next campaign is for, if that changes: each household is then asked again."),
     ] = None,
     although_refused: Annotated[
         bool, typer.Option("--although-refused", help="Start the campaign even if policies of devices refuse it.")
@@ -385,7 +383,7 @@ def retire(
         bool,
         typer.Option(
             "--although-waiting",
-            help="Retire it even if the campaign that succeeds it has not begun; devices that have not received the"
+            help="Retire the campaign even if its successor has not begun; devices that have not received the"
             " hand-over stay behind.",
         ),
     ] = False,

@@ -30,7 +30,7 @@ def certify(
         typer.Option(help="δ of a stream campaign (default 1e-5), or of the published numbers (default 1e-6)."),
     ] = None,
     signer: Annotated[
-        str | None, typer.Option(help="A public key in hex whose signature the retained message must carry.")
+        str | None, typer.Option(help="The public key in hex that must have signed the retained message.")
     ] = None,
     published: Annotated[
         bool, typer.Option("--published", help="Show what the published numbers alone reveal; needs --reports.")

@@ -129,7 +129,7 @@ def init(
         print(f"start the broker: mosquitto -c {shlex.quote(str(folder.resolve() / 'broker/mosquitto.conf'))} -d")
     quoted = shlex.quote(str(folder))
     key = folder / "signing.key"
-    print(f"each device accepts only campaigns that {key} signs; its public key is {ensure_key(key).public}")
+    print(f"each device accepts only campaigns signed with {key}, whose public key is {ensure_key(key).public}")
     print(f"next: undertone campaign create {quoted} NAME ...")
     print(f"      undertone devices add 20 --home {quoted} --campaign NAME")
     print(f"      undertone serve {quoted}, undertone doctor {quoted}")

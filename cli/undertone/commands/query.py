@@ -40,7 +40,9 @@ def query(
         str | None, typer.Option("--from", help="Only slots from this local time on: 2026-03-01T18:00.")
     ] = None,
     to: Annotated[str | None, typer.Option(help="Only slots before this local time.")] = None,
-    tz: Annotated[str | None, typer.Option(help="Time zone of these times; by default the campaign's.")] = None,
+    tz: Annotated[
+        str | None, typer.Option(help="Time zone of given and printed times; by default the campaign's.")
+    ] = None,
     first: Annotated[int | None, typer.Option(help="Number of the first slot.")] = None,
     last: Annotated[int | None, typer.Option(help="Number of the last slot.")] = None,
     newest: Annotated[int | None, typer.Option(min=1, help="Only this many newest slots.")] = None,
@@ -75,8 +77,8 @@ def query(
     against: Annotated[
         str | None,
         typer.Option(
-            help="Print how much the mean of the selected slots differs from that of group:NAME, of a time ago such as"
-            " 7d, of FROM..TO, or of other days (--days workdays --against days:days-off)."
+            help="Compare the mean of the selected slots with the mean of group:NAME, of the time that was 7d earlier,"
+            " of FROM..TO, or of other days (--days workdays --against days:days-off)."
         ),
     ] = None,
     losses: Annotated[

@@ -21,15 +21,15 @@ Campaign = Annotated[
 Master = Annotated[str | None, typer.Option(help="Address of Spark's master; by default that of spark-submit.")]
 Partitions = Annotated[
     int | None,
-    typer.Option(min=1, help="Number of tasks of a batch (default 8); it stays the same for the life of a checkpoint."),
+    typer.Option(min=1, help="Number of tasks of a batch (default 8); keep it for the life of a checkpoint."),
 ]
 Buckets = Annotated[
     int,
     typer.Option(
         min=1,
         max=1 << 20,
-        help="Number of parts into which the fleet is divided, one for about 10,000 devices; it stays the same for the"
-        " life of a checkpoint.",
+        help="Number of parts into which the fleet is divided, one for about 10,000 devices; keep it for the life of"
+        " a checkpoint.",
     ),
 ]
 

@@ -22,7 +22,7 @@ def upgrade(
         bool, typer.Option("--check", help="Change nothing: say what would change. Exit code 1 if anything does.")
     ] = False,
 ) -> None:
-    """Bring stores of an earlier version up to date; a copy of each stays beside it.
+    """Bring stores of an earlier version up to date; a copy of each old store stays beside it.
 
     A server does the same when it starts. A store of a later version is refused.
     """
@@ -51,4 +51,4 @@ def upgrade(
             with open_store(url, campaign=name if home is not None else None) as store:
                 print(f"{store.url}: up to date, {many(store.epoch_count(), 'epoch')}")
         except NoStore:
-            print(f"{url}: no campaign {name} in it")
+            print(f"{url}: the store holds no campaign {name}")
