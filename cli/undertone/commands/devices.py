@@ -249,7 +249,7 @@ def conflicts(
 ) -> None:
     """List devices that sent two reports for one interval: a sign of a copied ledger or a stolen password.
 
-    The list has only devices whose reports came while [store] audit was on in server.toml; see the server's log for others.
+    The list covers the time in which [store] audit was on in server.toml; the server's log names devices at any time.
     """
     with choice.open() as fleet:
         names = sorted({device for device, _, outcome in fleet.store.audit() if outcome == "conflict"})
