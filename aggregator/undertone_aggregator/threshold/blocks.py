@@ -61,12 +61,12 @@ def _candidates(chosen: Threshold, day: Day) -> Integers:
 def _plan(errors: Vector, whole: int, most: int) -> list[int]:
     """Return the first piece of each block. ``errors`` [pieces, draws, thetas]; ``whole``: the index of the day's θ.
 
-    The errors of each draw are divided by the error of one θ for all pieces. Without that, the few draws with the
-    heaviest tails, whose errors are many times those of the others, would decide.
+    The division with the least mean error over the draws must also gain in the typical draw. The mean is that of the
+    few draws with the heaviest tails, if there are such draws. If they need another division than the rest, the reports
+    do not show enough of the tail, and the whole cycle keeps one θ.
     """
-    in_force = np.full(len(errors), whole)
-    errors = errors / _of(errors, in_force)[:, None]
     expected = errors.mean(axis=1)
+    in_force = np.full(len(errors), whole)
     best = [0]
     for starts in _segmentations(expected, most)[1:]:
         places = _places(expected, starts)

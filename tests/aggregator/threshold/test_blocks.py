@@ -13,7 +13,7 @@ import pytest
 from undertone_aggregator.counts.epochs import threshold_from_json, threshold_to_json
 from undertone_aggregator.design import square_wave
 from undertone_aggregator.threshold import CohortCounts, Query, ReportCounts, constant_variance, first_edges
-from undertone_aggregator.threshold.blocks import _plan, _segmentations, in_blocks
+from undertone_aggregator.threshold.blocks import _segmentations, in_blocks
 from undertone_aggregator.threshold.choose import next_range, theta_from_reports
 from undertone_aggregator.threshold.day import Phases, _tailed, day_of, piece_at, solved
 from undertone_aggregator.threshold.limits import limit_blocks, limit_change, limit_first
@@ -244,13 +244,3 @@ def test_the_fit_solves_its_linear_systems_to_ten_digits():
     exact = np.linalg.solve(whole, right.ravel()).reshape(right.shape)
     assert np.abs(solved(between, within, blocks, right) - exact).max() < 1e-10 * np.abs(exact).max()
     assert not solved(between, within, blocks, 0 * right).any()
-
-
-def test_the_few_draws_with_the_heaviest_tails_do_not_decide_on_blocks():
-    """In nine of ten draws, the first two pieces of the cycle need the lowest θ, and the others the highest. In the
-    tenth draw it is the other way around, with errors that are a thousand times as large.
-    """
-    rises, falls = [1.0, 2.0, 3.0], [3.0, 2.0, 1.0]
-    usual, odd = [rises, rises, falls, falls], [falls, falls, rises, rises]
-    errors = np.stack([np.array(usual)] * 9 + [1000.0 * np.array(odd)], axis=1)
-    assert _plan(errors, 1, 4) == [0, 2]
