@@ -148,7 +148,7 @@ def test_runs_reports_and_stops_cleanly(device, server, start, capsys):
     assert command.main(["status", "--config", str(device.path)]) == 0
     text = capsys.readouterr().out
     assert "load, which measures the sum of energy" in text
-    assert "report: 2/1, epsilon = 0.6931 per reading (event level)" in text
+    assert "report: odds change by at most 2/1, epsilon = 0.6931 per reading (event level)" in text
     assert "any 24 h    at most 86401 reports: epsilon = 59888.61" in text
     assert "offline" in text
     assert command.main(["status", "--json", "--config", str(device.path)]) == 0

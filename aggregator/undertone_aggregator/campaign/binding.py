@@ -165,7 +165,7 @@ class Refusals:
             return ""
         worst = sorted(self.reasons, key=lambda reason: -self.reasons[reason])[:3]
         why = f" ({'; '.join(worst)})" if worst else ""
-        return f"{self.refusing} of {self.known} known policies refuse this{why}"
+        return f"{self.refusing} of {self.known} known policies refuse this campaign{why}"
 
 
 def _accept(_: Policy) -> None:

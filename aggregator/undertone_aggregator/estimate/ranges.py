@@ -95,8 +95,9 @@ def drowned(estimates: Estimates, offset: int = 0) -> str | None:
     if (measured.kind == MEASURED).all():
         # The noise of a stream goes on from slot to slot, so a mean over many slots need not be clearer.
         more = f"means over many slots, {more},"
+    signals = "its mean" if not offset else f"the distance of its mean from {offset}"
     return (
-        f"a single slot shows noise only, because its standard error ({_short(error)}) is larger than its mean"
+        f"a single slot shows noise only, because its standard error ({_short(error)}) is larger than {signals}"
         f" ({_short(signal)}). {more[0].upper()}{more[1:]} or a larger epsilon show more"
     )
 

@@ -159,7 +159,7 @@ def check_device(asked: Connect) -> None:
     """
     if asked.flags not in _DEVICE_FLAGS:
         flags = f"connect flags 0x{asked.flags:02x}"
-        raise ProtocolError("flags", f"{flags}, expected a clean session with name and password")
+        raise ProtocolError("flags", f"{flags}, expected a clean session without a will")
     if not asked.keepalive:
         raise ProtocolError("keepalive", "keepalive 0, expected 1 to 65535 s")
 

@@ -28,7 +28,7 @@ LASTING = {
     "not-ready": "the campaign takes in no reports: undertone doctor has the reason",
     STRAYS: "the server refuses the reports of some devices, because it does not know their epoch: undertone doctor"
     " says what to do",
-    "unsigned": "the signing key is missing: devices that verify campaigns refuse this one",
+    "unsigned": "the signing key is missing, so devices that verify signatures refuse this campaign: put the key back",
     "silent": "no report has come for several slots, although the server takes them in: look at the devices and their"
     " network",
     "uncounted": "landed files wait for Spark: is undertone spark run running?",

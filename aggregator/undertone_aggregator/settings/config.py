@@ -120,8 +120,8 @@ class CampaignPlan(Checked):
     groups: str | None = option(None, "CSV file with the columns device,group; relative to this file", text)
     time_zone: str = option("UTC", "the time zone of the people who are measured, such as Europe/London: the filter "
                             "uses its days, weekends and clock changes", check.zone)  # fmt: skip
-    holidays: str | None = option(None, "the country whose holidays are days off, such as GB or GB-SCT; needs the "
-                                  "extra calendar", text)  # fmt: skip
+    holidays: str | None = option(None, "the country whose holidays are days off, such as GB or GB-SCT (needs "
+                                  "pip install 'undertone-ldp[calendar]')", text)  # fmt: skip
     weekend: str = option("auto", "the days of the weekend, such as \"friday, saturday\", or none; auto: those of the "
                           "country in holidays, or Saturday and Sunday", check.weekend)  # fmt: skip
 

@@ -45,7 +45,10 @@ class FreshBytes:
         repeats = np.flatnonzero(run[1:] == run[:-1])
         span = REPETITION_CUTOFF - 2
         if np.any(repeats[span:] - repeats[: len(repeats) - span if len(repeats) > span else 0] == span):
-            raise EntropyError(f"the byte source repeated one byte {REPETITION_CUTOFF} times or more")
+            raise EntropyError(
+                f"the system's random bytes cannot be trusted: one byte came {REPETITION_CUTOFF} times or more in a"
+                " row, and nothing is drawn from them"
+            )
         self._last = (self._last + taken)[-(REPETITION_CUTOFF - 1) :]
         return taken
 

@@ -45,7 +45,7 @@ def _show_reports(plan: "FleetPlan") -> None:
     )
     console.print(table)
     console.print(
-        f"noise: the standard error of the mean of {reports} in a slot; truncated: the error of"
+        f"noise: the standard error from noise, with {reports} in a slot; truncated: the error of"
         f" the mean of truncated readings, from noise and a bias of {plan.bias:.3g}{unit}; error: the error of the mean"
         + (
             " that undertone query shows: as in the papers, no model adds anything to it, and no filter smooths it"

@@ -129,7 +129,8 @@ def _campaign(campaign: dict[str, Any] | None) -> list[str]:
         f"threshold   {theta}, largest reading {campaign['largest']} {campaign['unit']}",
     ]
     for name, (a, b) in sorted(campaign["certificates"].items()):
-        lines.append(f"certificate {name}: {a}/{b}, epsilon = {math.log(a / b):.4f} per reading (event level)")
+        cost = f"epsilon = {math.log(a / b):.4f} per reading (event level)"
+        lines.append(f"certificate {name}: odds change by at most {a}/{b}, {cost}")
     return lines
 
 

@@ -124,7 +124,7 @@ def test_an_epoch_keeps_the_budget_of_its_rule(home: Home) -> None:
 
 
 def test_what_policies_refuse_is_named_and_needs_the_operators_word(home: Home) -> None:
-    assert "2 of 2 known policies refuse this (duration" in extend(home, "--by", "30d", code=2)
+    assert "2 of 2 known policies refuse this campaign (duration" in extend(home, "--by", "30d", code=2)
     for path in home.fleet("light").glob("devices/*/policy.json"):
         path.write_text(
             json.dumps(json.loads(path.read_text(encoding="utf-8")) | {"duration_seconds": 365 * DAY}), encoding="utf-8"
