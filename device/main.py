@@ -84,9 +84,9 @@ SHORT_SLEEP_SECONDS = 3600
 WATCHDOG_MILLISECONDS = (120000, 32000, 8000)
 # Deadline for connecting to one address, shorter than every watchdog's timeout.
 CONNECT_MILLISECONDS = 3500
-# Number of acknowledged reports that are stored in the clock's memory during a sleep. With two times they take 488
-# bytes; the smallest such memory, an ESP8266's, has 492. Without this record the next wake would send the reports
-# again, because the ledger was written before the PUBACK.
+# Number of acknowledged reports that are stored in the clock's memory during a sleep. With two timestamps of 4 bytes
+# each, 20 reports take 488 bytes; the smallest such memory, an ESP8266's, has 492. Without this record the next wake
+# would send the reports again, because the ledger was written before the PUBACK.
 REMEMBERED = 20
 VERIFIER = "undertone_shared.ed25519"
 STARTED = clock.ticks()

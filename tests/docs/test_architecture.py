@@ -39,7 +39,7 @@ def test_each_name_in_a_row_is_in_a_file_that_the_row_names(row):
 
 
 def folder(name: str) -> Path:
-    """Return the folder that an item names, with or without the folder of its package."""
+    """Return the folder that an item names. The name may leave out the top folder (`aggregator`, `device`, …)."""
     found = [REPO / parent / name for parent in ("", *FOLDERS) if (REPO / parent / name).is_dir()]
     assert found, f"{name} is no folder"
     return found[0]

@@ -13,7 +13,7 @@ from typing import Any
 
 from undertone_shared.errors import Invalid
 
-# Name of the log's event for the alarm that no open file is left.
+# Name of the log's event for the alarm that the process can open no more files.
 FILES = "files"
 # Error numbers that say that this process, or the whole machine, can open no more files.
 EXHAUSTED = (errno.EMFILE, errno.ENFILE)
@@ -59,7 +59,7 @@ def allow_connections(count: int) -> None:
 
 
 def ran_out() -> str:
-    """Return the sentence of the alarm that no open file is left."""
+    """Return the sentence of the alarm that the process can open no more files."""
     return (
         f"alarm: the limit of {limit()[0]} open files is reached: no further device can connect, and a store may fail;"
         " undertone doctor says how many are needed and how to raise the limit"

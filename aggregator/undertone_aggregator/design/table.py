@@ -90,7 +90,7 @@ def optimal_table(
     ``density``: probability of each level (levels + 1 numbers). With it, the mean variance over these levels is
     minimised, and the worst variance is at most ``worst`` times the hybrid's. Without it, the worst variance is
     minimised. ``largest``: the largest decoded value, for readings in [-1, 1]; with a density it is by default that of
-    `design.reach`. Raises Invalid for bad input, NoTable.
+    `design.reach`. Raises Invalid for bad input, and NoTable if no table exists.
     """
     e = Budget.parse(epsilon).approximate[0]
     check_integer("theta", theta, 1, LARGEST_LEVEL)
@@ -131,11 +131,13 @@ def ideal_table(
     largest: float | None = None,
     near: Sequence[int] | None = None,
 ) -> Ideal:
-    """Return the least mean variance over a density of levels, before rounding to integers; readings in [-1, 1].
+    """Return the least mean variance over a density of levels, before rounding to integers, and the cells used.
+
+    Readings are scaled to [-1, 1].
 
     The random rounding of readings to levels is not included. ``largest`` as for `optimal_table`. ``near``: the cells
     of a similar problem's optimum. They make the search faster, and do not change the result. Raises Invalid for bad
-    input, NoTable.
+    input, and NoTable if no table exists.
     """
     e = Budget.parse(epsilon).approximate[0]
     a, b = best_fraction(epsilon)

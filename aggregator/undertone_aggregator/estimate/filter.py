@@ -173,8 +173,8 @@ def _odds(trace: Trace) -> Vector:
 
 def _smoothed(fitted: Fitted, noise: Noise, observed: Observed) -> tuple[Vector, Vector, Vector, Vector, Vector]:
     """Return (mean, variance) of the signal given all values, and given those up to it, [n, points]; and `_odds`."""
-    # A forward pass keeps much in memory for the backward pass. So only a few points of a long series are run at a
-    # time.
+    # A forward pass keeps much in memory for the backward pass. So for a long series, only a few of the hyper-parameter
+    # points are run at a time.
     some = max(1, _KEPT // len(observed.values))
     parts = []
     for first in range(0, len(fitted.points), some):

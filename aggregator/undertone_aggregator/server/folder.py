@@ -170,7 +170,8 @@ class Home:
                 _make(self.folder / where.file)
             store["path"] = f"{where.scheme}:{where.file / f'{name}.{where.scheme}'}"
         config = config_of({**shared, **own, "store": store}, self.folder)
-        # A plan that is only previewed has no file yet.
+        # `fleet(name)` would look for `succeeds` in the plan's file, and a previewed plan has none yet. So the
+        # predecessor is given.
         return replace(config, fleet=self.fleet(config.campaign.succeeds or name))
 
     def stores(self) -> dict[str, str]:

@@ -59,8 +59,8 @@ class KAry(Bounded, OneByOne):
         self._sum += clip(value, self.bound)
         level = 0
         while self._digits[level] == self._half:
-            # The node after the m-th of a group is in no count. From there on the count uses the group's whole sum,
-            # which is one node of the next level, minus the group's last m nodes.
+            # Node m + 1 of a group is never added or subtracted by itself: from that node on, the digit is negative,
+            # and the running sum uses the whole group (one node of the next level) minus its last nodes.
             drawn = self._noise.take(self._half).tolist()
             self._digits[level], self._noisy[level] = -self._half, -sum(drawn)
             at = self._before(level)

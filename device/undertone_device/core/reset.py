@@ -37,7 +37,7 @@ def forget_campaigns(storage: "Storage", policy: "Policy", now: int, capacity: i
 def clamp(ledger: "Ledger", policy: "Policy", now: int) -> None:
     """Limit all times to ``now``, whatever the clock showed when they were stored.
 
-    The number of draws stays counted.
+    Only times change: every draw that was counted still counts.
     """
     ledger.spent_until = min(ledger.spent_until, now)
     ledger.began = min(ledger.began, now)

@@ -1,4 +1,4 @@
-"""The probability of a tail that is heavier than the fitted one is as large as the reports allow."""
+"""The probability of a heavier tail than the fitted one: its prior, lowered by the reports' evidence against it."""
 
 import numpy as np
 import pytest

@@ -254,7 +254,10 @@ def test_a_rename_that_is_no_single_step_costs_nothing_either(mount, seeds):
 
 
 def test_the_model_finds_a_ledger_that_is_written_in_place(mount, monkeypatch):
-    """The model's disk does lose what is not synced: a storage without the rename releases an interval twice."""
+    """`Disk` does lose what is not synced.
+
+    If the ledger is overwritten in place, instead of by write and rename, an interval is drawn twice.
+    """
 
     def write_in_place(self, name, data):
         with storage.open(self._path(name), "wb") as file:

@@ -91,7 +91,8 @@ class Endpoint:
     """The endpoint, a context manager that accepts devices once ``listen`` is called. Any thread may call its methods.
 
     ``batch``: largest number of reports that a campaign takes at once; ``batch_seconds``: how long it waits for more
-    reports after the first. ``starved`` is called each time that no open file is left for a connection.
+    reports after the first. ``starved`` is called each time that the process can open no more files for a
+    connection.
     """
 
     def __init__(
@@ -191,7 +192,7 @@ class Endpoint:
         """Return the intake from which a campaign takes its reports. A campaign may have only one at a time."""
         queue = self.roster.serve_also(campaign)
         self._taking[campaign] = slot_seconds
-        # One thread at a time makes these calls, so the last call sees all campaigns.
+        # `_do` runs queued calls one at a time, and each reads `_taking` only then, so the last one sees all campaigns.
         self._do(lambda: self.roster.allow(list(self._taking.values())))
         return CampaignIntake(self, queue)
 

@@ -232,7 +232,11 @@ class Roster:
         self.strangers.remove(connection.network, connection)
 
     def _tell(self) -> None:
-        """Log the counts of refused, throttled and unknown reports if they have changed."""
+        """Log what the endpoint refused, if a count has changed.
+
+        These are how many connections were refused, how often devices were throttled, and how many reports were for
+        unknown campaigns.
+        """
         counted = (self.refused.total(), self.throttled, self.unknown)
         if counted != self._told:
             self._told = counted

@@ -26,17 +26,17 @@ def parse_object(name: str, value: Any, folder: str, needed: Checks, optional: C
 
 
 def text(most: int = 255) -> Check:
-    """Check for text of 1 to ``most`` characters."""
+    """Return a check that the field is text of 1 to ``most`` characters."""
     return lambda name, value, folder: check_text(name, value, most)
 
 
 def path(name: str, value: Any, folder: str) -> str:
-    """Check for a file's path; a relative path starts in the folder of device.json."""
+    """Check that the field is a file's path; a relative path starts in the folder of device.json."""
     return in_folder(folder, check_text(name, value))
 
 
 def integer(low: int, high: int) -> Check:
-    """Check for an integer from ``low`` to ``high``."""
+    """Return a check that the field is an integer from ``low`` to ``high``."""
     return lambda name, value, folder: check_integer(name, value, low, high)
 
 
@@ -62,14 +62,14 @@ def flag(name: str, value: Any, folder: str) -> bool:
 
 
 def command(name: str, value: Any, folder: str) -> list[str]:
-    """Check for a program and its arguments."""
+    """Check that the field is a list of words: a program and its arguments."""
     if not isinstance(value, list) or not 1 <= len(value) <= 64:
         raise Invalid(f"{name} is {value!r}, expected a list of 1 to 64 words")
     return [check_text(f"{name}[{i}]", word, 1024) for i, word in enumerate(value)]
 
 
 def registers(name: str, value: Any, folder: str) -> tuple[str, ...]:
-    """Check for the OBIS code of one register, or a list of codes whose registers are added."""
+    """Check that the field is the OBIS code of one register, or a list of codes whose registers are added."""
     codes = [value] if isinstance(value, str) else value
     if not isinstance(codes, list) or not 1 <= len(codes) <= 8:
         raise Invalid(f"{name} is {value!r}, expected a register such as 1-0:1.8.0, or a list of 1 to 8")
@@ -77,13 +77,13 @@ def registers(name: str, value: Any, folder: str) -> tuple[str, ...]:
 
 
 def scale(name: str, value: Any, folder: str) -> tuple[int, int]:
-    """Check for campaign units per unit of the meter, as a fraction: [1000, 1] for kWh in Wh."""
+    """Check that the field is the campaign's units per unit of the meter, as a fraction: [1000, 1] for kWh in Wh."""
     top, bottom = integers(name, value, 2, 2)
     return check_integer(f"{name}[0]", top, 1, _LARGEST), check_integer(f"{name}[1]", bottom, 1, _LARGEST)
 
 
 def interval(name: str, value: Any, folder: str) -> tuple[int, int]:
-    """Check for the lowest and the highest possible sample."""
+    """Check that the field is a list of two: the lowest and the highest possible sample."""
     low, high = integers(name, value, 2, 2)
     if not -_LARGEST <= low <= high <= _LARGEST:
         raise Invalid(f"{name} is {value!r}, expected the list [lowest, highest] of samples")

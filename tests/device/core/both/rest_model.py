@@ -32,7 +32,10 @@ def stub_campaign(**changes):
 
 
 class Words:
-    """Entropy that gives the listed words to a draw, and 0 for every other word."""
+    """Stands for `Entropy`.
+
+    ``given``: the random words for draws of a symbol, in order. All other random words are 0.
+    """
 
     def __init__(self):
         self.given = ()
