@@ -4,7 +4,7 @@ import contextlib
 import socket
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from support.ci import need_connections, unavailable
 from support.direct import CONFIG, PREFIX, Device, OneCampaign, open_endpoint, password, write_passwords
+from support.micropython import REPO
 from support.mosquitto import MISSING, find_mosquitto
 from support.paho_client import leave
 from support.waiting import wait_for
@@ -371,6 +372,40 @@ def test_mosquitto_sub_reads_estimates(endpoint: OneCampaign) -> None:
         endpoint.publish(STATUS, b"s")
         assert first + child.stdout.readline() == f"{MEAN} 1\n{STATUS} s\n"
         assert child.wait(60) == 0
+
+
+@pytest.mark.services
+def test_a_bridge_of_mosquitto_is_a_reader(
+    endpoint: OneCampaign, mosquitto_binary: str, tmp_path: Path, free_port: Callable[[], int]
+) -> None:
+    """The bridge has the lines of aggregator/README.md, for another server."""
+    page = (REPO / "aggregator/README.md").read_text(encoding="utf-8")
+    lines = [
+        line.strip() for line in page[page.index("    connection undertone\n") :].partition("\n\n")[0].splitlines()
+    ]
+    own = {
+        "address meters.example.org:8883": f"address 127.0.0.1:{endpoint.port}",
+        "bridge_cafile /etc/mosquitto/undertone-ca.crt": "",
+        "remote_password ...": f"remote_password {password('grafana')}",
+        "topic undertone/v2/+/aggregate/# in 1": f"topic {PREFIX}/+/aggregate/# in 1",
+    }
+    assert own.keys() <= set(lines)
+    port = free_port()
+    bridge = "\n".join(own.get(line, line) for line in lines)
+    (tmp_path / "home.conf").write_text(f"listener {port} 127.0.0.1\nallow_anonymous true\n{bridge}\n", "utf-8")
+    for topic in (MEAN, FOUND):
+        endpoint.publish(topic, b"1")
+    with subprocess.Popen([mosquitto_binary, "-c", tmp_path / "home.conf"]) as broker:
+        try:
+            wait_for(lambda: endpoint.facts()["readers_online"] == 1)
+            with Client(port, "grafana") as home:
+                home.subscribe("#")
+                wait_for(lambda: len(home.heard) == 2)
+                endpoint.publish(MEAN, b"2")
+                wait_for(lambda: len(home.heard) == 3)
+                assert {each[:2] for each in home.heard} == {(MEAN, b"1"), (FOUND, b"1"), (MEAN, b"2")}
+        finally:
+            broker.terminate()
 
 
 def test_readers_and_publications_from_many_threads(endpoint: OneCampaign) -> None:
