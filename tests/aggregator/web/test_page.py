@@ -8,6 +8,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -351,7 +352,7 @@ def test_the_legend_shows_no_number_where_the_tile_shows_none(open_page: Callabl
     ("error", "half_band", "number", "words"),
     [
         (90.0, 1000.0, "4.8 kWh ± 4.3", ["Mostly noise: the error is more than half of the number."]),
-        (90.0, 20.0, "2.4 kWh ± 0.96", ["Smoothed, with the help of other days"]),
+        (90.0, 20.0, "2.4 kWh ± 0.96", ["Smoothed with the help of other days"]),
         (90.0, 70.0, "cannot be told from noise", ["The error, ± 3.4 kWh, is larger than the number itself"]),
         (9.0, 20.0, "4.8 kWh ± 0.43", []),
     ],
@@ -506,6 +507,40 @@ def test_a_restart_of_the_server_is_said_and_survived(
     until(page, f"{latest} !== {json.dumps(before)}")
 
 
+def test_when_a_campaign_ended_is_said_and_whose_reports_are_there(open_page: Callable[..., Any], name: str) -> None:
+    years_later = datetime(2040, 1, 1, tzinfo=UTC)
+    page = open_page(f"#{name}", prepare=lambda page: page.clock.set_fixed_time(years_later))
+    page.wait_for_selector("#latest .value")
+    asked = "([file, name, ...words]) => import(new URL(`static/${file}`, location)).then((all) => all[name](...words))"
+
+    def said(file: str, name: str, *words: Any) -> str:
+        return str(page.evaluate(asked, [file, name, *words]))
+
+    newest = {"start": 1_000_000_000 // 1800 * 1800, "reports": 300, "cohort": 20, "kind": "report"}
+    end = newest["start"] + 1800
+    campaign = {"newest": newest, "server": {}, "slot_seconds": 1800, "last_slot_ends": end, "time_zone": "UTC"}
+    campaign |= {"stride": 1, "measure": "mean", "unit": "°C", "sensor": "room"}
+    last = "; these are its last numbers"
+    assert said("state.js", "ended", campaign) == f"This campaign ended on Sep 9, 2001, at 02:00{last}."
+    assert said("state.js", "ended", campaign | {"last_slot_ends": 2**32}) == ""
+    settling = {"last_slot_ends": end + 1800, "server": {"state": "running"}}
+    assert said("state.js", "ended", campaign | settling) == "This campaign ended on Sep 9, 2001, at 02:30."
+    reports = said("state.js", "arrived", campaign, 400)
+    assert reports.startswith("300 reports for ")
+    assert ", and 20 more that only help to learn the range of readings. From 80 of the 400 devices none" in reports
+    assert "devices" not in said("state.js", "arrived", campaign, None)
+    assert "devices" not in said("state.js", "arrived", campaign | {"stride": 48}, 400)
+    week = {"from": "Monday", "to": "Sunday", "words": "20 °C ± 1"}
+    quoted = (
+        "You may say: from Monday to Sunday, the mean temperature of a home that took part (sensor “room”) was 20 °C"
+    )
+    assert said("words.js", "told", campaign, week).startswith(quoted)
+    assert said("words.js", "told", campaign, None).startswith("Take a difference as real only where")
+    until(page, "document.getElementById('about').textContent.includes('You may say: from ')")
+    assert "its devices send no more" in page.inner_text("#about")
+    assert page.inner_text("#ended").startswith("This campaign ended on ")
+
+
 def test_what_says_nothing_is_not_compared_and_zero_has_no_sign(open_page: Callable[..., Any], name: str) -> None:
     page = open_page(f"#{name}")
     asked = "import(new URL('static/{}', location)).then(({{ {} }}) => {})"
@@ -534,7 +569,7 @@ def test_a_picked_difference_is_as_certain_by_group_as_where_two_are_compared(
     certain = "[0.2, 0.02, 0.001].map((chance) => certainty({ chance }, 6))"
     assert page.evaluate(asked.format(certain)) == ["unclear", "alone", "clear"]
     words = "[[0.1135, 4], [0.015, 4], [0.015, 2], [0.001, 4], [1e-9, 0]].map(([p, n]) => chance({ chance: p }, n))"
-    nothing = "If nothing were different, chance alone would give as much in"
+    nothing = "If both were really equal, chance alone would show a difference this large in"
     assert page.evaluate(asked.format(words)) == [
         f"{nothing} about 1 of 9 cases.",
         f"{nothing} about 1 of 67 cases. That holds for two groups that were not picked because they differ: among"

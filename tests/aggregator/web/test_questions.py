@@ -189,11 +189,14 @@ def test_whether_one_group_uses_more_than_another(hand: type[Hand], call: Any, f
     # Both groups have the same simulated reports, so nothing is different, and the page says so.
     assert row["verdict"] == "unclear"
     sentence = clicks.page.locator("#compared .verdict").inner_text()
-    found = re.fullmatch(r"No clear difference from north: \S+ (\S+) ± (\S+), in each 30 minutes\.", sentence)
+    found = re.fullmatch(r"No clear difference from north: \S+ (\S+) ± (\S+) per 30 minutes, on average\.", sentence)
     assert found is not None, sentence
     assert figure(f"{found[2]} {found[1]}") == pytest.approx(1.96 * row["standard_error"], rel=0.05)
     said = clicks.page.inner_text("#compared")
     assert f"cannot be told from chance: here, less than {found[2]} {found[1]}." in said
+    clear = re.search(r"A difference of (\S+) (\S+) or more would mostly be found \(four times in five\)", said)
+    assert clear is not None, said
+    assert figure(f"{clear[1]} {clear[2]}") == pytest.approx((1.96 + 0.84) * row["standard_error"], rel=0.05)
     clicks.page.select_option("#choose-compared select[name=against]", "group:south")
     assert "two different groups" in clicks.page.locator("#compared").inner_text()
 
@@ -212,14 +215,14 @@ def test_whether_workdays_differ_from_days_off(hand: type[Hand], call: Any, flee
     assert printed["estimate"] == pytest.approx(row["estimate"])
     sentence = clicks.page.locator("#compared .verdict").inner_text()
     told = r"no clear difference from days off: \S+ \S+ ± \S+|\S+ \S+ ± \S+ (more|less) than days off"
-    assert re.fullmatch(rf"Workdays: ({told}), in each 30 minutes\.", sentence), sentence
+    assert re.fullmatch(rf"Workdays: ({told}) per 30 minutes, on average\.", sentence), sentence
 
 
 @pytest.mark.parametrize(
     ("chance", "words"),
     [
         (1e-4, "Highest: south, clearly above north (by "),
-        (0.2, "Highest: south. This may be chance: above north (by "),
+        (0.2, "Highest: south. Its lead over north ("),
     ],
 )
 def test_which_group_is_highest_and_whether_clearly(hand: type[Hand], chance: float, words: str) -> None:
@@ -247,13 +250,13 @@ def test_which_group_is_highest_and_whether_clearly(hand: type[Hand], chance: fl
     assert opened.clicks <= 1
 
 
-def test_how_many_homes_are_in_each_group(hand: type[Hand]) -> None:
+def test_how_many_devices_are_in_each_group(hand: type[Hand]) -> None:
     opened = hand(MONDAY)
     opened.click(".card a")
-    until(opened.page, "document.getElementById('groups').textContent.includes(' homes')")
+    until(opened.page, "/\\d devices/.test(document.getElementById('groups').textContent)")
     said = opened.page.inner_text("#groups")
-    assert f"all devices, {3 * DEVICES:,} homes" in said
-    assert all(f"{group}, {DEVICES} homes" in said for group in GROUPS)
+    assert f"all {3 * DEVICES:,} devices" in said
+    assert all(f"{group}, {DEVICES} devices" in said for group in GROUPS)
 
 
 def test_why_a_group_has_no_total(hand: type[Hand]) -> None:
@@ -359,7 +362,7 @@ def test_when_the_load_was_highest_and_lowest_yesterday(hand: type[Hand], call: 
     said = clicks.page.inner_text("#yesterday")
     for word, pick in (("Highest", max), ("Lowest", min)):
         value, start, high = pick(zip(series["estimate"], series["start"], series["high"], strict=True))
-        found = re.search(rf"{word} at about (\S+), (\S+ \S+) ± (\S+)\.", said)
+        found = re.search(rf"{word} at about (\S+), (\S+ \S+) ± (\S+)[;.]", said)
         assert found is not None, said
         assert found[1] == f"{datetime.fromtimestamp(start, UTC):%H:%M}"
         assert figure(found[2]) == pytest.approx(value, rel=0.02)

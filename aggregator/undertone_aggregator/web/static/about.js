@@ -1,6 +1,8 @@
 // Answers for a person who is asked to take part: who asks, what for, until when, and how a home leaves.
 
 import { date, element, lasting, sure } from "./format.js";
+import { ended } from "./state.js";
+import { told } from "./words.js";
 
 const DAY = 86400;
 
@@ -34,13 +36,14 @@ function watched({ odds }) {
   return `Nobody can from this page, which shows means of many homes.${holder}`;
 }
 
-// Returns the terms of a list, each with its answer.
-export function aboutIt(campaign) {
+// Returns the terms of a list, each with its answer. `week`: see `told`.
+export function aboutIt(campaign, week) {
   const { asks, purpose, contact } = campaign.server;
   const who = element("dd");
   who.append(
     asks ||
-      "Nobody is named here. For the operator: set operator in [join] of server.toml; this page and the invitation show it.",
+      "Whoever runs this has not entered a name here. Ask whoever gave you this page's address or your link. (For the operator:" +
+        " the setting is operator in [join] of server.toml.)",
   );
   const how = element("dd");
   how.append(
@@ -48,13 +51,16 @@ export function aboutIt(campaign) {
       ? [reached(contact)]
       : [
           asks ? `No contact is given here: ask where ${asks} gave you the link.` : "No contact is given here.",
-          " For the operator: set contact in [join] of server.toml, and this page shows it.",
+          " (For the operator: the setting is contact in [join] of server.toml.)",
         ]),
   );
+  const over = Boolean(ended(campaign));
   const until = element("dd");
   until.append(
-    `${campaign.last_slot_ends * 1000 > Date.now() ? "Since" : "It is over: from"} ${date(campaign.begins, campaign.time_zone)}, ${ends(campaign)}.` +
-      " Then devices send no more. What the server keeps stays until whoever runs it deletes it: ",
+    over
+      ? `It ran from ${date(campaign.begins, campaign.time_zone)} ${ends(campaign)}; its devices send no more.`
+      : `Since ${date(campaign.begins, campaign.time_zone)}, ${ends(campaign)}. Then devices send no more.`,
+    " What the server keeps stays until whoever runs it deletes it: ",
     link("what is stored", "guides/privacy.md#what-is-stored-where-and-for-how-long"),
     ".",
   );
@@ -75,10 +81,13 @@ export function aboutIt(campaign) {
     ".",
   );
   const seen = element("dd");
+  const groups = campaign.groups.length > 1 ? " It also knows the group that the home is in." : "";
   const each = lasting(campaign.stride * campaign.slot_seconds);
   seen.append(
-    `One report every ${campaign.stride > 1 ? `${each}, in its turn` : each}: one number with noise, the device's name and the` +
-      " time. The name is not yours, but whoever gave you the link may know that it is you. A reading never leaves the home. So" +
+    `One report every ${campaign.stride > 1 ? `${each}, in its turn` : each}: one number, which the device has changed at random so` +
+      " that it says little about the real reading (this is the noise); the device's name and the time; and, like any web" +
+      ` service, the internet address from which it reports.${groups} The name is not yours, but whoever gave you the link may` +
+      " know that it is you. A reading never leaves the home. So" +
       " whoever breaks into the server, or may demand its data, can get reports or sums of them, but no reading. ",
     link("Who sees what", "guides/privacy.md#who-sees-what"),
     ".",
@@ -110,10 +119,13 @@ export function aboutIt(campaign) {
     element("dt", "Could anybody see what my home does?"),
     element(
       "dd",
-      `${watched(campaign)} This bound holds however few homes take part. A number from too few reports is not shown.`,
+      `${watched(campaign)} This limit holds even if very few homes take part. Each further report tells a little more: a device counts` +
+        " this, stops by itself at the most that its home agreed to, and shows both. A number from too few reports is not shown.",
     ),
     element("dt", "What does the server see of my home?"),
     seen,
+    element("dt", "What may I say with these numbers?"),
+    element("dd", told(campaign, week)),
     element("dt", "Who holds the reports, and who may read this page?"),
     element(
       "dd",

@@ -27,15 +27,16 @@ import {
 } from "./format.js";
 import { showCampaigns } from "./overview.js";
 import {
+  arrived,
   dot,
   doubtful,
   drowned,
+  ended,
   FEW,
   learning,
   notice,
   notices,
   old,
-  reporting,
   slotOf,
   standing,
   value,
@@ -64,6 +65,7 @@ let news = null; // the stream of the campaign's events
 let data = null; // the series of the first chosen group, with the group's losses
 let overlaid = []; // [group, its series] of every chosen group
 let about = null; // the campaign at a glance
+let week = null; // the campaign's name, and its number of the last 7 days in words
 let ends = null; // when the campaign's newest slot ends
 let registered = null; // how many devices the campaign has, once an answer says so
 let chart = null;
@@ -101,7 +103,7 @@ function glance(campaign) {
   chooseGroups(campaign);
   offer(campaign);
   now(campaign);
-  refresh($("about"), aboutIt(campaign));
+  refresh($("about"), aboutIt(campaign, quote()));
   $("guarantee").textContent = [`Guarantee: ${campaign.guarantee}.`, ...campaign.kept_by_name].join(" ");
   drawOdds(campaign.odds);
   $("api").href = `api/v1/campaigns/${campaign.name}`;
@@ -116,6 +118,8 @@ function now(campaign) {
   const { newest, slot_seconds: slot, time_zone: zone } = campaign;
   const state = standing(campaign);
   refresh($("standing"), [dot(state)]);
+  $("ended").textContent = ended(campaign);
+  $("ended").hidden = !$("ended").textContent;
   $("homes").textContent = homes(campaign, registered?.name === campaign.name ? registered.devices : null);
   refresh($("state"), state.sentence && !$("alarms").childElementCount ? [element("p", state.sentence, "small")] : []);
   const { estimate, error, reason } = value(campaign, newest);
@@ -141,7 +145,7 @@ function now(campaign) {
   } else if (newest)
     made.push(
       element("div", `Ended ${ago(Date.now() / 1000 - newest.start - slot)}${following(campaign)}`, "small"),
-      element("div", `${reporting(campaign)}.`, "small"),
+      element("div", arrived(campaign, registered?.name === campaign.name ? registered.devices : null), "small"),
     );
   refresh($("latest"), made);
   const title = old(campaign) || isAway() ? "The newest number" : "Now";
@@ -228,6 +232,7 @@ async function answers(campaign) {
     // A mean that is mostly noise may be more exact in the smoothed series.
     const more = slots ?? (row && doubtful(row.estimate, Z * row.standard_error, campaign) ? await series() : null);
     if (name !== shown) return;
+    if (id === "seven") week = row ? { name, ...quoted(best(row, campaign, more), campaign, from, to) } : null;
     if (row?.devices) registered = { name, devices: row.devices };
     refresh(
       $(id),
@@ -235,7 +240,9 @@ async function answers(campaign) {
     );
   };
   await Promise.all([...ANSWERS.map(tile), compared()]);
-  if (name === about.name) now(about);
+  if (name !== about.name) return;
+  now(about);
+  refresh($("about"), aboutIt(about, quote()));
 }
 
 // The last 7 days end with the newest slot, so that the time before them that they are compared with is also 7 days.
@@ -254,10 +261,7 @@ function noAnswer(refused) {
 }
 
 function answerOf(row, campaign, apart, than, slots, ofDay) {
-  const alone = summed(row, campaign);
-  const smooth = smoothed(slots, row, campaign);
-  const better = smooth !== null && smooth.error < alone.error;
-  const { sum, each, error } = better ? { ...alone, ...smooth } : alone;
+  const { sum, each, error, better } = best(row, campaign, slots);
   const sized = scale(Math.max(Math.abs(sum), error ?? 0), campaign.unit);
   const shape = amount(sum, error, campaign.unit, sized);
   if (drowned(sum, error, { offset: each * campaign.offset }))
@@ -271,7 +275,13 @@ function answerOf(row, campaign, apart, than, slots, ofDay) {
   const made = [line, element("div", "per device, on average", "small")];
   if (doubt) made.push(element("div", "Mostly noise: the error is more than half of the number.", "small"));
   if (better)
-    made.push(element("div", "Smoothed, with the help of other days: their reports alone tell less.", "small"));
+    made.push(
+      element(
+        "div",
+        "Smoothed with the help of other days, because the reports of this time alone tell less.",
+        "small",
+      ),
+    );
   else if (each > 1 && row.total !== null) {
     const total = amount(row.total, Z * row.total_se, campaign.unit);
     made.push(
@@ -284,6 +294,23 @@ function answerOf(row, campaign, apart, than, slots, ofDay) {
   }
   if (ofDay) made.push(...highest(slots, campaign).map((words) => element("div", words, "small")));
   return made;
+}
+
+// Returns the more exact of a tile's two numbers: of the reports of its time alone, or of the smoothed series.
+function best(row, campaign, slots) {
+  const alone = summed(row, campaign);
+  const smooth = smoothed(slots, row, campaign);
+  const better = smooth !== null && smooth.error < alone.error;
+  return { ...alone, ...(better ? smooth : {}), better };
+}
+
+const quote = () => (week?.name === about.name && week.words ? week : null);
+
+// A number of a time as somebody may quote it; no words if it is only noise.
+function quoted({ sum, each, error }, campaign, from, to) {
+  if (drowned(sum, error, { offset: each * campaign.offset })) return {};
+  const { value: mean, unit, error: after } = amount(sum, error, campaign.unit);
+  return { from: time(from, campaign.time_zone), to: time(to, campaign.time_zone), words: `${mean} ${unit} ${after}` };
 }
 
 // The sum or mean of the smoothed series over the time of a tile, with an error that is never too small: neighbouring slots
@@ -315,9 +342,23 @@ function highest({ raw, filtered }, campaign) {
   const sized = scale(high[most], campaign.unit);
   const at = (i) => {
     const shape = amount(estimate[i], (high[i] - low[i]) / 2, campaign.unit, sized);
-    return `at about ${clock(start[i], campaign.time_zone)}, ${shape.value} ${shape.unit} ${shape.error}`;
+    const below = estimate[i] < 0 && campaign.offset >= 0 ? " (below zero only by noise)" : "";
+    return `at about ${clock(start[i], campaign.time_zone)}, ${shape.value} ${shape.unit} ${shape.error}${below}`;
   };
-  return [`Highest ${at(most)}.`, `Lowest ${at(least)}.`];
+  // The slots around one that are not clearly on its other side; `sign`: 1 around the highest, -1 around the lowest.
+  const alike = (i, sign, word) => {
+    const near = (j) =>
+      known.includes(j) && sign * (estimate[i] - estimate[j]) <= Math.hypot(high[i] - low[i], high[j] - low[j]) / 2;
+    let [first, last] = [i, i];
+    while (near(first - 1)) first -= 1;
+    while (near(last + 1)) last += 1;
+    if (first === last) return "";
+    const [from, to] = [start[first], start[last] + campaign.slot_seconds].map((edge) =>
+      clock(edge, campaign.time_zone),
+    );
+    return `; between ${from} and ${to}, no slot of ${lasting(campaign.slot_seconds)} is clearly ${word}`;
+  };
+  return [`Highest ${at(most)}${alike(most, 1, "lower")}.`, `Lowest ${at(least)}${alike(least, -1, "higher")}.`];
 }
 
 // Returns the sum over a selection's slots if slots add up, otherwise their mean; and the number of its slots.
@@ -340,7 +381,7 @@ function drawOdds(odds) {
   }
   const last = odds.at(-1);
   const words = odds.some(({ of, at_most: share }) => of === "all reports of a day" && share > 0.95)
-    ? "This campaign protects single readings. A day is protected where devices take turns."
+    ? "This campaign protects single readings and not a whole day."
     : "";
   const rare = last?.delta ? `With a probability of about ${number(last.delta, 2)}, reports may tell more.` : "";
   refresh($("odds"), [table, element("p", [words, rare].filter(Boolean).join(" "), "small")]);
@@ -422,14 +463,14 @@ async function byGroup() {
   refresh($("by-group"), made);
 }
 
-// Says beside each group how many homes are registered in it, if this is published.
+// Says beside each group how many devices are registered in it, if this is published.
 function tellSizes(selections) {
-  const devices = new Map(selections.map((row) => [row.group, row.devices]));
+  const sizes = new Map(selections.map((row) => [row.group, row.devices]));
   for (const label of $("groups").querySelectorAll("label")) {
     const group = label.firstChild.value,
-      many = devices.get(group);
-    const words = group === "all" ? "all devices" : group;
-    label.childNodes[2].data = many ? ` ${words}, ${number(many, 9)} homes ` : ` ${words} `;
+      many = sizes.get(group);
+    const devices = many ? `${number(many, 9)} devices` : "devices";
+    label.childNodes[2].data = group === "all" ? ` all ${devices} ` : ` ${group}${many ? `, ${devices}` : ""} `;
   }
 }
 
@@ -447,7 +488,9 @@ async function ahead(groups, sized) {
     const row = apart.get(group);
     if (!row || row.chance === null) continue;
     const shape = amount(Math.abs(row.estimate), Z * row.standard_error, about.unit, sized);
-    found[certainty(row, pairs)].push(`${group} (by ${shape.value} ${shape.unit} ${shape.error})`);
+    const kind = certainty(row, pairs);
+    const by = kind === "clear" ? "by " : "";
+    found[kind].push(`${group} (${by}${shape.value} ${shape.unit} ${shape.error})`);
   }
   const list = (kind) => {
     const more = found[kind].length - NAMED;
@@ -456,9 +499,9 @@ async function ahead(groups, sized) {
   return [
     `Highest: ${first.group}${found.clear.length ? `, clearly above ${list("clear")}` : ""}.`,
     found.alone.length
-      ? `More than chance beside one of these alone, but perhaps chance for the highest of ${number(groups.length)}: above ${list("alone")}.`
+      ? `Its lead over ${list("alone")} is more than chance if you look at no other group, but may be chance for the highest of ${number(groups.length)}.`
       : "",
-    found.unclear.length ? `This may be chance: above ${list("unclear")}.` : "",
+    found.unclear.length ? `Its lead over ${list("unclear")} may be chance.` : "",
   ]
     .filter(Boolean)
     .map((words) => `${words} `)
@@ -798,7 +841,7 @@ function drawReports(raw, zone, width) {
   const share = total(raw.cohort) / Math.max(total(raw.cohort) + total(raw.reports), 1);
   if (share > 0)
     words.push(
-      `About ${number(100 * share, 1)} % of them help to learn the range of readings (θ), and are in no mean.`,
+      `About ${number(100 * share, 1)} % of them only help to learn the range of readings (θ): no mean contains them.`,
     );
   if (absent)
     words.push(
@@ -828,7 +871,13 @@ function tabulateGaps() {
           ]),
           ["from", "to", "slots", "without a number", "late", "lost", "refused meanwhile"],
         )
-      : element("p", "There is none in this time.", "small"),
+      : element(
+          "p",
+          data.losses.late.includes(null)
+            ? "Each slot of this time has a number. Late and lost reports of this group are not published."
+            : "No report was late or lost in this time. A home that made no report leaves no gap.",
+          "small",
+        ),
   );
 }
 
@@ -898,7 +947,16 @@ function tabulate() {
     .map((_, i) => i)
     .reverse()
     .slice(0, 500);
+  const smooth = data.filtered?.start.length;
   $("table").lastElementChild.replaceChildren(
+    smooth
+      ? element(
+          "p",
+          "These numbers are from each slot's own reports only. The numbers above are smoothed with the slots around, so the same slot" +
+            " has another number there.",
+          "small",
+        )
+      : "",
     rows(
       order.map((i) => [
         edge(raw.start[i], about.slot_seconds, data.time_zone),
@@ -1067,6 +1125,8 @@ const begins = (first, { cycle, slot_seconds: seconds, time_zone: zone }, epoch)
 // --- widgets: the sections below the chart, in the order of WIDGETS. A widget is a function that fills its place on the
 // page from the campaign's summary (`summary` in web/api.py). It is called at first and whenever the campaign has news.
 
+const OUTCOMES = { received: "all deliveries", counted: "counted as reports" };
+
 function deliveries(place, campaign) {
   const late = campaign.unpublished;
   const share = number((100 * late) / Math.max(campaign.outcomes.counted || 0, late, 1), 2);
@@ -1075,7 +1135,7 @@ function deliveries(place, campaign) {
       ...Object.entries(campaign.outcomes)
         .filter(([, n]) => n)
         .sort((a, b) => b[1] - a[1])
-        .map(([name, n]) => [name, number(n, 12)]),
+        .map(([name, n]) => [OUTCOMES[name] ?? name, number(n, 12)]),
       ...(late ? [["counted too late to publish", `${number(late, 12)} (${share} %)`]] : []),
     ]),
   );
@@ -1095,7 +1155,7 @@ function devices(place, campaign) {
           "p",
           campaign.server.state
             ? "The server has not counted its devices yet."
-            : "This page reads a store. Only a running server knows which devices report.",
+            : "This page reads stored results. Only a running server knows which devices report.",
           "small",
         ),
   );
@@ -1175,7 +1235,8 @@ function distribution(place, campaign) {
     element(
       "p",
       "Below which values a tenth, half and nine tenths of the readings are (quantiles, from a model). These are readings of all" +
-        ` homes and times, not homes: a home has a new reading every ${lasting(campaign.slot_seconds)}, now small, now large.`,
+        ` homes and times, not homes: a home has a new reading every ${lasting(campaign.slot_seconds)}, now small, now large.` +
+        " What share of readings is above a given value, this page does not tell.",
       "small",
     ),
     button,

@@ -5,6 +5,9 @@ import { drowned } from "./state.js";
 import { addsUp, per } from "./words.js";
 
 const Z = 1.96;
+// A difference of (1.96 + 0.84) standard errors is clear (more than 1.96 of them) four times in five: 0.84 is the normal
+// distribution's quantile at 0.8. As a multiple of ±, which is 1.96 standard errors:
+const FOUND = (Z + 0.84) / Z;
 const RAREST = 1e-4; // the server does not give a smaller chance either
 const named = (group) => (group === "all" ? "all devices" : group);
 
@@ -24,7 +27,7 @@ export const pairsOf = (groups) => (groups * (groups - 1)) / 2;
 
 // Returns a difference in words: how much, in which direction, and how likely chance alone makes such a difference.
 // `sized`: the scale of the amounts beside it. `each`: the number of slots over which a measure adds up, else 1. `over`: the
-// time that the amounts are of, such as ", in each 30 minutes".
+// time that the amounts are of, such as " per 30 minutes, on average".
 export function differing(row, campaign, than, sized, each = 1, over = "") {
   const { unit } = campaign;
   if (!comparable(row, campaign)) return { kind: "unclear", words: `Too noisy to compare with ${than}.` };
@@ -49,8 +52,8 @@ const oneOf = (p) =>
 // Says how likely chance alone makes such a difference. `groups`: the number of groups among which the two were picked, or 0.
 export function chance({ chance: p }, groups) {
   if (p === null) return "";
-  if (p > 0.5) return "If nothing were different, chance alone would mostly give a larger difference.";
-  const words = `If nothing were different, chance alone would give as much in ${oneOf(p)} cases.`;
+  if (p > 0.5) return "If both were really equal, chance alone would mostly show a larger difference.";
+  const words = `If both were really equal, chance alone would show a difference this large in ${oneOf(p)} cases.`;
   const pairs = pairsOf(groups);
   if (pairs < 2 || certainty({ chance: p }, pairs) !== "alone") return words;
   return (
@@ -112,7 +115,7 @@ export async function compare(campaign, spanOf, api) {
     other,
     sized,
     1,
-    addsUp(campaign) ? `, in each ${lasting(campaign.slot_seconds)}` : "",
+    addsUp(campaign) ? ` per ${lasting(campaign.slot_seconds)}, on average` : "",
   );
   const side = (value) => {
     const shape = amount(value, Z * row.standard_error, campaign.unit, sized);
@@ -123,10 +126,12 @@ export async function compare(campaign, spanOf, api) {
   const two = against.startsWith("group:") && group !== "all" && row.against_group !== "all";
   const groups = two ? campaign.groups.filter((each) => each !== "all").length : 0;
   const least = amount(Z * row.standard_error, Z * row.standard_error, campaign.unit, sized);
+  const found = amount(FOUND * Z * row.standard_error, Z * row.standard_error, campaign.unit, sized);
   const means =
     `Both are ${per(campaign)}, on average: ${side(row.mean)}${from(row.start)}, and ${side(row.against)}${from(row.against_start)}.` +
     ` ${chance(row, groups)} A difference smaller than its ± cannot be told from chance: here, less than ${least.value} ${least.unit}.` +
-    " Errors that both means share cancel each other in it.";
+    ` A difference of ${found.value} ${found.unit} or more would mostly be found (four times in five); to find half of that takes about` +
+    " four times as many devices or days. Errors that both numbers share cancel out in the difference.";
   refresh(place, [
     element("p", byDays ? `Workdays: ${sentence[0].toLowerCase()}${sentence.slice(1)}` : sentence, `verdict ${kind}`),
     ...(comparable(row, campaign) ? [element("p", means, "small")] : []),

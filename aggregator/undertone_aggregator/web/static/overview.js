@@ -1,7 +1,7 @@
 // All campaigns: one line that says whether somebody is needed, and a card for each campaign.
 
 import { $, amount, drawing, element, natural, number, refresh } from "./format.js";
-import { dot, inOdds, learning, measured, reporting, standing, value, weight } from "./state.js";
+import { dot, ended, inOdds, learning, measured, reporting, standing, value, weight } from "./state.js";
 import { clocks, per } from "./words.js";
 
 const NEEDS = { bad: 2, warn: 1 };
@@ -38,6 +38,8 @@ function card(campaign) {
     link.append(element("p", campaign.error, "bad"));
     return made;
   }
+  const over = ended(campaign);
+  if (over) link.append(element("p", over, "small"));
   const { newest } = campaign;
   const { estimate, error, reason } = value(campaign, newest);
   const learns = learning(campaign);

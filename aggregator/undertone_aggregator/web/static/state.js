@@ -1,7 +1,7 @@
 // What the page says about a campaign before anybody looks at its numbers: its state, whether somebody is needed, and the
 // newest number or why there is none.
 
-import { ago, amount, clock, day, element, number, span, sure, time } from "./format.js";
+import { ago, amount, clock, date, day, element, number, span, sure, time } from "./format.js";
 
 // Event of an alarm -> what somebody should do about the alarm, and the guide that says more.
 const ADVICE = {
@@ -120,11 +120,24 @@ export function standing(campaign) {
   if (campaign.phase === "threshold") return { level: "busy", words: "learning", sentence: "" };
   if (state && !campaign.newest) return { level: "busy", words: "no number yet", sentence: "" };
   if (!state)
-    return { level: "quiet", words: "stored results", sentence: "This page reads a store, and not its server." };
+    return {
+      level: "quiet",
+      words: "stored results",
+      sentence: "This page reads stored results; it asks no running server.",
+    };
   // A hint explains the numbers to the operator, and nobody has to act on it.
   if (first)
     return { level: "good", words: `all well, ${more.length ? `${more.length + 1} hints` : "a hint"}`, sentence: "" };
   return { level: "good", words: "all well", sentence: "" };
+}
+
+// Returns a sentence that says since when a campaign is over, or "" if it is not. In its last slots' time to settle, a running
+// server still publishes numbers.
+export function ended({ last_slot_ends: end, newest, slot_seconds: slot, server, time_zone: zone }) {
+  if (!(end * 1000 <= Date.now())) return "";
+  const more = server.state === "running" && (newest?.start ?? 0) + slot < end;
+  const last = newest && !more ? "; these are its last numbers" : "";
+  return `This campaign ended on ${date(end, zone)}, at ${clock(end, zone)}${last}.`;
 }
 
 // The dot has a colour, and its word says the same to those who do not see colours.
@@ -207,13 +220,26 @@ export function reporting({ newest, server, stride, slot_seconds: slot, time_zon
   return `${known ? "None" : "No"} ${known}${known ? "devices" : "device"} ${when}${last ? `; before: ${last}` : ""}`;
 }
 
+// Returns sentences about the newest slot's reports: those above, those that only help to learn the range of readings, and the
+// devices without one. `devices`: how many are registered, or null. Where devices take turns, most have no report in a slot.
+export function arrived(campaign, devices) {
+  const { newest, server, stride } = campaign;
+  const words = reporting(campaign);
+  if (server.devices?.all || newest.kind === "model") return `${words}.`;
+  const { reports, cohort } = newest;
+  const more = cohort ? `, and ${number(cohort, 9)} more that only help to learn the range of readings` : "";
+  const without = devices - reports - cohort;
+  if (!(without > 0) || stride > 1) return `${words}${more}.`;
+  return `${words}${more}. From ${number(without, 9)} of the ${number(devices, 9)} devices none came in time: they are left out, and not counted as 0.`;
+}
+
 // Returns one sentence about privacy, from the campaign's exact odds.
 export function inOdds({ odds }) {
   const further = odds.filter(({ of }) => BEYOND.includes(of));
   const [seen] = odds.filter((each) => !further.includes(each)).slice(-1);
   if (!seen) return "";
-  const more = further.map(({ of, at_most: share }) => `; who sees ${of}, ${sure(share)}`).join("");
-  return `Who sees ${seen.of} of a home can be ${sure(seen.at_most)} which of two guesses holds, such as “at home” and “away”${more}.`;
+  const more = further.map(({ of, at_most: share }) => `; somebody who sees ${of}, ${sure(share)}`).join("");
+  return `Somebody who sees ${seen.of} of a home can be ${sure(seen.at_most)} which of two guesses holds, such as “at home” and “away”${more}.`;
 }
 
 // What is beyond a guarantee: more reports than it protects together.

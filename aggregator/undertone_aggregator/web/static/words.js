@@ -31,6 +31,29 @@ export function clocks(campaigns) {
   return zones.length === 1 ? `Times are those of ${zones[0]}.` : "Times are those of each campaign's own time zone.";
 }
 
+// What a measure's number of a longer time is the number of.
+const OVERALL = {
+  sum: (what) => `total ${what}`,
+  counter: (what) => `total ${what}`,
+  mean: (what) => `mean ${what}`,
+  last: (what, slot) => `last ${what} of each ${slot}`,
+  max: (what, slot) => `highest ${what} of each ${slot}`,
+  duration: (what) => `total ${what}`,
+};
+
+// What may be said with the page's numbers, and what not. `week`: the moments and the number, in words, of the newest days, or
+// null if they have no number.
+export function told(campaign, week) {
+  const what = OVERALL[campaign.measure](quantity(campaign), lasting(campaign.slot_seconds));
+  const number = week
+    ? `You may say: from ${week.from} to ${week.to}, the ${what} of a home that took part (sensor “${campaign.sensor}”) was ${week.words} on average. `
+    : "";
+  return (
+    `${number}Take a difference as real only where this page calls it more or less, and not where it says “no clear difference” or` +
+    " “may be chance”. You may not say that homes that do not take part are alike, why something changed, or anything about one home."
+  );
+}
+
 // How each measure makes one number of a slot.
 const WAYS = {
   sum: (what, home, slot) => `the ${what} that ${home} adds up in each ${slot}`,
@@ -59,5 +82,5 @@ export function homes({ server, stride, slot_seconds: slot }, known) {
   if (!many) return `The homes that take part are ${joined}`;
   const now = counted ? `; ${number(reporting, 9)} reported last` : "";
   const turns = stride > 1 ? `, in turns: each reports once in ${period(stride * slot)}` : "";
-  return `${number(many, 9)} homes take part${turns}${now}. They are ${joined}`;
+  return `${number(many, 9)} homes take part${turns}${now}. They are ${joined} How many homes there are in all, this page does not know.`;
 }
