@@ -240,7 +240,7 @@ async function answers(campaign) {
     );
   };
   await Promise.all([...ANSWERS.map(tile), compared()]);
-  if (name !== about.name) return;
+  if (name !== about?.name) return;
   now(about);
   refresh($("about"), aboutIt(about, quote()));
 }
