@@ -1,6 +1,7 @@
 """Five questions that people ask about a campaign. Each takes one command, one call, or at most three clicks."""
 
 import json
+import math
 import re
 import urllib.parse
 import urllib.request
@@ -360,8 +361,19 @@ def test_when_the_load_was_highest_and_lowest_yesterday(hand: type[Hand], call: 
     clicks.click(".card a")
     until(clicks.page, "document.getElementById('yesterday')?.innerText.includes('Lowest')")
     said = clicks.page.inner_text("#yesterday")
-    for word, pick in (("Highest", max), ("Lowest", min)):
-        value, start, high = pick(zip(series["estimate"], series["start"], series["high"], strict=True))
+    rows = list(zip(series["estimate"], series["start"], series["high"], strict=True))
+    for word, pick, other in (("Highest", max, "lower"), ("Lowest", min, "higher")):
+        value, start, high = pick(rows)
+        # The run of slots around it that differ from it by no more than the root of the sum of both squared errors.
+        alike = [abs(mean - value) <= math.hypot(end - mean, high - value) for mean, _, end in rows]
+        first = last = rows.index((value, start, high))
+        while first > 0 and alike[first - 1]:
+            first -= 1
+        while last + 1 < len(rows) and alike[last + 1]:
+            last += 1
+        begin, end = (f"{datetime.fromtimestamp(at, UTC):%H:%M}" for at in (rows[first][1], rows[last][1] + 1800))
+        around = f"; between {begin} and {end}, no slot of 30 minutes is clearly {other}."
+        assert (around in said) == (first < last), (around, said)
         found = re.search(rf"{word} at about (\S+), (\S+ \S+) ± (\S+)[;.]", said)
         assert found is not None, said
         assert found[1] == f"{datetime.fromtimestamp(start, UTC):%H:%M}"
