@@ -53,7 +53,7 @@ def running(slots, **policy):
 def test_a_reading_and_any_day():
     device = running(0)
     text = said(device)
-    assert told(text, "report: 2/1", "epsilon = 0.6931", "event level")
+    assert told(text, "report: odds change by at most 2/1", "epsilon = 0.6931", "event level")
     # All slots are reported, so any 24 hours touch 49 of them.
     assert told(text, "any 24 h", "49 reports", "epsilon = 33.96")
     assert told(text, "whoever knows everything but these 24 hours", "ever")
