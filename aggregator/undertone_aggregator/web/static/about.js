@@ -60,7 +60,7 @@ export function aboutIt(campaign, week) {
     over
       ? `It ran from ${date(campaign.begins, campaign.time_zone)} ${ends(campaign)}; its devices send no more.`
       : `Since ${date(campaign.begins, campaign.time_zone)}, ${ends(campaign)}. Then devices send no more.`,
-    " What the server keeps stays until whoever runs it deletes it: ",
+    " Nothing is deleted by itself: what the server keeps, counts of reports above all, stays until whoever runs it deletes it: ",
     link("what is stored", "guides/privacy.md#what-is-stored-where-and-for-how-long"),
     ".",
   );
@@ -75,6 +75,7 @@ export function aboutIt(campaign, week) {
   );
   const joining = element("dd");
   joining.append(
+    ...(over ? ["This campaign has ended: no home can join it any more. While it ran, this was the way. "] : []),
     "Whoever runs the campaign sends a link for a phone or Home Assistant, which then shows what the home agrees to; for a" +
       " gateway or a board they send files. Taking part costs a little data and power, and changes no bill. More: ",
     link("taking part", "guides/taking-part.md"),

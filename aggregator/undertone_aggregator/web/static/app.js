@@ -875,7 +875,7 @@ function tabulateGaps() {
           "p",
           data.losses.late.includes(null)
             ? "Each slot of this time has a number. Late and lost reports of this group are not published."
-            : "No report was late or lost in this time. A home that made no report leaves no gap.",
+            : "No report was late or lost in this time. Homes that are switched off, paused or gone make no report, and do not count here.",
           "small",
         ),
   );
@@ -1191,7 +1191,7 @@ async function threshold(place, campaign) {
   const last = known.at(-1);
   const many = last?.ranges.length > 1;
   words.textContent = last
-    ? `Devices cut off readings above the threshold θ, because a smaller θ needs less noise. The mean is corrected for that by a model, and its ± counts the model's error. θ ${many ? "depends on the time of day" : `= ${number(last.theta)} ${unit}`} since ${time(last.epoch, answer.time_zone)}.`
+    ? `A reading above the threshold θ counts as θ, because that needs less noise; it is not thrown away. That alone would make the mean too low. So an estimate of what is missing is added, and the ± includes the doubt about it. Since ${time(last.epoch, answer.time_zone)}, θ ${many ? "depends on the time of day" : `is ${number(last.theta)} ${unit}`}.`
     : "Devices will cut off readings above a threshold θ: a smaller θ needs less noise. It is not chosen yet: the threshold rounds go on.";
   if (!known.length) return;
   if (many) {
