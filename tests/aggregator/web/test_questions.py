@@ -142,6 +142,10 @@ def check_means(hand: Hand, answer: Any, printed: Any) -> None:
         for cell, value, error in ((cells[1], "estimate", "standard_error"), (cells[2], "total", "total_se")):
             assert with_error(cell)[0] == pytest.approx(row[value], abs=1.96 * row[error] / 20)
             assert with_error(cell)[1] == pytest.approx(1.96 * row[error], rel=0.05)
+        slots = row["slots"] + row["absent"]
+        assert with_error(cells[6])[0] == pytest.approx(
+            slots * row["estimate"], abs=1.96 * slots * row["standard_error"] / 20
+        )
     for row in printed:
         assert row["estimate"] == pytest.approx(rows[row["group"]]["estimate"])
         assert row["standard_error"] == pytest.approx(rows[row["group"]]["standard_error"])

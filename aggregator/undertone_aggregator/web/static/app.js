@@ -1011,6 +1011,9 @@ function daysOf(when, zone, seconds = Date.now() / 1000) {
   return { from: words(Number(when)), to: words(when === "1" ? 0 : -1) };
 }
 
+const ofOne = ({ estimate, standard_error: error, slots, absent }, unit) =>
+  amount((slots + absent) * estimate, Z * (slots + absent) * error, unit);
+
 async function select() {
   if (!$("selection").open || !data) return;
   const name = shown,
@@ -1030,7 +1033,9 @@ async function select() {
     const answer = await api(`campaigns/${name}/selection?${words}`);
     if (name !== shown || place.dataset.asked !== asked) return;
     place.dataset.answered = asked;
-    const heads = ["group", "mean of a slot", "total of all", "devices", "slots", "without a number"];
+    // What one device adds up over all these slots, those without a number included, as the total of all devices does.
+    const whole = addsUp(about) ? ["one device, whole time"] : [];
+    const heads = ["group", "mean of a slot", "total of all", "devices", "slots", "without a number", ...whole];
     const shaped = ({ value, unit, error }) => `${value} ${unit} ${error}`;
     const clear = answer.selections.filter((row) => !unclear(row, about));
     const most = (of) => Math.max(...clear.map((row) => Math.abs(row[of] ?? 0)), 0);
@@ -1052,6 +1057,7 @@ async function select() {
                   row.devices ?? "–",
                   row.slots,
                   row.absent,
+                  ...whole.map(() => (hidden ? "–" : shaped(ofOne(row, answer.unit)))),
                 ];
               }),
             heads,
