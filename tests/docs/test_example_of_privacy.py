@@ -67,8 +67,8 @@ def test_the_power_of_an_experiment():
 @pytest.mark.parametrize(
     ("reports", "pattern"),
     [
-        (10, "at most ε = {0:.3g} for a slot, {1:.2g} for a day of half-hours and {2:,.0f} for a year"),
-        (1000, "With `--reports 1000` it is {0:.2g}, {1:.2g} and {2:.2g}."),
+        (10, "ε = {0:.3g} for a slot, {1:.2g} for a day of half-hours and {2:,.0f} for a year"),
+        (1000, "With `--reports 1000` it is {0:.3g}, {1:.3g} and {2:.3g}."),
     ],
 )
 def test_what_published_means_tell_of_one_household(reports: int, pattern: str):
