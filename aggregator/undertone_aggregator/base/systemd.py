@@ -12,7 +12,8 @@ def notify(state: str) -> None:
     if not address:
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
-        # An address that begins with @ is a name in Linux's abstract namespace: a zero byte takes the @'s place.
+        # systemd writes an address in Linux's abstract namespace with @ as its first character; the system call wants a
+        # zero byte there.
         out.sendto(state.encode(), "\0" + address[1:] if address[0] == "@" else address)
 
 

@@ -66,7 +66,7 @@ class Issuing:
     def restart(self) -> None:
         """Treat every step as not yet done, as after a start or when the wall clock was set back."""
         self._broadcast_at = self._examined = -math.inf
-        # The slot in which devices were found to be away, and whether the log already says so.
+        # The slot in which the server found that devices are away, or None. Then: True once the log says so.
         self._away_in: int | None = None
         self._said_away = False
 

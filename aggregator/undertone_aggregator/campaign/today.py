@@ -16,10 +16,10 @@ from undertone_shared.campaign import Campaign
 # The levels of the message's topic below ``aggregate/``.
 TOPIC = f"{EVERYBODY}/today"
 _WEEK = Against(before=7 * 86400)
-# At least this many seconds lie between two messages.
+# The least time between two messages, in seconds.
 _EVERY_SECONDS = 60
-# Largest number of a day's slots that are compared. If slots are shorter than a minute, no message comes later in the
-# day.
+# The most slots of a day that are compared. If slots are shorter than a minute, a day has more: then the messages
+# stop before the day is over.
 _MOST_SLOTS = 1440
 
 

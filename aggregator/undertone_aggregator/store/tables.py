@@ -135,7 +135,7 @@ losses = Table(
     Column("slot", BigInteger, primary_key=True, autoincrement=False),
     Column("n", BigInteger, nullable=False),
 )
-# Numbers of reports that contradict a counted report.
+# For each group, how many reports contradict a report of the same device and slot that was counted before. grp: group.
 conflicts = Table(
     "conflicts",
     metadata,
@@ -144,7 +144,7 @@ conflicts = Table(
     Column("grp", Text, primary_key=True),
     Column("n", BigInteger, nullable=False),
 )
-# Numbers of refused deliveries. slot: the slot in which they arrived; they may be for other slots.
+# How many deliveries were refused. slot: the slot in which the delivery arrived, whatever slot it was for.
 refusals = Table(
     "refusals",
     metadata,

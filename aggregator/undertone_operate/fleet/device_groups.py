@@ -9,9 +9,9 @@ GROUPS = "groups.csv"
 
 
 def with_group_file(home: Home, name: str, plan: str) -> str:
-    """Make an empty file of groups for a new campaign, and return the plan with the path of this file.
+    """Make an empty groups file for a new campaign, and return the campaign's plan with the file's path in it.
 
-    A plan that names a file already is returned unchanged. Raises OSError.
+    A plan that already names a groups file is returned unchanged. Raises OSError.
     """
     if value_in(plan, "campaign", "groups") is not None:
         return plan

@@ -140,7 +140,7 @@ def test_devices_that_find_no_room_are_counted_in_log_page_metrics_and_doctor(
             else:
                 with pytest.raises(ProtocolError, match="it is unavailable"):
                     devices[-1].wait("connected")
-        # The alarm comes within a minute, although no further connection is attempted.
+        # The server raises the alarm within a minute, even if no further device tries to connect.
         wait_for(lambda: bool(alarms(log, CROWD)), 60)
         finding = finding_of(home)
         with urllib.request.urlopen(f"http://127.0.0.1:{health}/metrics", timeout=60) as answered:

@@ -435,8 +435,8 @@ def test_the_first_theta_obeys_a_limit() -> None:
     honest = exponential(100.0, 10_000)
     chosen = Threshold(600, 550, 650, 0.0, 0.0, 0.0, honest, range(10_002), "robust")
     assert limit_first(chosen, query, variance) is chosen
-    # One reading in a hundred is at the bound. These readings are of fake devices, which imitate honest devices, so
-    # nothing can detect them.
+    # One reading in a hundred is from a fake device, which reports as an honest device with the largest possible
+    # reading would. So no test can tell them apart.
     faked = 0.99 * honest
     faked[-1] += 0.01
     lured = Threshold(9000, 8000, 10_000, 0.0, 0.0, 0.0, faked, range(10_002), "robust")

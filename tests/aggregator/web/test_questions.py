@@ -142,6 +142,7 @@ def check_means(hand: Hand, answer: Any, printed: Any) -> None:
         for cell, value, error in ((cells[1], "estimate", "standard_error"), (cells[2], "total", "total_se")):
             assert with_error(cell)[0] == pytest.approx(row[value], abs=1.96 * row[error] / 20)
             assert with_error(cell)[1] == pytest.approx(1.96 * row[error], rel=0.05)
+        # The last column is the mean times the number of slots, and it is rounded in the same way.
         slots = row["slots"] + row["absent"]
         assert with_error(cells[6])[0] == pytest.approx(
             slots * row["estimate"], abs=1.96 * slots * row["standard_error"] / 20

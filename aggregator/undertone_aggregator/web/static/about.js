@@ -60,7 +60,7 @@ export function aboutIt(campaign, week) {
     over
       ? `It ran from ${date(campaign.begins, campaign.time_zone)} ${ends(campaign)}; its devices send no more.`
       : `Since ${date(campaign.begins, campaign.time_zone)}, ${ends(campaign)}. Then devices send no more.`,
-    " Nothing is deleted by itself: what the server keeps, counts of reports above all, stays until whoever runs it deletes it: ",
+    " What the server keeps stays until whoever runs it deletes it: ",
     link("what is stored", "guides/privacy.md#what-is-stored-where-and-for-how-long"),
     ".",
   );
@@ -121,7 +121,7 @@ export function aboutIt(campaign, week) {
     element(
       "dd",
       `${watched(campaign)} This limit holds even if very few homes take part. Each further report tells a little more: a device counts` +
-        " this, stops by itself at the most that its home agreed to, and shows both. A number from too few reports is not shown.",
+        " this, stops by itself at the limit that its home agreed to, if there is one, and shows both. A number from too few reports is not shown.",
     ),
     element("dt", "What does the server see of my home?"),
     seen,

@@ -102,10 +102,6 @@ export async function compare(campaign, spanOf, api) {
   if (place.dataset.asked !== asked) return;
   place.dataset.answered = asked;
   const row = answer.differences?.[0];
-  if (byDays && answer.error?.message?.includes("has no slot")) {
-    refresh(place, [element("p", "This time has no workday or no day off. Choose a longer time.", "small")]);
-    return;
-  }
   if (!row) {
     const why = answer.error?.message ?? "one of the two times has no number";
     refresh(place, [element("p", `There is no answer: ${why}.`, "small")]);

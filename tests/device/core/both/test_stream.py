@@ -205,8 +205,8 @@ def test_a_new_period_starts_from_nothing_when_its_length_has_passed_in_ticks():
 
 
 def test_a_clock_that_lies_with_the_server_spends_a_yearly_budget_once():
-    # In this attack, each hour brings another year by the clock and another campaign, and some hours a reboot. In an
-    # earlier version, it spent a yearly budget 24 times in a day.
+    # In this attack, each hour brings another year by the clock and another campaign, and some hours a reboot. Once
+    # this attack made a device spend its yearly budget 24 times in a day.
     cost = rule().charge()
     year = 366 * DAY
     device = Device(now=START - SLOT, stream={"rho": cost, "period_seconds": year})
