@@ -1,4 +1,4 @@
-"""Lets tests that run only under CPython import the helpers in their folder, and the helpers that run everywhere."""
+"""Lets all tests of devices import the helpers of the folders ``both`` and ``board``; compiled code of boards."""
 
 import contextlib
 import io
@@ -24,7 +24,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def rom(compiled: Path) -> Path:
-    """The same code as the image of a ROMFS partition."""
+    """The code of `compiled` as the image of a ROMFS partition."""
     from mpremote.romfs import make_romfs
 
     image = compiled.parent / "rom.img"

@@ -86,7 +86,7 @@ def server(broker, topic_prefix):
 
 @pytest.fixture
 def device(broker, server, tmp_path):
-    """The path of the configuration of a device at that broker."""
+    """Writes the configuration of a device at that broker, with changes. ``path``: its file."""
     (tmp_path / "policy.json").write_text(json.dumps(POLICY), encoding="utf-8")
     path = tmp_path / "device.json"
     config = {

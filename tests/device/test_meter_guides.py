@@ -1,7 +1,7 @@
 """The guide from a Dutch or Belgian meter to the first report, followed with its own settings and program.
 
-A recorded telegram of a meter, with registers that rise, comes over a stand-in for the board's UART. Only two things
-differ from the guide: times are shorter, and the port is the test's.
+A recorded telegram of a meter, with registers that rise, comes over a stand-in for the board's UART. Apart from that,
+only the times differ from the guide: they are shorter.
 """
 
 import json

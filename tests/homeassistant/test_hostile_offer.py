@@ -206,9 +206,9 @@ def test_ten_thousand_random_answers(house: Path) -> None:
 
 
 def test_the_lies_that_were_believed_once(house: Path) -> None:
-    """Earlier versions believed these lies.
+    """A policy without limits is refused if it is not the one that was shown.
 
-    They are an endless policy with a stream next to the sentence "at most 30", and null for no limit.
+    If it was shown, the person reads that there is no limit, and does not read the server's sentence "At most 30."
     """
     answers = Answers()
     for name, value in (("cap", [2981, 1]), ("rest_seconds", 0), ("lifetime", 0), ("stream", STREAM)):

@@ -1,7 +1,7 @@
 """The integration in a real Home Assistant with a real server, from the link to counted reports, and what can go wrong.
 
-Every test ends with `check_account`: nothing is drawn twice, no window is exceeded, and `verify` finds every report
-explained.
+Every test but that of refused links ends with `check_account`: nothing is drawn twice, no window is exceeded, and
+`verify` finds every report explained.
 """
 
 import json
@@ -50,8 +50,8 @@ def test_a_home_follows_the_campaigns_successor(home, server, meter):
     folder = join(home, server, "short")
     write_each_report_down(home, folder)
     meter.show()
-    # A device accepts no epoch after the next one. So the successor can begin only after the last epoch of this
-    # campaign has begun, which is the second epoch that the device reports in.
+    # While a device waits for its next epoch, it accepts no further one. So the successor can begin only after the last
+    # epoch of this campaign has begun, which is the second epoch that the device reports in.
     meter.wait(lambda: len({epoch for epoch, _ in sent(folder)}) == 2, "the last epoch")
     server.run("campaign", "succeed", server.folder, "short", "long", "--set", "report_slots=300")
     reports(server, 3, meter, campaign="long")

@@ -105,6 +105,7 @@ def test_what_is_no_reading_is_refused_and_not_quoted(state, unit, wanted):
 
 
 def test_every_unit_is_its_own_inverse():
+    """A value that is converted from a unit to the same unit does not change."""
     for name, unit in units.UNITS.items():
         assert unit.factor > 0
         assert isinstance(unit.offset, Fraction)

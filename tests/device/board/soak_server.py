@@ -66,7 +66,7 @@ class Server:
     def check(self, slots: int, sent: int, *, injected: bool) -> None:
         """Check that reports for at least ``slots`` slots have arrived, one for each slot.
 
-        If the clock waits for the device, no slot may be missing.
+        An injected clock waits for the device, so no slot may be missing.
         """
         wait_for(lambda: len(self.payloads) >= sent, what="the last report")
         numbers = [intake.unpack(payload).slot for payload in self.payloads]

@@ -26,7 +26,7 @@ def test_what_a_device_takes_from_flash_does_not_grow(tmp_path):
         unavailable(mp.MISSING)
     program, paths, image = forms(tmp_path)[FLASH]
     rows = measure(program, paths, tmp_path, image + HEAP)
-    assert rows is not None, "it needs more: what is loaded that need not be?"
+    assert rows is not None, "the device needs more heap: what is loaded that need not be?"
     assert rows.keys() >= SHOWN.keys()
     assert measure(program, paths, tmp_path, image + HEAP - 12 * 1024) is None, "a smaller heap is enough: lower HEAP"
 

@@ -1,4 +1,4 @@
-"""The code for boards uses no part of the language that the smallest port lacks."""
+"""The code for boards calls no method of texts that the smallest port lacks."""
 
 import re
 

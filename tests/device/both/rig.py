@@ -41,7 +41,7 @@ class Memory:
 
 
 class Counting:
-    """Random bytes for an interpreter that has no os.urandom."""
+    """The same bytes in each run, for tests that need this, and for interpreters without os.urandom."""
 
     salt = b""
 
@@ -125,7 +125,7 @@ def make_policy(**changes):
 
 
 class Device:
-    """A reporter with a clock that moves ticks and Unix seconds together."""
+    """A reporter with its storage, clock and ticks. In `pass_time`, ``clock`` seconds pass by the clock, if given."""
 
     def __init__(self, storage=None, now=START - 600, entropy=None, **policy):
         self.entropy = entropy or make_entropy()

@@ -1,4 +1,4 @@
-"""The bytes of the ledger: their form never changes, and any other bytes do no harm."""
+"""The stored form of the ledger does not change, and any other bytes count as a lost ledger."""
 
 import hashlib
 import random
@@ -12,7 +12,7 @@ from rig import Memory
 from undertone_device.core.ledger import FILE, GROUPS, Ledger
 from undertone_device.core.spent import drawn_since, month
 
-# A ledger of version 3 with two reports. Devices in the field have stored this form, so it must not change.
+# A ledger of version 3 with two reports. Devices have stored this form, so it must not change.
 FROZEN = bytes.fromhex(
     "55544c33"  # UTL3
     "6ae6d800"  # spent_until 1793513472
@@ -37,11 +37,11 @@ FROZEN = bytes.fromhex(
     "6ae58601"  # handover
     # sums
     "0002"  # groups
-    "0001"  # the newest
-    "00000001"  # draws that fill one
-    "00000001"  # draws in the newest
+    "0001"  # the newest group
+    "00000001"  # draws that fill a group
+    "00000001"  # draws in the newest group
     "00000000"  # reserved
-    "00000000"  # units of each
+    "00000000"  # units of each reserved draw
     "00005117"  # day
 )
 FROZEN += bytes(4 * (0x5117 % 31)) + bytes.fromhex("00a00000") + bytes(4 * (30 - 0x5117 % 31))

@@ -1,6 +1,7 @@
-"""Random lives of one device: clock steps, epochs with other prices, power failures, a full disk, all kinds of caps.
+"""Random lives of a device: clock steps, epochs with other certificates, reboots, a full disk, several caps and rests.
 
-Whatever happens, each report that left the device was written to a file before, is sent once, and is within the caps.
+Whatever happens, the ledger on disk counts each report that leaves the device, each slot is reported at most once, and
+the cap and the rest hold.
 """
 
 import contextlib

@@ -50,7 +50,7 @@ for bad in arrays + [[1.5], [1 << 40]]:
         assert "expected" in str(error)
     else:
         raise AssertionError(bad)
-    assert slot.close(0) is None, "part of it was counted"
+    assert slot.close(0) is None, "a part of a refused buffer was counted"
 print("refused")
 """
 

@@ -1,4 +1,4 @@
-"""docs/vectors is what scripts/vectors.py writes, has every reason of a refusal, and suffices to test other clients."""
+"""docs/vectors is what scripts/vectors.py writes, has every reason of a refusal, and tests two other clients."""
 
 import json
 import os
@@ -76,7 +76,7 @@ def test_the_script_says_what_it_does_and_writes_nothing(tmp_path):
 
 @pytest.fixture(scope="session")
 def compiled(tmp_path_factory):
-    """The client in C, compiled by $CC or by gcc, with checks for memory errors and undefined behaviour."""
+    """The client in C, compiled by $CC or by gcc. It stops at undefined behaviour."""
     compiler = shutil.which(os.environ.get("CC", "gcc"))
     if compiler is None:
         unavailable("no gcc here: it compiles the client in C (apt-get install gcc, or set CC)")

@@ -1,9 +1,4 @@
-"""Random lives whose household is shown what any 24 hours cost. What is shown is never less than what was drawn.
-
-With the code from before this test, 5,000 lives had 1,847 in which too little was shown, 1,062 that drew ahead of the
-clock, 76 that exceeded the cap, 24 that were silent for longer than a day, one that drew within the rest, and one that
-reported readings of a pause.
-"""
+"""Random lives whose household is shown what any 24 hours cost. What is shown is never less than what was drawn."""
 
 import math
 
@@ -13,7 +8,7 @@ from window_model import Life, base_of_any_age, cap_by_the_campaign, draw_ahead
 from undertone_device.host.home_assistant import seen_of
 from undertone_device.host.status import describe
 
-# (promise, number of a life that breaks it, the defect): for each promise, the first life that the search finds.
+# (promise, seed of a life, mutant): with the mutant, this life breaks the promise.
 FOUND = (
     ("rest", 407, base_of_any_age),
     ("pause", 17107, base_of_any_age),

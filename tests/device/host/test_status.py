@@ -93,7 +93,7 @@ def test_what_was_spent_is_summed_by_month_and_ever():
     device.pass_time(32 * 86400)
     state = describe(Client(device), device.now)
     assert (state["ever"], state["month"]) == (144 * unit, 0)
-    # A month later, the places of the ring of days are used again.
+    # A day later, the device still accepts a campaign.
     device.pass_time(86400)
     device.accept(make_campaign(epoch=START + 40 * 86400, last_slot=START // SLOT_SECONDS + 100 * 48), device.now)
 
@@ -121,7 +121,7 @@ def test_every_word_that_pauses_a_device_is_explained():
         words |= set(re.findall(r'(?:return|paused =|else) "(\w+)"', source))
     words.discard("scalar")
     assert words >= {"rest", "lifetime", "pause", "clock", "spent"}
-    assert words <= set(household.WHY), words - set(household._WHY)
+    assert words <= set(household.WHY), words - set(household.WHY)
 
 
 STREAM = {

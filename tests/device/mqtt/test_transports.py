@@ -386,7 +386,7 @@ def test_the_stream_only_waits_in_poll(free_port):
             assert stream.read(buffer) is None
             stream.wait(50, False)
             assert 0.04 < time.monotonic() - started < 5
-            # The other side does not read, so the kernel's buffers fill up. Then writing must report it and not block.
+            # The peer does not read, so the kernel's buffers fill up. Then a write returns None and does not block.
             taken = 0
             while (count := stream.write(memoryview(bytes(65536)))) is not None:
                 taken += count
@@ -400,7 +400,7 @@ def test_the_stream_only_waits_in_poll(free_port):
 def test_the_last_address_that_answered_needs_no_look_up_and_every_step_feeds_the_watchdog(monkeypatch):
     """A look-up may take longer than the watchdog waits.
 
-    It is made before the first connection, and later only if the stored address fails.
+    The name is looked up before the first connection, and later only if the stored address fails.
     """
     steps = []
     look_up = socket.getaddrinfo

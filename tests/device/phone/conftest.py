@@ -22,7 +22,7 @@ from support.phone_site import CODE, PATIENCE, PhoneSite, Receiver, WebSocketBro
 def chromium() -> Iterator[Any]:
     if find_chromium() is None:
         unavailable(MISSING)
-    # The browser's microphone hears beeps, it asks nobody for permission, and it accepts the tests' certificates.
+    # The browser's microphone hears beeps. The browser asks nobody for permission, and accepts the tests' certificates.
     options = ("--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream", "--ignore-certificate-errors")
     with browser(*options) as running:
         yield running

@@ -5,8 +5,9 @@ const HEADER = 12;
 
 class PowerCut extends Error {}
 
-// A file whose writes are certain once they are flushed. `power.left`: writes and flushes until the power fails, or
-// until `power.lasts` of them fail; after that it fails again for good when `power.later` more have been done.
+// A file whose writes are certain once they are flushed. After `power.left` operations that change or flush a file
+// (-1: never), the power fails for good. With `power.lasts`, only so many operations fail; the next `power.later`
+// operations work (-1: all), and then the power fails for good.
 class File {
     constructor(power, content = new Uint8Array(0)) {
         this.power = power;
@@ -115,7 +116,7 @@ for (let left = 0; ; left++) {
     }
     if (power.left > 0) break;
     cuts++;
-    // The state that the cut interrupted is the last one or the one after it.
+    // The journal must be opened in the last state that was complete, or in the one that the cut interrupted.
     const done = states.length - 1;
     const all = ['[]'];
     apply(new Journal([new File({ left: -1 }), new File({ left: -1 })], LARGE), all);
@@ -146,8 +147,8 @@ for (let left = 0; ; left++) {
     }
 }
 
-// If operations of the disk fail and it works again later, the journal reads what it has accepted, also at the next
-// opening after a power cut, and erases what was removed.
+// If some operations of the disk fail and later ones work, the journal reads what it has accepted, also when it is
+// opened again after a power cut, and erases what was removed.
 let failures = 0;
 for (const [lasts, later] of [1, 2].flatMap((lasts) => [-1, 1, 2, 3].map((later) => [lasts, later]))) {
     for (let left = 0; ; left++) {

@@ -57,7 +57,7 @@ def test_a_private_window_is_told_before_the_offer_that_it_cannot_take_part(
     page.screen("unable")
     page.says("This browser cannot take part")
     assert "damaged" not in page.evaluate("document.body.innerText")
-    assert [path for _, path in site.requests if "/api/" in path] == [], "nobody was asked, and the code is not used up"
+    assert [path for _, path in site.requests if "/api/" in path] == [], "the code is not used up"
 
 
 def test_a_german_browser_reads_german_alone(opened: Callable[..., Page], receiver: Receiver, now: int) -> None:

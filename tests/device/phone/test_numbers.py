@@ -50,5 +50,5 @@ def test_a_number_that_does_not_count_is_asked_about() -> None:
         {"key": "below", "limit": 0}, None, {"key": "whole", "limit": 4}, None, {"key": "above", "limit": 1000},
         {"key": "above", "limit": 1000},
     ]  # fmt: skip
-    # The range of a meter's reading is unknown.
+    # The readings of a meter have no known range, so no whole number is asked about.
     assert answers(("99999", "en", None)) == [[99999, None]]

@@ -230,7 +230,7 @@ def test_a_second_link_is_not_opened_while_the_phone_takes_part(
     page.get_by_text("Pause", exact=True).click()
     press(page, "For a day")
     screen(page, "paused")
-    assert SECOND not in page.inner_text("#screen"), "it is said until the person does something else"
+    assert SECOND not in page.inner_text("#screen"), "the sentence goes once the person does something else"
     page.reload()
     says(page, SECOND)
     screen(page, "paused")
@@ -431,7 +431,8 @@ def test_a_number_that_does_not_count_is_asked_about_and_kept_only_then(
 def test_a_campaign_outside_what_was_agreed_to_is_a_new_question(
     phones: Any, site: PhoneSite, receiver: Receiver, now: int
 ) -> None:
-    # A hand-over needs a signature, for which the stand-in of the server has no key. So the device's state is changed.
+    # A hand-over needs a signature, for which the stand-in of the server has no key. So the app's code is changed: it
+    # loads the state that follows from such a hand-over.
     receiver.issue(now)
     context = phones.context()
     page = phones(context)

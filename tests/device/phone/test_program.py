@@ -30,7 +30,7 @@ delete = lambda name: files.pop(name, None) is None or True
 erased = []
 erase = lambda: erased.append(dict(files))
 """
-# Three numbers fall into the slot before, two into the slot, and one after it.
+# Of the five numbers, two fall into the slot before, two into the slot, and one into the slot after it.
 CODE = """
 import json, os, sys
 import program, _phone

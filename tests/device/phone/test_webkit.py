@@ -20,4 +20,4 @@ def test_where_storage_is_missing_one_sentence_says_so(tmp_path: Path, site: Pho
         shown = page.evaluate("document.querySelector('main').innerText")
     assert "This browser cannot take part" in shown
     assert "does not let it keep one" in shown
-    assert [path for _, path in site.requests if "/api/" in path] == [], "nobody was asked, and the code is not used up"
+    assert [path for _, path in site.requests if "/api/" in path] == [], "the code is not used up"

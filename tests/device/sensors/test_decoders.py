@@ -89,7 +89,7 @@ def test_a_frame_of_nested_lists_and_long_numbers_is_bounded():
 
 
 def damaged(frame, source):
-    """The frame with a few bytes changed, left out, doubled or moved."""
+    """The frame with a few bytes changed, left out or doubled, or with bits flipped."""
     data = bytearray(frame)
     for _ in range(source.randrange(1, 6)):
         at = source.randrange(len(data))

@@ -26,7 +26,7 @@ PAGE = " ".join((mp.REPO / "docs/boards.md").read_text(encoding="utf-8").split()
 def test_a_decoder_takes_the_heap_that_the_page_states(name, compiled):
     if mp.interpreter32() is None:
         unavailable(mp.MISSING32)
-    # This build collects garbage between the parts alone.
+    # This build collects garbage only between the parts.
     parts = [
         "import gc\nimport undertone_device.sensors",
         "gc.collect()",

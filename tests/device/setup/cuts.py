@@ -97,7 +97,7 @@ class Clock:
 
 
 class Forgetful(FileStorage):
-    """A bad storage: it says that the ledger is written, but writes it only every other time."""
+    """A bad storage: it reports each write of the ledger as done, but does only every other one, at random."""
 
     def write(self, name, data):
         if name != "ledger" or random.getrandbits(1):
@@ -177,7 +177,7 @@ class Life:
         try:
             reporter.accept(message, self.now)
         except Refused:
-            return  # the clock is early, so the epoch has not begun
+            return  # the ledger was lost, so the whole budget of streams counts as spent
 
     def follow(self, reporter, storage):
         """Follow a hand-over now and then.

@@ -130,7 +130,7 @@ def test_fat_withstands_cuts_between_sectors(kind: str, cuts: int, tmp_path: Pat
 @KINDS
 @CUTS
 def test_fat_with_torn_sectors_draws_nothing_twice(kind: str, cuts: int, tmp_path: Path) -> None:
-    """FAT is not safe against torn sectors. The ledger may be lost, and then counts as spent."""
+    """FAT is not safe against torn sectors. The ledger may be lost, and then everything counts as spent."""
     counts = cut(tmp_path, "fat", kind, cuts, torn=True)
     assert counts["cuts"] >= cuts
 

@@ -1,4 +1,7 @@
-"""A device logs in at a real broker by its certificate, without a password: on a gateway, and with a board's code."""
+"""A device logs in by its certificate, without a password, at mosquitto and at a server's own endpoint.
+
+The device is that of a gateway, or has the code of a board.
+"""
 
 import json
 import subprocess
@@ -37,7 +40,7 @@ POLICY = policy_of(boots_per_day=1000, write_seconds=1)
 
 @pytest.fixture
 def site(mosquitto_binary, tmp_path, free_port):
-    """A broker that accepts certificates alone; yields (the configuration of a device by its name, what was heard)."""
+    """A broker that accepts certificates alone, as (a function that writes a device's configuration, reports heard)."""
     port = free_port()
     authority = private_authority(tmp_path / "tls", "localhost")
     for name in ("server", "meter-1"):

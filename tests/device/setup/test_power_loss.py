@@ -198,7 +198,7 @@ class Life:
                 following = make_campaign(epoch=START + DAY, report=ReportRule(0, 500, hybrid()))
                 for campaign in (make_campaign(), following):
                     if reporter.following is None and now < campaign.end:
-                        with suppress(Refused):  # too early, or the device knows that it is over
+                        with suppress(Refused):  # the campaign's epoch is too early, or over
                             reporter.accept(issue.pack(campaign, now), now)
                 reporter.ticks.now += SLOT * 1000
                 report = reporter.run_once(READING, now)

@@ -1,6 +1,6 @@
 """The state is in a folder of a real file system.
 
-Only one process uses it, and nobody else may read it. A damaged or unreadable file does not count as absent.
+Only one process uses it, and no other user may read it. A file that cannot be read does not count as absent.
 """
 
 import errno

@@ -71,7 +71,7 @@ def serving(request, tmp_path, free_port):
 
 
 class Committed:
-    """A direct endpoint whose deliveries are committed at once."""
+    """A server's own endpoint, whose deliveries are acknowledged at once."""
 
     def __init__(self, folder, certificate):
         write_passwords(folder / "passwords", {"probe": "secret"})

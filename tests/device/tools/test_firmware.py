@@ -276,7 +276,7 @@ def test_the_tools_of_micropython_freeze_what_the_manifest_names(name: str, tmp_
     assert set(names) > {*board_files(), "main.py"}
 
 
-# This runs on the emulated board: the code in its firmware draws a report and checks a signature.
+# This runs on the emulated board: the code in its firmware is imported, and verifies a signature.
 EMULATED = """\
 from undertone_device.core.reporter import Reporter
 from undertone_shared.ed25519 import verify

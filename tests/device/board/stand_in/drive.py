@@ -23,7 +23,7 @@ main.machine, main.network = machine.become(sys.argv[2] if len(sys.argv) > 2 els
 
 class Os:
     def urandom(self, n):
-        """An ESP32 has no real random numbers before its radio is on, so the test fails if they are read earlier."""
+        """An ESP32 has no real random numbers before its radio is on, so reading them earlier fails."""
         assert "active" in network.log
         return os.urandom(n)
 
@@ -31,7 +31,7 @@ class Os:
 class Sockets:
     """Fails if a name is looked up while the radio has no network.
 
-    That would block for longer than the watchdog waits.
+    On a board, such a look-up would block for longer than the watchdog waits.
     """
 
     looked_up = 0
@@ -63,7 +63,7 @@ def kept(*arguments):
 
 
 main.make_client = kept
-# A board on which a campaign does not fit waits for a smaller campaign.
+# A board on which a campaign does not fit would wait for a smaller campaign, so this program ends.
 main.main(lambda: clients[0].counts["acked"] >= int(mode) or "not enough memory" in clients[0].trouble)
 # The module that verifies signatures was unloaded after its use.
 assert "undertone_shared.ed25519" not in sys.modules

@@ -33,7 +33,7 @@ def save(**changes):
 def unix_time():
     """The real time plus an offset.
 
-    While a board that sleeps is awake, its clock stands still, so that a slow machine does not matter.
+    After the first deep sleep, only deep sleep moves the clock, so that a slow machine does not matter.
     """
     state = load()
     return state.get("now") or _real_time() + state["offset"]
@@ -113,7 +113,7 @@ class PlainRTC:
 
 
 class Port:
-    """``memory``: whether the port has RTC.memory. Also its longest watchdog time and its longest sleep, in ms."""
+    """``memory``: whether the port has RTC.memory. ``watchdog``, ``sleep``: the longest that are possible, in ms."""
 
     def __init__(self, memory, watchdog, sleep):
         self.memory = memory

@@ -10,7 +10,8 @@ from undertone_shared.off_board import issue
 from undertone_shared.scalar import ReportRule
 
 SECONDS = 1800
-# Certificate 3/1: symbol 1 has probability 3/4 at the upper end of the range and 1/4 at the lower end.
+# A draw of the stub takes one of TOTAL random words. Symbol 1 has probability 3/4 at the upper end of the range and 1/4
+# at the lower end, so the certificate is 3/1.
 TOTAL = 4
 
 

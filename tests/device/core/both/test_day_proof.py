@@ -1,8 +1,10 @@
-"""Enumerates the theorem of docs/day-proof.md on the real reporter.
+"""Checks the theorem of docs/day-proof.md on the real reporter by enumeration.
 
-Every schedule of nine slots that the theorem allows is tried, with all W-neighbours and all outputs. The mechanism's
-certificate is 3/1. The worst ratio is exactly the certificate; with a rest that is one slot shorter, the ratio is its
-square. This file tries a rest of 4 slots, and test_day_proof_exhaustive.py rests of 2, 3 and 4 slots.
+The theorem bounds P(o|x) / P(o|x'), where x and x' are W-neighbours: they differ only within an interval as long as the
+rest W. Every schedule of nine slots that the theorem allows is tried, with all W-neighbours and all outputs o. The
+largest ratio is the certificate of the mechanism, 3/1. With a rest that is one slot shorter, schedules of at most two
+reports are tried, and the largest ratio is 9/1. This file tries a rest of 4 slots, and test_day_proof_exhaustive.py
+rests of 2, 3 and 4 slots.
 """
 
 from rest_model import SECONDS, TOTAL, Words, one_slot_shorter, resting_policy, stub_campaign
@@ -76,9 +78,9 @@ def schedules(lab):
 
 
 def neighbours(w):
-    """The sets of slots that an interval of time can touch. It lasts W = w slots.
+    """The sets of slots that an interval of ``w`` slots can touch.
 
-    It starts at an edge of a slot or between two edges.
+    The interval starts at an edge of a slot or between two edges.
     """
     result = set()
     for u in range(-2 * w, 2 * SLOTS + 1):
@@ -87,7 +89,10 @@ def neighbours(w):
 
 
 def law(lab, schedule, readings):
-    """How many of the 4^n words give each output for these readings. The schedule must be the same for all words."""
+    """How many of the 4^n sequences of random words give each output for these readings, in n drawn slots.
+
+    The schedule must be the same for all sequences.
+    """
     wanted = sum([1 << slot for slot in schedule])
     counts = {}
     for index in range(TOTAL ** len(schedule)):
@@ -99,7 +104,10 @@ def law(lab, schedule, readings):
 
 
 def worst(rest, w, mutant=None, longest=SLOTS):
-    """The largest P(o|x) / P(o|x') as a pair of integers, and the schedules that are allowed."""
+    """The largest P(o|x) / P(o|x') as a pair of integers, and the schedules that are allowed.
+
+    Only schedules of at most ``longest`` reports are tried.
+    """
     lab = Lab(rest, mutant)
     allowed = schedules(lab)
     intervals = neighbours(w)

@@ -116,7 +116,7 @@ def test_a_sleeper_draws_again_after_nine_tenths_of_a_slot():
 
 
 def test_a_server_is_away_for_a_day_and_as_long_as_a_report_is_taken():
-    # A report is accepted for two days or 96 slots, whichever is longer.
+    # A server accepts a report for two days or 96 slots, whichever is longer. A device goes on for that time and a day.
     for seconds, days in ((SLOT, 3), (SLOT // 2, 3), (2 * SLOT, 5)):
         device, _ = by_seconds(seconds)
         accepted = device.reporter.accepted
@@ -176,7 +176,7 @@ def test_a_damaged_campaign_that_came_again_is_on_file_and_its_time_counts():
 
 
 def campaign_of(body):
-    """A campaign with its bytes, as a server has it."""
+    """The campaign that has this body."""
     campaign = make_campaign(last_slot=LAST)
     assert campaign.body == body
     return campaign
@@ -320,7 +320,7 @@ def test_a_pause_is_counted_in_ticks_to_the_second():
     for opened, uptime, touched in ((1309, 1400, True), (1310, 1400, False)):
         storage = Memory()
         span = pause_span.PauseSpan(storage, True)
-        assert covered(span, (START, START + 320), -60, 0, 0, 940, 1000) is False, "it ends as the pause begins"
+        assert covered(span, (START, START + 320), -60, 0, 0, 940, 1000) is False, "the slot ends as the pause begins"
         assert storage.files[pause_span.COUNT] == b"%d %d 1000 1310 1000" % (START, START + 320)
         assert covered(span, (START, START + 320), 5000, 5060, 5060, opened, uptime) == touched
         # After a restart, the count goes on.
@@ -336,8 +336,8 @@ def test_only_its_owner_shortens_a_pause_that_has_begun():
     storage = Memory()
     span = pause_span.PauseSpan(storage, True)
     covered(span, (START, START + 3200), -60, 0, 0, 940, 1000)
-    # By the clock, the pause is over, but by the ticks it goes on. Its owner then prolongs it by 32 s, shortens it to
-    # 64 s from now, and ends it.
+    # By the clock, the pause is over, but by the ticks it goes on. The owner then prolongs the pause by 32 s, shortens
+    # it to 64 s from now, and ends it.
     assert covered(span, (START, START + 3200), 9000, 9060, 9060, 1040, 1100)
     for until, now, ends in ((3232, 100, 4131), (164, 100, 1164), (150, 300, 1100)):
         covered(span, (START, START + until), now - 60, now, now, 1040, 1100)

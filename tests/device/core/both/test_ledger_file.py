@@ -1,4 +1,4 @@
-"""A stored ledger, byte by byte as its table of fields says: a newer program reads what an older one wrote."""
+"""The bytes of a stored ledger are those of the table of fields in `undertone_device.core.ledger`."""
 
 import hashlib
 import struct
@@ -7,7 +7,7 @@ from undertone_device.core import acceptance
 from undertone_device.core.ledger import DAYS, DEFAULT_OUTBOX, FILE, GROUPS, Ledger
 
 REPORT = bytes(range(24))
-# The fields of the header in the order of the table, each with another value. One report is in the outbox.
+# The fields of the header in the order of the table, each with a value of its own. One report is in the outbox.
 FIELDS = (1800000001, 2, 3, 4, 20000, 6, 1, b"current!", b"the next", 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17)
 NAMES = (
     ("spent_until", 0),

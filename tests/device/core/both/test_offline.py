@@ -10,10 +10,7 @@ KEPT = 96
 
 
 def lonely_week():
-    """Return a device that heard its server when its campaign began and then nothing for a week.
-
-    The slots of its reports are returned, too.
-    """
+    """Return a device that hears nothing for a week after its campaign began, and the slots of its reports."""
     device = Device(now=START - SLOT)
     device.accept(make_campaign())
     device.reporter.close_slot(device.now)

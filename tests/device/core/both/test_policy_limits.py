@@ -1,4 +1,4 @@
-"""The largest and least values that a policy accepts, the first ones that it refuses, and what it says about itself."""
+"""The largest and least values that a policy accepts, the first ones that it refuses, and the values by default."""
 
 import json
 
@@ -148,9 +148,9 @@ def test_a_campaign_at_the_owners_limits_and_just_beyond():
 
 
 def test_an_epochs_time_at_its_limits():
-    """The next epoch begins at least a day after the last one.
+    """The next epoch begins at least ``epoch_seconds`` after the last one, or a cycle if ``epoch_seconds`` is 0.
 
-    The policy's field demands this, or the length of the campaign's cycle if the field is 0.
+    Both are a day here.
     """
     first = make_campaign()
     later = make_campaign(epoch=START + DAY)
@@ -209,7 +209,7 @@ def test_what_is_allowed_of_streams_at_its_limits():
 
 
 def test_the_ends_of_a_cap_as_epsilon_and_delta():
-    """epsilon is at most 64, delta is 2^-1 to 2^-1000, and a denominator has at most 30 bits."""
+    """epsilon is above 0 and at most 64, delta is 2^-1 to 2^-1000, and rho is at least 2^-20."""
     for epsilon, bits in (([64, 1], 1), ([64, 1], 1000), ([1 << 29, 1 << 28], 40)):
         assert StreamPolicy({"epsilon": epsilon, "delta_bits": bits, "period_seconds": DAY}).rho > 0
     for epsilon, bits, word in (

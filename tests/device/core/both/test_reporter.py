@@ -23,7 +23,7 @@ def refusal(device, campaign, issued_at=None):
 
 
 class CutAfter(Memory):
-    """Storage of a device whose power fails once, just after this file is written."""
+    """Storage of a device whose power fails once, just after the file ``name`` is written."""
 
     def __init__(self, name):
         super().__init__()
@@ -218,7 +218,7 @@ def test_a_lost_ledger_costs_data_never_privacy():
     while device.slot() is None:
         waited += 1
     assert 35 <= waited <= 37, waited
-    # A new device has no ledger that could be lost.
+    # A new device has no ledger that could be lost, so it draws at once.
     device = running(reports_per_period=12)
     assert device.slot() is not None
 
@@ -301,7 +301,7 @@ def test_short_slots_are_reserved_in_blocks_and_a_reboot_forfeits_the_block():
 
 
 def test_what_was_reserved_at_another_campaigns_price_is_not_drawn_from():
-    # The power may fail after any report, so its cost is in the file before it leaves.
+    # The power may fail after any report, so the cost of a report is in the file before the report leaves.
     unit = epsilon_units(2, 1)
     device = Device(now=START - 2, slot_seconds=1, reports_per_period=DAY, lifetime=1 << 40)
     cheap = {"cohort": Cohort(square_wave(1001, 1000)), "report": ReportRule(0, 300, hybrid(1001, 1000))}
@@ -353,12 +353,12 @@ def test_the_same_campaign_again_only_moves_issued_at_forward():
 def test_a_forged_issued_at_does_not_outlast_the_next_message():
     device = running()
     assert device.accept(make_campaign(), 0xFFFFFFFF) is False
-    assert device.slot() is not None, "one that agrees with the clock is kept"
+    assert device.slot() is not None, "a time that agrees with the clock is kept"
     device.accept(make_campaign(), device.now + DAY // 2)
     device.accept(make_campaign(), device.now)
     device.pass_time(0, clock=DAY + DAY // 4)
     device.slot()
-    assert device.slot() is not None, "it moves forward only, as long as it agrees"
+    assert device.slot() is not None, "a time that agrees only moves forward"
     device.boot()
     device.slot()
     for issued_at, paused in ((0xFFFFFFFF, "clock"), (7, "clock"), (device.now, None)):
@@ -529,7 +529,8 @@ def test_messages_that_are_no_campaign_are_invalid_and_counted():
 
 
 def test_a_slots_reading_is_truncated_before_it_is_drawn():
-    # With a certificate of 2^28, the Hybrid's rounding shows nearly the exact input. The largest reading decodes to θ.
+    # The certificate is 2^28, so the symbol is almost surely 1 for a reading of at least θ = 300, and 0 for one of at
+    # most 100.
     sharp = Hybrid(0, WindowMechanism(1 << 28, 1, 1, 1, 1), WindowMechanism(2, 1, 1, 1, 1, None, 2))
     device = Device(now=START - SLOT, cap=[1 << 28, 1])
     device.accept(make_campaign(report=ReportRule(100, 300, sharp)))
@@ -586,7 +587,7 @@ def test_the_last_slot_may_end_with_the_policys_duration_and_no_later():
 
 
 def test_an_extended_campaign_goes_on_under_the_same_limits():
-    """The server issues the epoch again with a later end, as `Rounds.extended` does."""
+    """The server issues a new epoch with the same rule and a later end, as `Rounds.reissued` does."""
     end = START + 3 * DAY
     first = make_campaign(last_slot=end // SLOT - 1)
 
@@ -616,7 +617,7 @@ def test_an_extended_campaign_goes_on_under_the_same_limits():
         drawn.append(slots)
     first_slot = START // SLOT
     assert drawn[0] == list(range(first_slot, first_slot + 5 * 48))
-    assert drawn[1] == list(range(first_slot, first_slot + 4 * 48)), "the lifetime ends it"
+    assert drawn[1] == list(range(first_slot, first_slot + 4 * 48)), "the lifetime ends the reports"
 
 
 def test_theta_reaches_the_bound_and_no_further():

@@ -33,7 +33,10 @@ def steps(values):
 
 
 def drawn(device, slots, tell=True):
-    """The slots that the device draws during ``slots`` slots of an honest clock, relative to the start."""
+    """The slots that the device draws during ``slots`` slots of an honest clock, relative to the start.
+
+    With ``tell``, the device hears its server after each slot.
+    """
     result = []
     for _ in range(slots):
         report = device.slot()
@@ -221,7 +224,7 @@ def test_streams_are_refused_where_there_is_rest():
 def told_by_a_counter(rest, silent, pause=b""):
     """(first reading, last reading) of each value that was drawn.
 
-    A reading is the number of seconds since the device began.
+    A reading is the number of seconds since the device began. In the slots of ``silent``, there is no reading.
     """
     device = Device(now=START - SLOT, rest_seconds=rest, boots_per_day=1000, measures=["counter"])
     device.storage.files["pause"] = pause
@@ -247,6 +250,7 @@ def told_by_a_counter(rest, silent, pause=b""):
 
 
 def test_a_counters_value_reaches_back_over_no_silence_and_its_base_leaves_the_rest():
+    """A value covers less than two slots, and its first reading comes at least a rest after the last value's end."""
     rest = 4 * SLOT
     for silent in ((), (5,), (5, 6, 7, 8, 9), tuple(range(3, 100, 7))):
         told = told_by_a_counter(rest, silent)
@@ -275,8 +279,7 @@ def test_a_day_of_every_slot_fits_its_cap_of_every_slot():
 
 
 def test_a_clock_that_lies_with_the_server_does_not_refill_the_cap():
-    # In this attack, the clock moves by a day while two slots pass by the ticks. From an earlier version, it got 47
-    # reports despite a cap of four a day.
+    # In this attack, the clock moves by a day while two slots pass by the ticks. The cap of four a day still holds.
     device = resting(0, reports_per_period=4)
     reports = 0
     for _ in range(24):

@@ -1,10 +1,10 @@
-"""Checks a model of the real reporter's rest: whatever happens, opened(i+1) - closed(i) >= 31/32 W of true time.
+"""Between two slots that the real reporter draws, at least 31/32 of the rest passes in true time, whatever happens.
 
-The events are ticks, reboots, steps of the clock, slots that are too long or short, epochs, two campaigns, lost and
-restored ledgers, a power failure between write and send, and deep sleep with a counter that measures the time. After
-the first draw, every sequence of two events is tried, and long random ones from a fixed seed; test_rest_model_slow.py
-tries every sequence of three, and more random ones, and test_rest_model_32_bits_slow.py has words of 32 bits. The same
-search finds the mutants of `day-proof.md`.
+The events are slots that pass, reboots, steps of the clock, slots that are too long or short, epochs, two campaigns,
+lost and restored ledgers, a power failure between write and send, and deep sleep with a counter that measures the time.
+After the first draw, every sequence of two events is tried, and long random ones from a fixed seed.
+test_rest_model_slow.py tries every sequence of three, and more random ones. test_rest_model_32_bits_slow.py runs these
+tests with words of 32 bits. The same search finds each mutant of rest_model.py, which breaks one rule of the guard.
 """
 
 from rest_model import (

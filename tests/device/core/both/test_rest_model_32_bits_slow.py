@@ -1,4 +1,4 @@
-"""The search of `test_rest_model.py` in MicroPython with words of 32 bits, under which it takes longest."""
+"""The tests of `test_rest_model.py` in MicroPython with words of 32 bits, where they take longest."""
 
 from test_rest_model import (
     test_every_mutant_is_caught,

@@ -1,4 +1,4 @@
-"""The search of test_rest_model.py, longer: every sequence of three actions, and 400 random ones."""
+"""The longer search of test_rest_model.py: every sequence of three events, and 400 random ones."""
 
 from rest_model import ACTIONS
 from test_rest_model import check_random_sequences, check_short_sequences

@@ -66,8 +66,8 @@ def test_one_bit_changed_anywhere_is_refused():
     device = signed(OLD)
     good = message(device)
     for at in range(len(good)):
-        # Only the date is unsigned, and a rule about the clock judges it. Verification is slow, so every 13th byte is
-        # changed.
+        # The date in bytes 4 to 7 is unsigned: the device compares it with its clock. Verification is slow, so only
+        # every 13th byte is changed.
         if 4 <= at < 8 or at % 13:
             continue
         changed = bytearray(good)
@@ -99,7 +99,7 @@ def test_a_body_is_verified_once():
         device.reporter.accept(message(device), device.now)
         assert len(calls) == 1
         for _ in range(3):
-            # The server repeats its message every hour, perhaps with another signature, and the device wakes up.
+            # The device knows the body, so it does not verify the message again, even with another signature.
             assert device.reporter.accept(message(device, bytes(64)), device.now) is False
             device.boot()
         assert len(calls) == 1

@@ -28,7 +28,7 @@ def test_a_month_has_its_oldest_day_and_none_before():
 def test_a_day_that_costs_more_than_its_place_holds_is_shown_no_less():
     made = sums()
     ever = 0
-    # Slots last two seconds, with epsilon = 1 each, all day.
+    # A day of slots of two seconds with epsilon = 1 each costs 43,200 times 2^20 units. A day's sum has 32 bits.
     for _ in range(5):
         made.spend(TODAY, 8640 << 20)
         ever += 8640 << 20
@@ -99,7 +99,7 @@ def test_the_newest_group_counts_what_it_holds_and_the_others_are_full():
     assert drawn_since(made, 5) == 1
     made = sums(4)
     made.add(1, 1)
-    assert drawn_since(made, 0) == 1, "the first second is one"
+    assert drawn_since(made, 0) == 1, "a draw in second 1 counts"
 
 
 def test_the_most_reports_of_a_time_are_the_least_of_what_caps_and_rests_allow():
@@ -131,7 +131,7 @@ def test_beside_another_measure_a_counter_makes_no_bound_smaller():
                 for measures in (["mean"], ["counter"], ["mean", "counter"])
             ]
             assert ways[2] == max(ways), (rest, seconds)
-    # With slots of an hour and a rest of half an hour, a day touches 17 reports of means, but 11 of a counter.
+    # With slots of an hour and a rest of half an hour, a day touches up to 17 reports of means, but 11 of a counter.
     for measures, expected in ((["mean"], 17), (["counter"], 11), (["mean", "counter"], 17)):
         policy = make_policy(slot_seconds=3600, rest_seconds=1800, reports_per_period=48, measures=measures)
         assert most_reports(policy, 86400) == expected

@@ -238,9 +238,10 @@ def test_a_clock_that_runs_through_windows_is_held_to_one_a_windows_length_and_o
 
 
 def test_a_clock_and_a_server_that_lie_get_in_the_long_run_a_budget_and_one_window_in_31_of_32_parts_of_a_period():
-    """By ticks, 31/32 of a period lie between two campaigns, and each draws one window ahead of its time.
+    """By the ticks, 31/32 of a period lie between two campaigns, and each draws a second window ahead of its time.
 
-    Here a window costs as much as a period allows. A ledger that is lost in between does not let the device draw more.
+    A window costs as much as a period allows, and three windows are drawn in the worst period. After a lost ledger, the
+    next campaign is accepted only when 31/32 of a period has passed.
     """
     slot, period = 900, DAY
     stream = rule(renewal=period // slot, reports=1, chains=1)
@@ -354,9 +355,9 @@ def test_no_report_leaves_when_its_chain_cannot_be_counted():
     device = running(rule(), write_seconds=86400)
     assert chain(device.slot()) == 1
     device.storage.broken = True
-    # Within the reserved block, no write is due ...
+    # No write is due within the reserved block, so this report leaves.
     assert chain(device.slot()) == 2
-    # ... but a new chain is counted before it is used.
+    # A new chain is written to the ledger before its first report leaves.
     state(device).forget()
     assert device.slot() is None
     assert device.reporter.paused == "storage"
@@ -366,7 +367,8 @@ def test_no_report_leaves_when_its_chain_cannot_be_counted():
 
 
 def test_a_copy_of_the_memory_shares_no_noise_with_the_original():
-    # A snapshot of a virtual machine is restored. The copy's next report has its own noise, for both kinds of report.
+    # A snapshot of a virtual machine is restored. The copy's next report has its own noise, whether it
+    # is the first of its chain or a later one.
     for chains in (0, 3):
         reports = []
         for salt in (b"\1", b"\2"):
@@ -464,7 +466,7 @@ def test_a_period_that_a_campaign_ended_in_goes_on_for_the_next_however_long_it_
 
 
 def test_a_cap_per_report_holds_for_every_single_report():
-    # In this attack, a campaign of one slot allows 65,535 reports, and each report costs 7,281 times as much as usual.
+    # In this attack, a campaign of one slot claims to have 65,535 reports, whose budgets its single report would spend.
     wide = rule(reports=65535)
     campaign = stream_campaign(wide, last_slot=START // SLOT)
     for rho in (1, wide.report_charge() - 1, wide.charge()):
@@ -503,7 +505,7 @@ def test_windows_are_counted_from_the_campaigns_first_slot():
 
 
 class Watched(Entropy):
-    """Random words that note how many are left when a reading from 0 to 1000 is rounded to its grid."""
+    """Notes how many words the buffer has left when a reading from 0 to 1000 is rounded to the grid."""
 
     def __init__(self, source):
         Entropy.__init__(self, source)

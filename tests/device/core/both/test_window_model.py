@@ -1,4 +1,4 @@
-"""The promises about windows hold in random lives. This test runs a few, and `test_window_lives` ten thousand."""
+"""The promises about windows hold in random lives of a device: a few here, ten thousand in `test_window_lives`."""
 
 import sys
 

@@ -179,10 +179,10 @@ def test_what_returns_after_a_wrong_clock_still_rests_by_the_ticks():
 
 def test_a_server_that_is_away_for_two_days_loses_no_report():
     device, _ = beginning()
-    assert len([1 for _ in range(97) if device.slot()]) == 96, "no message in all that time"
+    assert len([1 for _ in range(97) if device.slot()]) == 96, "the device goes on without a message"
     for _ in range(2 * 48):
         device.slot()
-    assert device.reporter.paused == "clock", "nobody would take these reports any more"
+    assert device.reporter.paused == "clock", "the server would be too late for these reports"
 
 
 # --- pauses
@@ -320,7 +320,7 @@ def test_what_all_streams_may_ever_cost_ends_them():
             device.slot()
             device.accept(campaign) if said[-1] is None else None
     assert said == [None, None, "rho"]
-    # The lost ledger may have held the whole lifetime.
+    # The whole lifetime may have been spent before the ledger was lost.
     del device.storage.files["ledger"]
     device.boot()
     try:

@@ -1,7 +1,8 @@
 """Random lives of the real reporter, and what must hold for every window of time: see `Life`.
 
-Slot length, measure, price, epoch and campaign change between draws. Clocks are wrong, alone or together with the
-server. Households pause; devices reboot and sleep. Everything follows from the seed, under every interpreter.
+Slot length, measure, price (epsilon of a report), epoch and campaign change between draws. Clocks are wrong, alone or
+together with the server. Households pause; devices reboot and sleep. A life depends on its seed alone, under every
+interpreter.
 """
 
 from rig import DAY, START, Memory, Ticks, hybrid, make_campaign, make_entropy, make_policy, square_wave
@@ -15,8 +16,9 @@ from undertone_shared.off_board import intake, issue
 from undertone_shared.scalar import Cohort, ReportRule
 
 SLOTS = (60, 120, 300, 600)
+# Certificates of mechanisms.
 PRICES = ((2, 1), (1001, 1000))
-# A true statement about 24 hours is also true about this shorter time, and lives are short.
+# The longest period of a cap. By default, a policy's period is 24 hours, but lives are shorter.
 HOUR = 3600
 STEPS = 60
 
@@ -81,7 +83,7 @@ class Draw:
     """One draw.
 
     ``began`` and ``ended``: the true interval that its value covers, in ms. ``label`` and ``seconds``: when its slot
-    begins and how long it lasts. ``units``: its price.
+    begins and how long it lasts. ``units``: its price. ``moment``: the true time of the draw, in ms.
     """
 
     def __init__(self, began, ended, label, seconds, units, moment):
@@ -94,14 +96,18 @@ class Draw:
 
 
 class Life:
-    """One life. ``broken``: the names of the promises that were broken in it. The promises are:
+    """One life of a device. ``broken``: the names of the promises that were broken in it.
+
+    W is the policy's rest, k its cap of draws in a period P, and an interval is the time that a drawn value covers. The
+    promises are:
 
     rest      Between the end of an interval and the next one, W passes by an honest clock, else 31/32 W by true time.
     twice     No moment is in two intervals.
     cap       At most k drawn slots start within P by an honest clock, else within 31/32 P by true time.
     pause     While clocks are honest, no interval touches the household's pause.
     ahead     No slot is drawn before it has ended.
-    silence   What is spent is at most a day ahead of an honest clock that the server has confirmed.
+    silence   Soon after the server has confirmed an honest clock, ``spent_until`` is no further ahead of it than a day
+              and the time between two writes.
     day       The household is never shown less than what was drawn in any 24 hours.
     """
 

@@ -139,13 +139,13 @@ function checkEntry(entry) {
     }
 }
 
-// What a device goes by after the hand-overs that it has heard.
+// The state that follows from the hand-overs that a device has heard.
 export class HandOvers {
     constructor(policy, campaign, device) {
         Object.assign(this, { policy, campaign, device, number: 0, kept: {} });
     }
 
-    // Return what the device then goes by, null if nothing has changed.
+    // Return the new state, null if nothing has changed.
     take(trailer, now) {
         const { policy } = this;
         demand(trailer.length > 64);

@@ -44,7 +44,7 @@ export const sha256 = (...parts) => parts.reduce((hash, part) => hash.update(par
 
 export const divisor = (a, b) => (b ? divisor(b, a % b) : a);
 
-// An interval that ticks must show: their oscillator is not exact.
+// The seconds that the ticks must count for an interval to have passed: their oscillator is not exact.
 export const inTicks = (seconds) => seconds - Math.floor(seconds / 32);
 
 // Blocks of 32 bytes: block i is sha256(seed + i). A draw takes 8 of them, as 64 words.

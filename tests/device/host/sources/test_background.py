@@ -1,4 +1,4 @@
-"""A slow source is read in a thread. No other source waits, no question comes twice, and late answers are dropped."""
+"""A slow source is read in a thread. It is not asked again before it has answered, and late answers are dropped."""
 
 import threading
 

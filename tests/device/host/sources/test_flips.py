@@ -1,7 +1,8 @@
-"""One bit is flipped at each position of data without a checksum: MQTT, Home Assistant's JSON, a file, a command.
+"""Every bit is flipped in messages without a checksum: of MQTT, and of Home Assistant.
 
-If another character than a digit changes, there is no reading or the true one. If a digit changes, the number is
-another one: the declared range bounds it, and where the source is asked, a second read shows the difference.
+If a character outside the number changes, there is no reading or the true one. If a character of the number changes,
+the reading may be wrong: the declared range bounds it. A source that is asked, such as a file or a command, can be read
+twice, and then a difference of the two readings is noticed.
 """
 
 import sys
@@ -36,7 +37,7 @@ class Fixed(SensorSource):
 
 
 def flips(payload):
-    """(position, the payload with the bit at this position flipped), for every bit."""
+    """(position of a byte, the payload with one bit of this byte flipped), for every bit."""
     for position in range(8 * len(payload)):
         damaged = bytearray(payload)
         damaged[position >> 3] ^= 1 << (position & 7)
@@ -62,9 +63,9 @@ def test_only_a_digit_becomes_another_reading_and_only_within_the_range(name):
             assert position in digits, damaged
             assert RANGE[0] <= reading <= RANGE[1]
             others.append(reading)
-    # Nobody can notice that a digit has changed within the range. The project does not claim to notice it.
+    # A digit that changes within the range is not noticed.
     assert others
-    # Without a range, more wrong readings would be possible.
+    # Without a range, at least as many wrong readings are taken.
     unbounded = [reading_of(Plausible(Fixed([damaged], field, scale))) for _, damaged in flips(payload)]
     assert len([reading for reading in unbounded if reading not in (None, true)]) >= len(others)
 

@@ -33,7 +33,7 @@ def publish(broker):
 
 
 def readings_of(source, publish, topic, text):
-    """The readings that a message gives. It is published again and again until the source has subscribed."""
+    """The readings that a message gives. The message is published repeatedly, until the source has subscribed."""
     return set(wait_for(lambda: publish(topic, text) or source.arrived(), what="a reading"))
 
 
@@ -82,7 +82,7 @@ def test_a_statestream_and_what_was_retained(opened, broker, publish, topic_pref
     topic = f"{topic_prefix}/statestream/sensor/energy/state"
     publish(topic, "1.0", retain=True)
     source = opened(kind="mqtt", host="localhost", tcp_port=broker.port, topic=topic)
-    # A retained message would come first.
+    # If the source took the retained message, its reading would come first.
     assert readings_of(source, publish, topic, "42") == {42}
 
 

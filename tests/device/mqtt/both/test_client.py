@@ -57,7 +57,7 @@ class Rig:
             self.steps()
 
     def settle(self, milliseconds=700000):
-        """Let ticks pass, a second at a time, until the client has noticed what happened and is online."""
+        """Let the client notice what happened, then let ticks pass, a second at a time, until it is online."""
         self.steps()
         while not self.client.online and milliseconds > 0:
             self.client.step(0)
@@ -182,7 +182,7 @@ def test_a_report_without_puback_goes_again_with_the_same_bytes_on_the_next_conn
     rig.broker.acknowledges = True
     rig.settle()
     assert rig.broker.payloads()[-1] == first
-    assert not rig.broker.published[-1][1], "a new connection has no duplicates"
+    assert not rig.broker.published[-1][1], "on a new connection, the duplicate flag is not set"
     assert len(rig.device.reporter.outbox) == 0
 
 
@@ -429,7 +429,7 @@ def test_a_device_without_a_clock_asks_ntp_before_anything_else():
     rig.device.ticks.now += 86400000
     rig.steps(1)
     assert len(asked) == 5
-    assert rig.client.online, "it goes on by its own clock"
+    assert rig.client.online, "the device goes on by its own clock"
     assert rig.client.trouble.startswith("NTP")
     rig.device.ticks.now += 2000
     rig.steps(1)
@@ -506,7 +506,7 @@ def test_two_messages_are_never_in_memory_at_once():
 
 
 def test_a_burst_that_the_sensor_hands_over_is_reduced_by_the_measure():
-    """There is no noise, so the report tells on which side of the middle of the range the slot's value lies."""
+    """The certificate is 2^28, so the symbol is almost surely 1 for the value 300, and 0 for the value 100."""
     sharp = Hybrid(0, WindowMechanism(1 << 28, 1, 1, 1, 1), WindowMechanism(2, 1, 1, 1, 1, None, 2))
     campaign = make_campaign(report=ReportRule(100, 300, sharp))
     for samples, symbol in ((array("H", [150, 100, 50]), 1), (bytes([60, 40]), 0)):

@@ -183,7 +183,7 @@ def test_a_number_ahead_of_the_clock_is_refused_and_takes_none_away():
     assert "86400 s" in rig.client.trouble
     rig.broadcast(OLD, packed({"host": NEW[0], "port": NEW[1]}, number=rig.device.now))
     rig.settle()
-    assert rig.network.tried == [OLD, NEW], "an honest one is obeyed afterwards"
+    assert rig.network.tried == [OLD, NEW], "an honest hand-over is obeyed afterwards"
 
 
 def test_a_damaged_file_lets_no_older_hand_over_be_obeyed():
@@ -229,10 +229,11 @@ def test_a_campaign_outside_what_was_agreed_to_is_asked_about_and_not_followed()
         assert rig.client.config.campaigns == ("load",)
         assert rig.device.reporter.accepted.following is None
         assert rig.network.tried == [OLD, NEW], "the new address counts all the same"
-    # A later hand-over within what was agreed to is followed, and the history contains it.
+    # Under the last policy, nothing was agreed to, so a later hand-over is not followed either.
     rig.broadcast(NEW, packed(HEAT, number=7))
     rig.settle()
     assert "outside" in handover.load(rig.device.storage)
+    # A later hand-over within what was agreed to is followed, and the history contains it.
     rig = online()
     rig.broadcast(OLD, packed({"campaigns": ["heat"]}))
     rig.broadcast(OLD, packed(HEAT, number=7))
@@ -262,7 +263,7 @@ def test_a_device_follows_to_another_campaign_which_may_begin_before_the_old_one
     edge = (START + DAY) // SLOT
     assert {name for name, slot in reports if slot < edge} == {"load"}
     assert {name for name, slot in reports if slot >= edge} == {"heat"}
-    # At the old address, there is another campaign now.
+    # The old campaign has another epoch, which the device refuses now.
     rig.broadcast(OLD, campaign=make_campaign(epoch=START + 3 * DAY))
     rig.steps()
     assert reporter.refusals == {"sensor_busy": 1}

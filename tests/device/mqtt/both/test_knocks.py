@@ -1,4 +1,4 @@
-"""When a device tries to reach its server again. Only a device's name decides how long it waits."""
+"""When a device tries to reach its server again: its name and the number of refusals decide how long it waits."""
 
 from undertone_device.mqtt.knocks import PERIOD, Knocks
 

@@ -33,7 +33,7 @@ def test_the_questions():
     # The question is for unit 17, function 3, registers 107 and 108.
     assert rtu_question(ENERGY)[:-2] == b"\x11\x03\x00\x6b\x00\x02"
     assert tcp_question(ENERGY, 0x1501) == b"\x15\x01\x00\x00\x00\x06\x11\x03\x00\x6b\x00\x02"
-    # The frame 01 03 00 00 00 0A has the CRC C5 CD in every textbook.
+    # The CRC of the frame 01 03 00 00 00 0A is C5 CD.
     assert rtu_question(Register(1, 3, 0, 10))[-2:] == b"\xc5\xcd"
 
 

@@ -119,7 +119,10 @@ POWER = b"\x01\x00\x10\x07\x00\xff"
 
 
 def test_a_dzg_meters_unsigned_power():
-    """The values are those of known readings. 328.05 W is written as 53 80 25, and -1260.61 W as 55 ff fe 13 93."""
+    """DZG meters of some serial numbers write a power of less than four bytes unsigned, though marked as signed.
+
+    The values are those of known readings: 328.05 W is written as 53 80 25, and -1260.61 W as 55 ff fe 13 93.
+    """
     for serial, value, reading in (
         (42000000, b"\x53\x80\x25", 32805),
         (48999999, b"\x53\x80\x25", 32805),
@@ -133,6 +136,6 @@ def test_a_dzg_meters_unsigned_power():
         (42000000 + (1 << 32), b"\x53\x80\x25", -32731),
     ):
         assert Sml(POWER, "W", (100, 1)).feed(power(serial, value)) == [reading], (serial, value)
-    # For another register of that meter, the number is taken as it is.
+    # In another register of such a meter, the number is signed, as it is marked.
     other = serial_entry(42000000) + entry(value=b"\x53\xff\xfe")
     assert Sml(OBIS_1_8_0).feed(frame(other)) == [-2]
