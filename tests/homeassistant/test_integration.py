@@ -175,7 +175,7 @@ KILLS = [pytest.param(3, id="3 kills"), pytest.param(100, id="100 kills")]
 @pytest.mark.timeout(14400)
 @pytest.mark.parametrize("kills", KILLS)
 def test_power_cuts(home, server, meter, joined, kills):
-    """Each power cut comes soon after a write of the ledger, and each after a different time."""
+    """Each power cut comes soon after a write of the ledger."""
     ledger = joined / "state/ledger"
     for number in range(kills):
         reports(server, number + 1, meter)

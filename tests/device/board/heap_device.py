@@ -68,7 +68,7 @@ def step():
     """Do one round of a board's loop. Return None after the last slot, else for how many milliseconds to wait."""
     global mark, settled
     reporter = client.reporter
-    # The server publishes the campaign from time to time. While only a part of it has arrived, that part takes memory.
+    # The server publishes the campaign from time to time. A part that has arrived takes memory, so it is awaited whole.
     whole = client.transport._session._body is None
     if reporter.campaign is not None and client.counts["acked"] >= mark and whole:
         print("heap", gc.mem_alloc(), _node.files(), _node.descriptors())

@@ -1,4 +1,4 @@
-"""Sockets over /dev/net and an injected clock for heap_device.py, compiled like the device's code."""
+"""Sockets over /dev/net and an injected clock for heap_device.py. This file is compiled like the device's code."""
 
 AF_INET = 2
 SOCK_STREAM = 1

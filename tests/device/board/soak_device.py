@@ -1,4 +1,4 @@
-"""Run by test_soak.py under MicroPython: a device lives SLOTS slots with a real broker.
+"""Run by test_soak.py under MicroPython: a device reports to a real broker until SLOTS reports are acknowledged.
 
 micropython soak_device.py HOST PORT NAME SLOTS STATE injected|real
 
@@ -99,7 +99,7 @@ def main(host, port, name, slots, state, kind):
             client.step(50)
         if client.counts["acked"] >= mark:
             while kind == "injected" and transport._session._body is not None:
-                # The server publishes the campaign from time to time. While only a part has arrived, it takes memory.
+                # The server publishes the campaign from time to time. A part that has arrived takes memory.
                 client.step(1)
             measure("free")
             mark += tenth

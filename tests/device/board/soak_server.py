@@ -1,4 +1,4 @@
-"""The server of the soaks: sends a campaign over a real broker, and keeps the reports that arrive."""
+"""The server of test_soak.py and test_heap.py: sends a campaign over a real broker, and keeps the reports it gets."""
 
 import threading
 import time

@@ -84,7 +84,7 @@ def check(output: str, injected: bool) -> int:
     # A dictionary or a buffer may differ in size by a little, but the use of the heap must not grow from one tenth of
     # the slots to the next.
     assert max(used[2:]) <= used[1] + 256, used
-    assert len(set(files)) == len(set(descriptors)) == 1, "descriptors"
+    assert len(set(files)) == len(set(descriptors)) == 1, "no more files and descriptors are open"
     # With the real clock, the device waits a moment before the next slot if a report came late.
     paused = "None" if injected else "(?:None|rate)"
     return int(re.search(rf"^end (\d+) \1 0 0 {paused}$", output, re.MULTILINE)[1])

@@ -1,4 +1,7 @@
-"""measure.py is the program by which a board measures what the code takes. Here it runs in a heap of limited size."""
+"""measure.py, by which a board measures the heap and the time that the code takes, runs in a heap of limited size.
+
+The guide and its tables are compared with the stored results of such measurements.
+"""
 
 import json
 import sys
@@ -16,7 +19,7 @@ from board_memory import BOARD_KB, FLASH, INTERPRETERS, SHOWN, SIGNED_KB, forms,
 # The heap in bytes, without the image, for this interpreter's words of 64 bits. docs/results/boards.md states what
 # measure.py takes with words of 32 bits.
 HEAP = 82 * 1024
-# The largest time for a slot on the emulated board of docs/results/boards.md.
+# The most milliseconds that a slot may take on the emulated board of docs/results/boards.md.
 MOST_MS = 24
 
 

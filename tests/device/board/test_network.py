@@ -28,7 +28,7 @@ LONGEST_STRETCH = 5000
 def board(micropython, compiled, mosquitto_binary, tmp_path, free_port):
     """Run a board behind a network with these faults until the broker has acknowledged ``count`` reports.
 
-    Returns (the longest time without a feed in ms, how often its Wi-Fi fell, connections it made).
+    Returns (the longest time without a feed in ms, how often its Wi-Fi went down, how often it connected).
     """
     with PrivateBroker(mosquitto_binary, tmp_path, free_port(), "localhost") as broker:
 
@@ -69,7 +69,7 @@ def test_a_server_that_says_nothing(board):
 @pytest.mark.slow
 @pytest.mark.waits
 def test_wifi_that_comes_and_goes(board):
-    """Wi-Fi also goes away in the middle of handshakes."""
+    """The network is so slow that the Wi-Fi may also go down in the middle of a handshake."""
     stretch, falls, _ = board(6, answer=3000, wifi=12, part=300, pause=0.3, slow=1200)
     assert stretch < LONGEST_STRETCH
     assert falls >= 1

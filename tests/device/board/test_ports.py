@@ -1,11 +1,11 @@
-"""The code for boards calls no method of texts that the smallest port lacks."""
+"""The code for boards calls no method of str that the smallest port lacks."""
 
 import re
 
 from undertone_device.tools.compile import board_files
 from undertone_device.tools.shipped import LISTS
 
-# Methods of texts that the ESP8266 does not have.
+# Methods of str that the ESP8266 does not have.
 _ABSENT = re.compile(r"\.r?partition\(")
 
 

@@ -1,4 +1,4 @@
-"""The device as a board runs it (.mpy, a board's heap) for many slots against a real broker.
+"""The device as a board runs it, from .mpy files and in a board's heap, for many slots against a real broker.
 
 Memory does not grow, and no report is lost. The heap is 96 KB of 32-bit words. This 64-bit interpreter has words twice
 as long, so that `96wk` gives it 192 KB.
@@ -56,7 +56,7 @@ def check(lines, *, injected):
     # A dictionary or a buffer may differ in size by 256 bytes, but the use of memory must not grow from one tenth of
     # the slots to the next.
     assert min(free[1:]) >= free[1] - 256, free
-    assert len({line[2] for line in lines if line[0] == "free"}) == 1, "descriptors"
+    assert len({line[2] for line in lines if line[0] == "free"}) == 1, "no more descriptors are open"
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Campaign messages are damaged, forged or invented. The device refuses each with a reason, and goes on working."""
+"""Campaign messages are damaged, forged or invented. The device refuses them with a reason, and goes on reporting."""
 
 import json
 import random
@@ -45,7 +45,7 @@ def edited(chance: random.Random) -> bytes:
 
 
 def mutated(chance: random.Random, message: bytes) -> bytes:
-    """The data with bits flipped, or with bytes cut, doubled or inserted."""
+    """The message with bits flipped, or with bytes cut, doubled or inserted."""
     data = bytearray(message)
     for _ in range(chance.choice([1, 1, 1, 2, 8])):
         at = chance.randrange(len(data))

@@ -1,4 +1,4 @@
-"""docs/vectors is what scripts/vectors.py writes, has every reason of a refusal, and tests two other clients."""
+"""docs/vectors is what scripts/vectors.py writes, and has every reason of a refusal. Two other clients answer it."""
 
 import json
 import os

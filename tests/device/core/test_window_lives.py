@@ -16,6 +16,7 @@ FOUND = (
     ("ahead", 6, draw_ahead),
     ("silence", 30, draw_ahead),
 )
+# The card rounds to thousandths.
 ROUNDING = 0.001
 
 

@@ -33,7 +33,7 @@ CAP, PERIOD = 8, 30
 
 
 class Killer:
-    """Answers the questions of a page, and kills the browser at question number ``at``."""
+    """Answers the questions of a page. After ``at`` answers, it kills the browser at the next question."""
 
     def __init__(self, phone: KilledPhone) -> None:
         self._phone = phone

@@ -40,7 +40,7 @@ POLICY = policy_of(boots_per_day=1000, write_seconds=1)
 
 @pytest.fixture
 def site(mosquitto_binary, tmp_path, free_port):
-    """A broker that accepts certificates alone, as (a function that writes a device's configuration, reports heard)."""
+    """A broker that accepts only certificates. Yields (function that writes a device's configuration, reports)."""
     port = free_port()
     authority = private_authority(tmp_path / "tls", "localhost")
     for name in ("server", "meter-1"):

@@ -1,8 +1,8 @@
 """Runs device/main.py where the network is bad.
 
-Prints the longest time without a feed of the watchdog, in milliseconds, and how often the Wi-Fi fell. The arguments are
-COUNT ANSWER WIFI: how many acknowledged reports to wait for; the deadline of a connection in milliseconds; after how
-many calls of `isconnected` the Wi-Fi goes down or up again (0 if it stays up).
+Prints the longest time without a feed of the watchdog, in milliseconds, and how often the Wi-Fi went down. The
+arguments are COUNT ANSWER WIFI: how many acknowledged reports to wait for; the deadline of a connection in
+milliseconds; after how many calls of `isconnected` the Wi-Fi goes down or up again (0 if it stays up).
 """
 
 import os

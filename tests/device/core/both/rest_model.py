@@ -1,4 +1,6 @@
-"""What the proof's tests share: a reporter with known random words, and mutants of the guard that enforces the rest."""
+"""For the tests of docs/day-proof.md: a reporter with known random words, and mutants of the guard, which enforces
+the rest.
+"""
 
 from rig import DAY, START, Memory, Ticks, make_campaign, make_policy
 

@@ -4,7 +4,7 @@ from rig import SLOT, START, make_campaign
 
 from undertone_shared.stream import StreamRule
 
-# There are 1,000 levels, one for each reading, so decoding needs no scale.
+# Readings up to 1,000 are rounded to 1,000 steps, so a step is a unit of the reading, and decoding needs no scale.
 FIELDS = {
     "kind": "stream",
     "law": "gaussian",

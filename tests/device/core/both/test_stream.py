@@ -205,8 +205,8 @@ def test_a_new_period_starts_from_nothing_when_its_length_has_passed_in_ticks():
 
 
 def test_a_clock_that_lies_with_the_server_spends_a_yearly_budget_once():
-    # In this attack, each hour brings another year by the clock and another campaign, and some hours a reboot. Once
-    # this attack made a device spend its yearly budget 24 times in a day.
+    # In this attack, each hour brings another year by the clock and another campaign, and some hours a reboot. The
+    # yearly budget is still spent only once.
     cost = rule().charge()
     year = 366 * DAY
     device = Device(now=START - SLOT, stream={"rho": cost, "period_seconds": year})
@@ -338,8 +338,8 @@ def test_a_lost_ledger_spends_the_period_and_a_new_device_is_not_a_lost_one():
 
 
 def test_nothing_that_was_read_or_drawn_in_secret_is_stored():
-    # Two devices have the same public facts but different readings and noise. Their files must be equal except for
-    # reports.
+    # Two devices have the same public facts but different readings and noise. All reports are acknowledged before the
+    # last write, so the files must be equal.
     files = []
     for reading in (0, 1000):
         device = running(rule())

@@ -25,7 +25,7 @@ WHOLE = frame(AT_THE_BILLING_DATE, ENERGY, VOLUME, FLOW, RETURN)
 
 
 class Bus:
-    """Stands for a serial port, because pseudo-terminals have no even parity. Answers one question at a time."""
+    """Stands for a serial port, because pseudo-terminals have no even parity. Answers in turn."""
 
     def __init__(self, *exchanges):
         self._exchanges = list(exchanges)

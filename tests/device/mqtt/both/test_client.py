@@ -86,7 +86,7 @@ def test_each_slot_is_sampled_once_and_reported_once():
     rig = online()
     for _ in range(5):
         rig.slot()
-    # The device booted in the middle of a slot, as far as it knows.
+    # The device booted in the middle of a slot, as far as it knows, so it does not report for this slot.
     slots = [intake.unpack(payload).slot for payload in rig.broker.payloads()]
     assert slots == [START // SLOT + i for i in range(4)]
     assert rig.broker.published[0][2].startswith("undertone/v2/load/")

@@ -228,7 +228,7 @@ def test_a_campaign_outside_what_was_agreed_to_is_asked_about_and_not_followed()
         assert "campaigns" not in kept
         assert rig.client.config.campaigns == ("load",)
         assert rig.device.reporter.accepted.following is None
-        assert rig.network.tried == [OLD, NEW], "the new address counts all the same"
+        assert rig.network.tried == [OLD, NEW], "the new address is followed all the same"
     # Under the last policy, nothing was agreed to, so a later hand-over is not followed either.
     rig.broadcast(NEW, packed(HEAT, number=7))
     rig.settle()
