@@ -179,6 +179,6 @@ def test_reset_campaign_forgets_campaigns_and_keeps_what_was_spent():
     ledger = device.reporter.ledger
     assert (ledger.spent_until, ledger.sequence, ledger.ever, bytes(ledger.sums.buffer[20:])) == before
     assert len(device.reporter.outbox) == 2
-    # The device gets the same campaign again, and what was spent stays spent.
+    # The device accepts the same campaign again.
     assert device.reporter.accept(message(device), device.now)
     assert device.slot() is None or device.reporter.ledger.sequence == 3

@@ -43,5 +43,6 @@ def test_the_example_of_the_wire():
 
 
 def test_two_devices_of_one_name_do_not_throw_each_other_out_all_the_time():
+    """A device waits for at least a second before it connects again, or for half of the period if that is shorter."""
     for period in (PERIOD, 500, 2):
         assert min([Knocks(name, period).lost() for name in NAMES]) >= min(1000, period // 2)
