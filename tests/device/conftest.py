@@ -1,4 +1,4 @@
-"""Lets all tests of devices import the helpers of the folders ``both`` and ``board``; compiled code of boards."""
+"""Lets all tests of devices import the helpers in the folders ``both`` and ``board``, and compiles the boards' code."""
 
 import contextlib
 import io

@@ -21,7 +21,7 @@ FROZEN = bytes.fromhex(
     "0000002a"  # sequence
     "00005117"  # day
     "0002"  # boots
-    "0002"  # reports
+    "0002"  # reports in the outbox
     "a1b2c3d4e5f60718"  # current campaign
     "0000000000000000"  # next campaign
     "00000017"  # rho_period
@@ -29,8 +29,8 @@ FROZEN = bytes.fromhex(
     "00010000"  # rho_since
     "00000003"  # window
     "00011111"  # window_until
-    "0011"  # reports
-    "0002"  # chains
+    "0011"  # reports of the stream in the window
+    "0002"  # chains in the window
     "0000000002a00000"  # ever: 42 reports of epsilon 1
     "0000000000009301"  # ever_rho
     "6ae58600"  # began

@@ -16,7 +16,7 @@ from undertone_shared.off_board import intake, issue
 SLOTS = 9
 RESTS = (2, 3, 4)
 HERE = (4,)
-# The 32-bit interpreter frees no memory within a test, and this test is too long for that.
+# The 32-bit interpreter frees no memory within a test, so this long test would use up its memory.
 RUNS_ON = ("cpython", "micropython")
 
 

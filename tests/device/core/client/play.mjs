@@ -1,5 +1,5 @@
-// A client in JavaScript, written from docs/wire.md: it plays the files of vectors that are its arguments, and prints the
-// names of those that it answers otherwise than expected. Without a difference it exits with 0.
+// A client in JavaScript, written from docs/wire.md. Its arguments are files of vectors. It prints the names of the
+// vectors whose expected answer differs from its own, and exits with 0 if there are none.
 import { readFileSync } from 'node:fs';
 import { isDeepStrictEqual } from 'node:util';
 import {

@@ -1,6 +1,6 @@
-/* A client in C, written from docs/wire.md: it plays the files of vectors that are its arguments, and prints the names of
- * those that it answers otherwise than expected. It knows reports, mechanisms (their certificates), draws, and lives
- * whose campaigns are not streams; it counts what it played. Without a difference it exits with 0. */
+/* A client in C, written from docs/wire.md. Its arguments are files of vectors: of reports, mechanisms (their
+ * certificates), draws, and lives whose campaigns are not streams. It prints the names of the vectors whose expected
+ * answer differs from its own, and how many vectors it played. It exits with 0 if no answer differs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
