@@ -182,7 +182,7 @@ def test_a_server_that_is_away_for_two_days_loses_no_report():
     assert len([1 for _ in range(97) if device.slot()]) == 96, "the device goes on without a message"
     for _ in range(2 * 48):
         device.slot()
-    assert device.reporter.paused == "clock", "the server would be too late for these reports"
+    assert device.reporter.paused == "clock", "the server would not accept these reports any more"
 
 
 # --- pauses
