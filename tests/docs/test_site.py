@@ -97,6 +97,10 @@ SEARCHED = {
     "battery": "firmware.html",
     "csv column": "api.html",
     "power cut": "guides/aggregator.html",
+    "container image": "guides/aggregator.html",
+    "police": "taking-part.html",
+    "pseudonymous": "privacy.html",
+    "proxy page": "operator.html",
 }
 
 
