@@ -47,12 +47,12 @@ MODES: dict[str, dict[str, str]] = {
     },
     "join revoke": {"3 --home HOME": "--all"},
     "plan": {
-        "": "--unit --slots --delta --slew --chains --movement --per-report",
+        "": "--unit --slot-seconds --slots --delta --slew --chains --movement --per-report",
         "--data x.csv": "--population",
         "--mechanism hybrid": "--reach",
         "--as-papers": "--mechanism --reach",
-        "--collect stream": "--error --population --data --unit --bound --as-papers --mechanism --reach --cohort-share"
-        " --days",
+        "--collect stream": "--error --population --data --unit --slot-seconds --bound --as-papers --mechanism --reach"
+        " --cohort-share --days",
         "--window 24h": "--collect --error --as-papers --query --mechanism --reach --cohort-share --days --slots"
         " --slew --chains --movement --per-report",
     },
@@ -70,14 +70,14 @@ MODES: dict[str, dict[str, str]] = {
         " --against",
     },
     "simulate": {
-        "": "--unit --delta --slew --theta --dimension --late-slots",
+        "": "--unit --slot-seconds --delta --slew --theta --dimension --late-slots",
         "--data x.csv": "--population",
         "--mechanism hybrid": "--reach",
         "--method ems": "--blocks",
         "--as-papers": "--rounds --method --query --mechanism --reach --blocks",
         "--collect stream": "--as-papers --rounds --method --query --reach --cohort-share --blocks --window",
-        "--plan c.toml": "--bound --epsilon --slot-seconds --as-papers --rounds --collect --method --query --mechanism"
-        " --reach --cohort-share --blocks --window --delta --slew --theta --dimension",
+        "--plan c.toml": "--bound --epsilon --as-papers --rounds --collect --method --query --mechanism --reach"
+        " --cohort-share --blocks --window --delta --slew --theta --dimension",
     },
     "spark run": {"--home HOME --checkpoint k --once": "--seconds"},
     "web": {"s.sqlite": "--token --remote-actions --home", "--home HOME": "--remote-actions"},

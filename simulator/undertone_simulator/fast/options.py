@@ -5,7 +5,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
 
-from undertone_aggregator.settings.options import ROUNDS as DEFAULT_ROUNDS
 from undertone_shared.checks import check_integer
 from undertone_shared.errors import Invalid
 from undertone_simulator.readings.options import FleetOptions
@@ -13,15 +12,11 @@ from undertone_simulator.readings.options import FleetOptions
 SLOTS = 48
 LATE_SLOTS = 48
 _MOST_SLOTS = 1 << 28
-_LONGEST_SLOT = 7 * 86400
-# Days of each threshold round: those of a server's default plan.
-ROUNDS = tuple(slots / 48 for slots in DEFAULT_ROUNDS)
 
 # The options that an aggregator's configuration file replaces.
 _CAMPAIGN = [
     "bound",
     "epsilon",
-    "slot_seconds",
     "as_papers",
     "rounds",
     "collect",
@@ -61,9 +56,6 @@ class SimulateOptions(FleetOptions):
     slots: Annotated[
         int | None, f"Number of report slots after the threshold rounds (default {SLOTS}, or the campaign's)."
     ] = None
-    slot_seconds: Annotated[
-        int | None, "Seconds between two readings (default those of the readings; 1800 if a file does not tell them)."
-    ] = None
     seed: Annotated[int, "Seed of everything: population, cohort, noise, drop-outs."] = 1
     plan: Annotated[Path | str | None, "A campaign's TOML file, whose table [campaign] replaces options here."] = None
     as_papers: Annotated[
@@ -71,9 +63,10 @@ class SimulateOptions(FleetOptions):
         "With reports: the papers' way: one round of Square Wave, EM with the white box, Eq. 8 with random ranges, the"
         " Hybrid, no filter. An option that contradicts it is refused.",
     ] = False
-    rounds: Annotated[tuple[float, ...] | str | None, "With reports: days of each threshold round (default 1,1,1)."] = (
-        None
-    )
+    rounds: Annotated[
+        tuple[float, ...] | str | None,
+        "With reports: days of each threshold round (default 1,1,1, or 7,7,7 for daily readings).",
+    ] = None
     method: Annotated[
         str | None, "With reports: how the threshold is chosen: robust (default), or the papers' ems or sw-w."
     ] = None
@@ -123,8 +116,6 @@ class SimulateOptions(FleetOptions):
         super().__post_init__()
         if self.slots is not None:
             check_integer("slots", self.slots, 1, _MOST_SLOTS)
-        if self.slot_seconds is not None:
-            check_integer("slot_seconds", self.slot_seconds, 1, _LONGEST_SLOT)
         if self.late == 0:
             self.refuse(["late_slots"], "without late")
         if self.plan is not None:

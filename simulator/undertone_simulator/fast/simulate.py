@@ -8,14 +8,14 @@ from typing import Any
 from undertone_aggregator.server.folder import CAMPAIGNS, SERVER, Home
 from undertone_aggregator.settings.config import CampaignPlan, Config, StreamPlan, read_config
 from undertone_aggregator.settings.groups import read_groups
-from undertone_aggregator.settings.options import parse
+from undertone_aggregator.settings.options import ROUNDS, parse
 from undertone_aggregator.settings.papers import papers_sentence
 from undertone_shared.errors import Invalid
-from undertone_simulator.fast.options import LATE_SLOTS, ROUNDS, SLOTS, SimulateOptions
+from undertone_simulator.fast.options import LATE_SLOTS, SLOTS, SimulateOptions
 from undertone_simulator.fast.parallel import workers
 from undertone_simulator.fast.simulated import Simulated
 from undertone_simulator.fast.simulation import Simulation
-from undertone_simulator.readings.begin import begin
+from undertone_simulator.readings.begin import begin, cycle_of
 from undertone_simulator.readings.behaviour import Behaviour
 from undertone_simulator.readings.chosen import ChosenReadings, open_source
 
@@ -82,8 +82,8 @@ def _config_in(file: Path) -> Config:
 def _planned(options: SimulateOptions, readings: ChosenReadings) -> _Campaign:
     """Return the campaign that the options describe."""
     source, bound = readings.source, readings.bound
-    per_day = source.per_day
-    seconds = 86400 // per_day if options.slot_seconds is None else options.slot_seconds
+    per_day, cycle = source.per_day, cycle_of(source)
+    seconds = 86400 // per_day
     slots = SLOTS if options.slots is None else options.slots
     table: dict[str, Any] = {
         "name": "simulation",
@@ -91,7 +91,7 @@ def _planned(options: SimulateOptions, readings: ChosenReadings) -> _Campaign:
         "unit": source.unit or "units",
         "bound": bound,
         "slot_seconds": seconds,
-        "cycle": per_day,
+        "cycle": cycle,
         "epsilon": "1" if options.epsilon is None else options.epsilon,
         "report_slots": slots,
         "start": -(-begin(source) // seconds) * seconds,
@@ -101,11 +101,12 @@ def _planned(options: SimulateOptions, readings: ChosenReadings) -> _Campaign:
         names = options.given(["mechanism", "delta", "slew", "theta", "dimension"])
         fields |= {name: getattr(options, name) for name in names}
         return _parsed(table | {"collect": "stream"}), parse(StreamPlan, "stream", fields), None
-    table["epoch_slots"] = 7 * per_day
+    table["epoch_slots"] = 7 * cycle
     if options.as_papers:
         table["as_papers"] = True
     if options.rounds is not None or not options.as_papers:
-        table["rounds"] = [max(1, round(day * per_day)) for day in _days(options.rounds)]
+        days = [cycle / per_day] * len(ROUNDS) if options.rounds is None else _days(options.rounds)
+        table["rounds"] = [max(1, round(day * per_day)) for day in days]
     names = options.given(["method", "query", "cohort_share", "mechanism", "reach", "blocks", "window"])
     return _parsed(table | {name: getattr(options, name) for name in names}), None, None
 
@@ -114,10 +115,8 @@ def _parsed(table: dict[str, Any]) -> CampaignPlan:
     return parse(CampaignPlan, "campaign", table)
 
 
-def _days(rounds: tuple[float, ...] | str | None) -> tuple[float, ...]:
+def _days(rounds: tuple[float, ...] | str) -> tuple[float, ...]:
     """Return the days of each threshold round, from numbers or a text such as "1,1,3". Raises Invalid."""
-    if rounds is None:
-        return ROUNDS
     try:
         days = tuple(float(text) for text in rounds.split(",")) if isinstance(rounds, str) else rounds
     except ValueError:

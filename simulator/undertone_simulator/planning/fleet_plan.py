@@ -28,7 +28,7 @@ from undertone_simulator.planning.day_plan import DayPlan, plan_day
 from undertone_simulator.planning.known import KnownPopulation
 from undertone_simulator.planning.prediction import Prediction
 from undertone_simulator.planning.traffic import Traffic, traffic
-from undertone_simulator.readings.begin import begin
+from undertone_simulator.readings.begin import begin, cycle_of
 
 _LARGEST_EPSILON = 8
 AS_PAPERS = (
@@ -192,7 +192,9 @@ class Predictor:
             return tuple(Span(name, m, *prediction.over(m), prediction.over(m)[1]) for name, m in every)
         blocks = day and known.predicted(day.thetas(known.per_day), self.variance(reports), reports)
         shown = blocks or prediction
-        slot = headline.of_slot(known.means(reports, headline.DAYS), begin(known.source), shown)
+        cycle = cycle_of(known.source)
+        means = known.means(reports, headline.DAYS * cycle // known.per_day)
+        slot = headline.of_slot(means, begin(known.source), shown, cycle=cycle)
         errors = [slot if m == 1 else headline.of_mean(shown, m) for _, m in every]
         return tuple(Span(name, m, *prediction.over(m), error) for (name, m), error in zip(every, errors, strict=True))
 

@@ -21,17 +21,25 @@ from undertone_simulator.planning.prediction import Prediction, Vector
 # The share of the truncation bias that is assumed to remain after the model's correction. It was chosen so that
 # predicted and simulated errors in `undertone experiment load` are about equal at ε = 1.
 LEFT = 0.5
-# Length of the predicted campaign.
+# Length of the predicted campaign, in days; if the readings are daily, in weeks.
 DAYS = 14
 _SEED = 1
 
 
-def of_slot(means: Vector, start: int, prediction: Prediction, left: float = LEFT, carried: float = 0.0) -> float:
+def of_slot(
+    means: Vector,
+    start: int,
+    prediction: Prediction,
+    left: float = LEFT,
+    carried: float = 0.0,
+    cycle: int | None = None,
+) -> float:
     """Return the root mean square error of a slot in the filtered series.
 
     ``means``: the true means of the campaign's slots, whose first one begins at ``start`` (Unix second). ``left``:
     share of the bias that is left. ``carried``: share of a slot's noise that a stream carries over to the next slot;
-    nothing is carried over from one day to the next.
+    nothing is carried over from one day to the next. ``cycle``: the number of slots after which the means repeat, by
+    default a day.
     """
     per_day = len(prediction.bias)
     phase = np.arange(len(means)) % per_day
@@ -42,7 +50,7 @@ def of_slot(means: Vector, start: int, prediction: Prediction, left: float = LEF
         for i in range(1, len(noise)):
             noise[i] = regression[i] * noise[i - 1] + math.sqrt(1 - regression[i] ** 2) * noise[i]
     number = start * per_day // DAY + np.arange(len(means))
-    days = calendar(number, DAY // per_day, per_day, Days())
+    days = calendar(number, DAY // per_day, cycle or per_day, Days())
     result = filtered(number, means + noise, Noise(variance, regression if carried else None), days)
     bias = left * prediction.bias
     return float(np.sqrt(np.mean(np.square(result.mean - means)) + np.mean(np.square(bias))))

@@ -17,9 +17,10 @@ CHAINS = 1
 
 # The options of each planner, besides `devices` and `epsilon`, which all of them take.
 OPTIONS = {
-    "reports": "collect error population data unit bound as_papers query mechanism reach cohort_share days",
+    "reports": "collect error population data unit slot_seconds bound as_papers query mechanism reach cohort_share"
+    " days",
     "stream": "collect slots delta slew query chains movement per_report",
-    "window": "window population data unit bound delta",
+    "window": "window population data unit slot_seconds bound delta",
 }
 
 

@@ -3,12 +3,13 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 from undertone_aggregator.base.durations import seconds_of
 from undertone_aggregator.design.stream import StreamComparison, plan_stream
 from undertone_aggregator.settings import plan_checks as check
 from undertone_aggregator.settings.config import TABLES, CampaignPlan
-from undertone_aggregator.settings.options import parse
+from undertone_aggregator.settings.options import ROUNDS, parse
 from undertone_shared.errors import Invalid
 from undertone_simulator.planning.fleet_plan import FleetPlan, plan_fleet
 from undertone_simulator.planning.known import SAMPLE_DAYS, SAMPLE_DEVICES, KnownPopulation
@@ -23,6 +24,7 @@ from undertone_simulator.planning.options import (
     PlanOptions,
 )
 from undertone_simulator.planning.window_plan import WindowPlan, plan_window
+from undertone_simulator.readings.begin import cycle_of
 from undertone_simulator.readings.chosen import open_source
 from undertone_simulator.readings.day_slots import DAYS as WINDOW_DAYS
 from undertone_simulator.readings.day_slots import DEVICES
@@ -67,17 +69,18 @@ def _reports(options: PlanOptions, rounds: Sequence[int] | None) -> FleetPlan:
 
 def _ways(options: PlanOptions, population: KnownPopulation, rounds: Sequence[int] | None) -> CampaignPlan:
     """Return the campaign's plan with these options. Raises Invalid for options that contradict each other."""
-    table = {
+    cycle = cycle_of(population.source)
+    table: dict[str, Any] = {
         "name": "plan",
         "sensor": "load",
         "unit": population.unit or "units",
         "bound": population.bound,
-        "cycle": population.per_day,
+        "cycle": cycle,
         "epsilon": options.epsilon,
         "as_papers": options.as_papers,
     }
     if not options.as_papers:
-        table["cohort_share"] = COHORT_SHARE
+        table |= {"cohort_share": COHORT_SHARE, "rounds": [cycle] * len(ROUNDS)}
     if rounds is not None:
         table["rounds"] = rounds
     given = options.given(["mechanism", "query", "cohort_share"])

@@ -8,6 +8,11 @@ from undertone_simulator.readings.readings import ReadingSource
 START = 1_798_416_000
 
 
+def cycle_of(source: ReadingSource) -> int:
+    """Return the number of slots after which the readings repeat: a day, or a week of daily readings."""
+    return source.per_day if source.per_day > 1 else 7
+
+
 def begin(source: ReadingSource) -> int:
     """Return the first time from `START` on with the readings' own day of the week and time of day, in Unix seconds.
 

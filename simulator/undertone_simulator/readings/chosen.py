@@ -1,8 +1,10 @@
 """The readings that options select: a synthetic population, or a file."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from undertone_shared.errors import Invalid
 from undertone_simulator.readings.bounds import public_bound
 from undertone_simulator.readings.loaders import load
 from undertone_simulator.readings.options import POPULATION, FleetOptions
@@ -34,6 +36,13 @@ def open_source(options: FleetOptions, devices: int, seed: int) -> ChosenReading
         bound = synthetic.bound if options.bound is None else options.bound
         return ChosenReadings(synthetic, bound, None, None, [])
     readings = load(Path(options.data), options.unit, devices)
+    if options.slot_seconds is not None:
+        if readings.step_seconds:
+            raise Invalid(
+                f"slot_seconds is {options.slot_seconds}, expected none: {Path(options.data).name} tells that its"
+                f" readings are {readings.step_seconds} s apart"
+            )
+        readings = replace(readings, step_seconds=options.slot_seconds)
     bound, note = public_bound(readings, options.bound)
     days = readings.slots // readings.per_day
     notes = [*readings.notes, *([note] if note else [])]

@@ -12,6 +12,7 @@ from undertone_shared.errors import Invalid
 POPULATION = "households"
 COLLECT = ("reports", "stream")
 LARGEST_BOUND = (1 << 22) - 1
+DAY = 86400
 
 
 def check_bound(bound: int) -> int:
@@ -40,6 +41,9 @@ class FleetOptions:
     ] = None
     data: Annotated[Path | str | None, "File of readings to use instead: .npz, .csv or .parquet."] = None
     unit: Annotated[str | None, "Unit of the readings, such as kwh, if the file does not name it."] = None
+    slot_seconds: Annotated[
+        int | None, "Seconds between two readings, if the file does not tell them (default 1800; 86400 for daily ones)."
+    ] = None
     bound: Annotated[int | None, "Public upper bound of a reading, in whole units."] = None
 
     def __post_init__(self) -> None:
@@ -49,6 +53,10 @@ class FleetOptions:
             raise Invalid("population and data exclude each other")
         if self.unit is not None and self.data is None:
             raise Invalid(f"unit is {self.unit!r}, expected none: a synthetic population has its own")
+        if self.slot_seconds is not None:
+            check_integer("slot_seconds", self.slot_seconds, 1, DAY)
+            if self.data is None:
+                raise Invalid(f"slot_seconds is {self.slot_seconds}, expected none: a synthetic population has its own")
         if self.bound is not None:
             check_bound(self.bound)
 

@@ -1,8 +1,10 @@
 """Experiment: error of the published mean of the readings, and how often its interval contains that mean."""
 
 import math
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +12,7 @@ from numpy.typing import NDArray
 
 from undertone_aggregator.design.reach import REACH
 from undertone_aggregator.estimate.estimates import Estimates, Z
+from undertone_central.feed import arrays_of
 from undertone_simulator.fast.options import SimulateOptions
 from undertone_simulator.fast.parallel import Tick, workers
 from undertone_simulator.fast.simulate import simulate
@@ -69,6 +72,8 @@ CELLS = [
 ]
 # Number of slots of a population with readings once a day.
 _DAILY_SLOTS = 98
+# The day of the London data from which more than nine tenths of the households have readings.
+_JOINED = 210
 # Length of the pictures: three days of half-hours.
 _SHOWN = 144
 # For the worst coverage by time of day, the day is divided into parts of this many hours.
@@ -124,22 +129,29 @@ class Accuracy:
 
 # A campaign to simulate: (population, way of collecting, devices, seed, days).
 Task = tuple[str, str, int, int, int]
+# The option that selects a population.
+Source = Mapping[str, Any]
 
 
 def run(options: StudyOptions) -> Outcome:
     """Simulate campaigns on each population, real ones if ``--data`` has them; ``--only`` selects by name."""
+    with tempfile.TemporaryDirectory() as folder:
+        return _run(options, _sources(options, Path(folder)))
+
+
+def _run(options: StudyOptions, sources: Mapping[str, Source]) -> Outcome:
     days = 2 if options.quick else DAYS
-    cells = [cell for name in _sources(options) for cell in CELLS if cell[0] == name]
+    cells = [cell for name in sources for cell in CELLS if cell[0] == name]
     cells = [cell for cell in cells if cell[1:] == CELLS[0][1:]] if options.quick else cells
     seeds = [range(options.seed, options.seed + _repeats(cell[0], options)) for cell in cells]
     tasks: list[Task] = [(*cell, seed, days) for cell, some in zip(cells, seeds, strict=True) for seed in some]
     with workers(options.workers or 1) as hands:
-        done = iter(list(hands.bind(_published, options)(tasks, lambda _: None)))
+        done = iter(list(hands.bind(_published, sources)(tasks, lambda _: None)))
     rows: list[tuple[Cell, ...]] = []
     panels: list[Panel] = []
     for number, ((name, way, devices), some) in enumerate(zip(cells, seeds, strict=True)):
         every = [next(done) for _ in some]
-        planned = planned_error(options, name, way, devices)
+        planned = planned_error(sources[name], name, way, devices)
         warned = sum(bool(warnings) for _, _, warnings in every) / len(every)
         rows += table(name, way, devices, [series for _, series, _ in every], planned, warned, number)
         panels.append(picture(f"{name}, {way}, {devices} devices", *every[0][:2]))
@@ -158,7 +170,8 @@ def run(options: StudyOptions) -> Outcome:
         "later. `dns` is a single stream of numbers that are dealt to the devices, so it has cells of "
         f"{DEALT['dns']} devices only: with more of them, the readings of each device would soon repeat.",
         "Where the column `way` says `event`, ε = 1 (or 4) protects each single reading. Where it says `turns`, ε = "
-        "1 protects all readings of any 24 hours. Where it says `stream`, (8, 1e-5) protects all readings together. "
+        "1 protects all readings of any 24 hours, or of any 7 days if the readings are daily (`london`). Where it says "
+        "`stream`, (8, 1e-5) protects all readings together. "
         "In a stream, the estimate adds an assumed amount for what clipping removes. Its interval allows for an error "
         "that is as large as this amount in all slots, and for one that is twice as large and differs by time of day.",
         "For the column `4 h`, the day is divided into six parts of four hours. The column is the share of intervals "
@@ -166,7 +179,7 @@ def run(options: StudyOptions) -> Outcome:
         f"slot (what truncation removes from the mean). The populations {', '.join(HELD_BACK)} were not used for "
         "choosing the model.",
         "The column `planned / rmse` is the error that `undertone plan` predicts for this number, divided by `rmse`. "
-        "It is empty for streams, because no plan predicts a stream over a whole campaign.",
+        "It is empty where no plan predicts a whole campaign: for streams, and for daily readings in turns.",
         "The column `warned` is the share of campaigns for which the server shows a warning at the end.",
         "The last five columns are for intervals that have exactly the right width, with errors that are correlated "
         "as those of this cell are. `slots` is the number of independent slots that would show the same variation of "
@@ -209,13 +222,13 @@ def by_chance(every: Sequence[ShownSeries], seed: int) -> tuple[Cell, ...]:
     return (round(drawn.independent), *(round(float(np.mean(share)), 3) for share in shares))
 
 
-def planned_error(options: StudyOptions, name: str, way: str, devices: int) -> float | None:
+def planned_error(source: Source, name: str, way: str, devices: int) -> float | None:
     """Return the error that `undertone plan` predicts for a cell's headline, in the unit.
 
-    None for streams: a plan predicts no stream over a whole campaign.
+    None for streams, because a plan predicts no stream over a whole campaign, and for daily readings in turns.
     """
-    fields = WAYS[way] | dict(_sources(options)[name])
-    if "collect" in fields:
+    fields = way_of(name, way) | dict(source)
+    if "collect" in fields or (name == "london" and "window" in fields):
         return None
     if "window" in fields:
         ways = plan(PlanOptions(devices=devices, **{key: value for key, value in fields.items() if key != "reach"}))
@@ -224,6 +237,11 @@ def planned_error(options: StudyOptions, name: str, way: str, devices: int) -> f
     planned = plan(PlanOptions(devices=devices, days=DAYS, **fields))
     assert isinstance(planned, FleetPlan)
     return planned.spans[0].shown
+
+
+def way_of(name: str, way: str) -> dict[str, Any]:
+    """Return the options of a way of collecting; homes with daily readings take turns within a week."""
+    return WAYS[way] | ({"window": "7d"} if name == "london" and way == "turns" else {})
 
 
 def published(campaign: Simulated) -> Published:
@@ -275,34 +293,38 @@ def _repeats(name: str, options: StudyOptions) -> int:
     return 1 if options.quick else options.repeats or (QUOTED_REPEATS if name == "edrp" else REPEATS)
 
 
-def _published(options: StudyOptions, task: Task, tick: Tick) -> tuple[str, Published, list[str]]:
+def _published(sources: Mapping[str, Source], task: Task, tick: Tick) -> tuple[str, Published, list[str]]:
     """Return (unit, published series, warnings) of one campaign."""
     name, way, devices, seed, days = task
-    campaign = simulate(campaign_options(_sources(options)[name], name, way, devices, seed, days))
+    campaign = simulate(campaign_options(sources[name], name, way, devices, seed, days))
     return campaign.plan.unit, published(campaign), campaign.warnings()
 
 
-def campaign_options(
-    source: Mapping[str, Any], name: str, way: str, devices: int, seed: int, days: int
-) -> SimulateOptions:
-    """Return the options of one campaign of the study; ``source``: the option that selects its population."""
-    fields = WAYS[way] | dict(source)
+def campaign_options(source: Source, name: str, way: str, devices: int, seed: int, days: int) -> SimulateOptions:
+    """Return the options of one campaign of the study."""
+    fields = way_of(name, way) | dict(source)
     if way == "stream" and name in STREAM_THETAS:
         fields |= {"theta": STREAM_THETAS[name]}
-    if name == "london":
-        slots, fields = _DAILY_SLOTS, fields | {"slot_seconds": 86400}
-    else:
-        slots = (24 if name == "phones" else 48) * days
+    slots = _DAILY_SLOTS if name == "london" else (24 if name == "phones" else 48) * days
     return SimulateOptions(devices=devices, slots=slots, seed=seed, **fields)
 
 
-def _sources(options: StudyOptions) -> dict[str, Mapping[str, Any]]:
-    sources: dict[str, Mapping[str, Any]] = {}
+def _sources(options: StudyOptions, folder: Path) -> dict[str, Source]:
+    """Return the populations of the study. ``folder``: where the readings of London are written."""
+    sources: dict[str, Source] = {}
     if options.data is not None:
-        sources |= {"edrp": {"data": options.data / EDRP_FILE}, "london": {"data": options.data / LONDON_FILE}}
+        sources["edrp"] = {"data": options.data / EDRP_FILE}
+        sources["london"] = {"data": _london(options.data / LONDON_FILE, folder / LONDON_FILE)}
         sources["dns"] = {"data": options.data / DNS_FILE}
     sources |= {name: {"population": name} for name in (*POPULATIONS, *TIMED, *HELD_BACK)}
     return {name: source for name, source in sources.items() if not options.only or name in options.only}
+
+
+def _london(file: Path, path: Path) -> Path:
+    """Write the daily readings from the day on which nearly all households have joined the trial; return ``path``."""
+    arrays = arrays_of(file)
+    np.savez(path, kwh=arrays["kwh"][:, _JOINED:], t0=arrays["days"][_JOINED], step_min=1440)
+    return path
 
 
 def _series(compared: Sequence[Compared], numbers: Sequence[tuple[float, float]] | None = None) -> ShownSeries:
