@@ -37,8 +37,8 @@ PARAGRAPH = (
     "interval. So it does not show what people want to know, the mean of the readings."
 )
 
-# Number of days of a campaign; number of campaigns in a cell, and in the cells that the guides quote.
-DAYS, REPEATS, QUOTED_REPEATS = 14, 1, 3
+# Number of days of a campaign, and of campaigns in a cell.
+DAYS, REPEATS = 14, 3
 # All fleets have the same reach, so that fleets of different sizes can be compared.
 WAYS: dict[str, dict[str, Any]] = {
     "event": {"epsilon": "1", "reach": REACH},
@@ -143,7 +143,7 @@ def _run(options: StudyOptions, sources: Mapping[str, Source]) -> Outcome:
     days = 2 if options.quick else DAYS
     cells = [cell for name in sources for cell in CELLS if cell[0] == name]
     cells = [cell for cell in cells if cell[1:] == CELLS[0][1:]] if options.quick else cells
-    seeds = [range(options.seed, options.seed + _repeats(cell[0], options)) for cell in cells]
+    seeds = [range(options.seed, options.seed + _repeats(options)) for cell in cells]
     tasks: list[Task] = [(*cell, seed, days) for cell, some in zip(cells, seeds, strict=True) for seed in some]
     with workers(options.workers or 1) as hands:
         done = iter(list(hands.bind(_published, sources)(tasks, lambda _: None)))
@@ -164,10 +164,9 @@ def _run(options: StudyOptions, sources: Mapping[str, Source]) -> Outcome:
         "`width` is the half-width of the intervals divided by 1.96 `rmse`. It is 1 if the intervals are as wide as "
         "a 95 % interval with this error should be.",
         f"The series are for {days} days after the threshold rounds, if there are any ({_DAILY_SLOTS} slots of daily "
-        f"readings). A row of `edrp` is from {_repeats('edrp', options)} campaigns, and any other row from "
-        f"{_repeats('', options)}. Each campaign has noise of its own. If a real data set has fewer households than "
-        "the fleet has devices, the study uses the households several times, each time with readings that begin a week "
-        "later. `dns` is a single stream of numbers that are dealt to the devices, so it has cells of "
+        f"readings). A row is from {_repeats(options)} campaigns, each with noise of its own. If a real data set has "
+        "fewer households than the fleet has devices, the study uses the households several times, each time with "
+        "readings that begin a week later. `dns` is a single stream of numbers that are dealt to the devices, so it has cells of "
         f"{DEALT['dns']} devices only: with more of them, the readings of each device would soon repeat.",
         "Where the column `way` says `event`, ε = 1 (or 4) protects each single reading. Where it says `turns`, ε = "
         "1 protects all readings of any 24 hours, or of any 7 days if the readings are daily (`london`). Where it says "
@@ -183,7 +182,7 @@ def _run(options: StudyOptions, sources: Mapping[str, Source]) -> Outcome:
         "The column `warned` is the share of campaigns for which the server shows a warning at the end.",
         "The last five columns are for intervals that have exactly the right width, with errors that are correlated "
         "as those of this cell are. `slots` is the number of independent slots that would show the same variation of "
-        f"`held`. The others are the probabilities that one campaign of {days} days shows by chance a `held` from "
+        f"`held`. The others are the probabilities that the campaigns of a row show by chance a `held` from "
         f"{BAND[0]:g} to {BAND[1]:g}, one below {BAND[0]:g}, one below {WARNED:g}, and a `4 h` below {LEAST:g}.",
     ]
     return Outcome(TITLE, columns, rows, notes, panels[:3])
@@ -209,13 +208,13 @@ def table(
 
 
 def by_chance(every: Sequence[ShownSeries], seed: int) -> tuple[Cell, ...]:
-    """Return what a campaign would show by chance if its intervals had the right width; see `calibrated`.
+    """Return what the campaigns would show by chance if their intervals had the right width; see `calibrated`.
 
     These are the number of independent slots, and the probabilities that ``held`` is within `BAND`, that ``held`` is
     below `BAND`, that it is below `WARNED`, and that ``least`` is below `LEAST`.
     """
     errors = [(series.mean - series.truth) / np.maximum(series.error, _TINY) for series in every]
-    drawn = calibrated(errors, every[0].hour // _HOURS, seed)
+    drawn = calibrated(errors, every[0].hour // _HOURS, seed, len(errors))
     low, high = BAND
     within = (drawn.held >= low) & (drawn.held <= high)
     shares = (within, drawn.held < low, drawn.held < WARNED, drawn.least < LEAST)
@@ -288,9 +287,9 @@ def picture(title: str, unit: str, series: Published) -> Panel:
     return Panel(title, "slot", f"mean, {unit}", curves, logarithmic=False, baseline="mean of the readings")
 
 
-def _repeats(name: str, options: StudyOptions) -> int:
+def _repeats(options: StudyOptions) -> int:
     """Return how many campaigns each cell of a population has."""
-    return 1 if options.quick else options.repeats or (QUOTED_REPEATS if name == "edrp" else REPEATS)
+    return 1 if options.quick else options.repeats or REPEATS
 
 
 def _published(sources: Mapping[str, Source], task: Task, tick: Tick) -> tuple[str, Published, list[str]]:
