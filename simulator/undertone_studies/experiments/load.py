@@ -166,8 +166,8 @@ def _run(options: StudyOptions, sources: Mapping[str, Source]) -> Outcome:
         f"The series are for {days} days after the threshold rounds, if there are any ({_DAILY_SLOTS} slots of daily "
         f"readings). A row is from {_repeats(options)} campaigns, each with noise of its own. If a real data set has "
         "fewer households than the fleet has devices, the study uses the households several times, each time with "
-        "readings that begin a week later. `dns` is a single stream of numbers that are dealt to the devices, so it has cells of "
-        f"{DEALT['dns']} devices only: with more of them, the readings of each device would soon repeat.",
+        "readings that begin a week later. `dns` is a single stream of numbers that are dealt to the devices, so it "
+        f"has cells of {DEALT['dns']} devices only: with more of them, the readings of each device would soon repeat.",
         "Where the column `way` says `event`, ε = 1 (or 4) protects each single reading. Where it says `turns`, ε = "
         "1 protects all readings of any 24 hours, or of any 7 days if the readings are daily (`london`). Where it says "
         "`stream`, (8, 1e-5) protects all readings together. "
