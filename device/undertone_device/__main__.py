@@ -103,7 +103,7 @@ def _parser(program: str) -> argparse.ArgumentParser:
         ("status", "show the campaign, what it costs in privacy, and what the device has refused"),
         ("pause", "report nothing from the start of a later slot on; others can see the silence"),
         ("resume", "end the pause at the start of a slot"),
-        ("reset-campaign", "forget the campaigns, not what was spent; stop the device first"),
+        ("reset-campaign", "forget the campaigns, but keep the record of what was spent; stop the device first"),
     ):
         command = commands.add_parser(name, help=description, description=description)
         which = command.add_mutually_exclusive_group(required=True)

@@ -46,10 +46,10 @@ FURTHER = "Further studies"
 QUESTIONS = {
     "Any 24 hours": "Which way to protect any 24 hours has the smallest error?",
     "Threshold and intervals": "Is θ chosen well, do the intervals hold, and what can fake devices do?",
-    "Mechanisms": "How large is the error of a designed table beside the published mechanisms?",
-    "ToPS and ToPL (CCS 2021)": "Are the tables and figures of the paper found again?",
-    "CGM (PVLDB 2021)": "Are the figures of the paper found again, and what does CGM give for household loads?",
-    "Counting and streaming sanitizers": "Are the figures of the two documents found again?",
+    "Mechanisms": "How large is the error of a designed table, compared with published mechanisms?",
+    "ToPS and ToPL (CCS 2021)": "Can the tables and figures of the paper be reproduced?",
+    "CGM (PVLDB 2021)": "Can the figures of the paper be reproduced, and how large are the errors of CGM for household loads?",
+    "Counting and streaming sanitizers": "Can the figures of the two documents be reproduced?",
 }
 # Chapter -> the words that its studies use.
 INTRODUCTIONS = {

@@ -235,7 +235,7 @@ def mistaken(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("demo --broker emqx", "--broker is 'emqx', expected mosquitto, or none at all"),
+        ("demo --broker emqx", "--broker is 'emqx', expected mosquitto, or no such option"),
         ("demo --delta .1", "--delta: not an option where collect is reports"),
         ("demo --window 16s", "--window needs broker mosquitto, because its log shows when each device published"),
         ("fleet --ramp-up -1", "--ramp-up is -1.0, expected 0 to 86400 seconds"),

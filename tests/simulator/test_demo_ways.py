@@ -81,7 +81,12 @@ def test_a_stream_is_shown_among_independent_noise_and_the_papers_algorithm(mech
     plan = prepared(tmp_path, collect="stream", mechanism=mechanism)
     shown = stream(plan, mechanism)
     assert [way.played for way in shown] == [index == place for index in range(len(shown))]
-    names = ["independent noise (Alg. 1)", "the paper's Algorithm 3", "constant r: what ships", "one bit a report"]
+    names = [
+        "independent noise (Alg. 1)",
+        "the paper's Algorithm 3",
+        "constant r: what devices use",
+        "one bit a report",
+    ]
     assert [way.name for way in shown] == names[: len(shown)]
     drawn = [way for way in shown if not way.played]
     for way in drawn:

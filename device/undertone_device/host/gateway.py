@@ -189,7 +189,7 @@ def run(paths: list[str], as_json: bool, ledger: str | None = None) -> None:
         values = [getattr(config, what) for config in configs]
         for value in values:
             if values.count(value) > 1:
-                raise Invalid(f"{what} is {value!r} in {values.count(value)} configurations, expected different ones")
+                raise Invalid(f"{what} is {value!r} in {values.count(value)} configurations, expected another in each")
     with ExitStack() as stack:
         file = None if ledger is None else stack.enter_context(open(ledger, "a", 1, "ascii", opener=_private))
 

@@ -97,16 +97,16 @@ class HomeAssistantCard:
         topic = self._topic
         sensors = [
             discovery.Sensor(
-                "day", "most epsilon in any 24 hours", topic, "day", "ε", precision=2, state_class="measurement"
+                "day", "epsilon limit for any 24 hours", topic, "day", "ε", precision=2, state_class="measurement"
             ),
             discovery.Sensor(
-                "month", "epsilon of the last thirty days", topic, "month", "ε", precision=2, state_class="measurement"
+                "month", "epsilon spent in thirty days", topic, "month", "ε", precision=2, state_class="measurement"
             ),
             discovery.Sensor(
                 "ever", "epsilon spent in all", topic, "ever", "ε", precision=2, state_class="measurement"
             ),
             discovery.Sensor(
-                "life", "used of the limit for life", topic, "life", "%", precision=1, state_class="measurement"
+                "life", "share used of the limit for life", topic, "life", "%", precision=1, state_class="measurement"
             ),
             discovery.Sensor("last_report", "last report", topic, "last_report"),
             discovery.Sensor("paused", "paused", topic, "paused", binary=True),

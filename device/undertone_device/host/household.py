@@ -28,7 +28,7 @@ WHY = {
     "entropy": "this machine gave no random numbers",
     "lifetime": "the device has spent all that its policy allows, and is silent until a policy allows more",
     "no_campaign": "there is no campaign",
-    "one_shot": "the device has made the one report of this start",
+    "one_shot": "the device makes one report after each start, and has made it",
     "pause": "the household has paused it; undertone device resume ends the pause",
     "period": "the device has made as many reports as its owner allows in this period",
     "rate": "too little time has passed since the last report",
@@ -91,7 +91,7 @@ def explain(state: dict[str, Any]) -> list[str]:
     lines.append(
         f"signers     {signers}"
         if signers
-        else "signers     none: insecure; anybody's campaign is taken; a campaign dated far ahead blocks later ones"
+        else "signers     none (insecure): the device accepts anybody's campaign; one dated far ahead blocks later ones"
     )
     refusals = ", ".join(f"{reason} {count}" for reason, count in sorted(state["refusals"].items()))
     lines.append(f"refused     {refusals or 'nothing'}")
@@ -148,11 +148,12 @@ def _spent(state: dict[str, Any]) -> list[str]:
     streams = state["streams"]
     if streams is not None or state["ever_rho"]:
         rho = state["ever_rho"] / UNIT
-        line = f"streams     rho = {rho:.4g} charged ever"
+        line = f"streams     rho = {rho:.4g} (zCDP) spent so far"
         if streams is not None and streams["lifetime"]:
             line += f", of {streams['lifetime'] / UNIT:.4g} allowed,"
         lines.append(
-            f"{line} in addition to the epsilon above: epsilon = {at_delta(rho):.4g} at delta = 2^-{_DELTA_BITS}"
+            f"{line} in addition to the epsilon above; this is epsilon = {at_delta(rho):.4g} at"
+            f" delta = 2^-{_DELTA_BITS}"
         )
     return lines
 
@@ -165,8 +166,8 @@ def _sums(state: dict[str, Any]) -> list[str]:
     if state["losses"]:
         if state["time"] - state["began"] < 31 * _DAY:
             month += f", not counting what was lost before {_date(state['began'])}"
-        ever += f"; the record was lost {state['losses']} times, and what it held is "
-        ever += "counted as all that was allowed" if state["lifetime"] else "not in this sum"
+        ever += f"; the record was lost {state['losses']} times, and "
+        ever += "all that was allowed then counts as spent" if state["lifetime"] else "what it held is not in this sum"
     if state["lifetime"]:
         used = 100 * state["ever"] / state["lifetime"]
         ever += f", of {state['lifetime'] / UNIT:.2f} allowed ({used:.1f} % used), after which the device falls silent"
@@ -188,9 +189,9 @@ def _day(state: dict[str, Any]) -> list[str]:
     if 0 < life < epsilon:
         epsilon, limit = life, ", the limit for life"
     text = (
-        f"any 24 h    at most {most} report{'s' if most > 1 else ''}: epsilon = {epsilon:.2f}{limit}; for whoever knows"
-        " everything but these 24 hours, all that the device ever sends changes the odds of what happened in them by a"
-        f" factor of at most {_factor(epsilon)}, whatever campaigns the policy allows"
+        f"any 24 h    at most {most} report{'s' if most > 1 else ''}: epsilon = {epsilon:.2f}{limit}, whatever"
+        " campaigns the policy allows. All that the device ever sends changes the odds of what happened in these 24"
+        f" hours by a factor of at most {_factor(epsilon)}, for whoever knows everything else"
     )
     if state["rest_by"] == "clock":
         text += " (this trusts whoever sets the device's clock)"
@@ -266,7 +267,7 @@ def _stream(stream: dict[str, Any]) -> list[str]:
     rho = stream["rho"][0] / stream["rho"][1]
     span = f"each window of {stream['renewal']} slots" if stream["renewal"] else "the whole campaign"
     return [
-        f"meaning     a {stream['law']} stream: rho = {rho:.4g} (zCDP) for {span}, every reading in it together;"
+        f"meaning     a {stream['law']} stream: rho = {rho:.4g} (zCDP) for all readings of {span} together;"
         f" that is epsilon = {at_delta(rho):.4g} at delta = 2^-{_DELTA_BITS} for the stream (user level)"
     ]
 

@@ -41,7 +41,7 @@ def verified_context(ca: bytes) -> "Any":
     Raises Invalid on a machine whose TLS cannot verify (MicroPython's default context silently does not).
     """
     if ssl is None or not hasattr(ssl, "CERT_REQUIRED") or not hasattr(ssl, "SSLContext"):
-        raise Invalid("tls: no server can be verified here; unverified TLS is refused")
+        raise Invalid("tls: this machine cannot verify servers, so it may not use TLS")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.verify_mode = ssl.CERT_REQUIRED
     for certificate in certificates(ca):
@@ -56,5 +56,5 @@ def system_context() -> "Any":
     """Return the context of this machine's own authorities. Raises Invalid if there are none."""
     default = getattr(ssl, "create_default_context", None)
     if default is None:
-        raise Invalid("broker.tls has no field ca, and this machine has no authorities")
+        raise Invalid("broker.tls has no field ca, expected one on a board")
     return default()

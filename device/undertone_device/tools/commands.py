@@ -21,7 +21,12 @@ def add(commands: Any) -> None:
     parsers = {name: commands.add_parser(name, help=text, description=text) for name, text in words.items()}
     kind = parsers["compile"].add_mutually_exclusive_group(required=True)
     kind.add_argument("out", type=Path, metavar="OUT", nargs="?", help="the folder to write")
-    kind.add_argument("--manifest", type=Path, metavar="FILE", help="instead, write a manifest for frozen firmware")
+    kind.add_argument(
+        "--manifest",
+        type=Path,
+        metavar="FILE",
+        help="write a manifest for frozen firmware, instead of compiled modules",
+    )
     parsers["firmware"].add_argument(
         "--board", required=True, help="the board's name in MicroPython, such as RPI_PICO_W"
     )
@@ -50,7 +55,9 @@ def add(commands: Any) -> None:
         "--output", type=Path, default=Path("label.svg"), metavar="FILE", help="where to write (default: label.svg)"
     )
     parsers["release"].add_argument("out", type=Path, metavar="ZIP", help="the file to write")
-    parsers["install"].add_argument("--systemd", action="store_true", required=True, help="as a systemd service")
+    parsers["install"].add_argument(
+        "--systemd", action="store_true", required=True, help="install it as a systemd service"
+    )
     parsers["install"].add_argument(
         "--config", type=Path, required=True, metavar="FILE", help="the device's configuration, JSON"
     )

@@ -143,7 +143,7 @@ def _make(log: Path, place: Path, *settings: str) -> None:
         code = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT, check=False).returncode
     if code:
         last = log.read_text(encoding="utf-8", errors="replace").splitlines()[-20:]
-        raise Invalid(f"make fails in {place} (the whole text is in {log}):\n  " + "\n  ".join(last))
+        raise Invalid(f"make fails in {place} (all that it printed is in {log}):\n  " + "\n  ".join(last))
 
 
 def manifest(name: str, board: Board, micropython: Path, *, meters: bool = False) -> str:
@@ -167,7 +167,7 @@ def missing(name: str, board: Board, micropython: Path) -> list[str]:
         return [f"MicroPython is {_dotted(version)}, expected {_dotted(OLDEST)} or later"]
     place = micropython / "ports" / board.port
     if not (place / "boards" / name).is_dir():
-        return [f"MicroPython {_dotted(version)} has no board {name}: expected a newer checkout"]
+        return [f"MicroPython {_dotted(version)} has no board {name}: use a newer checkout"]
     port = PORTS[board.port]
     tools = _COMMON_TOOLS | port.tools
     needs = [f"{tool} is missing: {how}" for tool, how in tools.items() if shutil.which(tool) is None]
@@ -193,7 +193,7 @@ def _other_idf(micropython: Path) -> list[str]:
     text = script.read_text(encoding="utf-8") if script.is_file() else ""
     wanted = sorted((int(a), int(b)) for a, b in re.findall(r"\bIDF\w*_VER=v(\d+)\.(\d+)", text))
     if not has or not wanted:
-        return [f"the version of ESP-IDF cannot be compared: idf.py --version or {script} names no version"]
+        return [f"the version of ESP-IDF cannot be checked: idf.py --version or {script} names no version"]
     version = int(has[1]), int(has[2])
     if wanted[0] <= version <= wanted[-1]:
         return []

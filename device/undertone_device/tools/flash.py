@@ -135,7 +135,7 @@ def send(folder: Path, port: str, sensor: Path | None, say: Say) -> None:
                     raise Invalid(f"the board at {port}: {answer}")
     except OSError as error:
         raise Invalid(f"the board at {port}: {error}") from None
-    raise Invalid(f"the board at {port} does not answer: it takes files only with main.py and without device.json")
+    raise Invalid(f"the board at {port} does not answer: it accepts files only if it has main.py and no device.json")
 
 
 def _mpremote(port: str, commands: list[list[str]], say: Say, files: int) -> None:

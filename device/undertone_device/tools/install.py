@@ -51,6 +51,6 @@ def _is_user(name: str) -> bool:
 def _quoted(word: str) -> str:
     """Quote a word for systemd: in quotes, with % and quotes escaped. Raises Invalid for a line end."""
     if "\n" in word:
-        raise Invalid(f"the path {word!r} has a line end")
+        raise Invalid(f"the path {word!r} contains a line end")
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return f'"{escaped}"' if re.search(r"[^A-Za-z0-9_./-]", word) else word

@@ -77,7 +77,7 @@ class DemoOptions:
 
     def __post_init__(self) -> None:
         if self.broker not in BROKERS:
-            raise Invalid(f"broker is {self.broker!r}, expected mosquitto, or none at all")
+            raise Invalid(f"broker is {self.broker!r}, expected mosquitto, or no such option")
         if self.collect not in COLLECT:
             raise Invalid(f"collect is {self.collect!r}, expected one of {', '.join(COLLECT)}")
         if self.collect == "reports":

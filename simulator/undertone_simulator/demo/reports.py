@@ -35,8 +35,8 @@ OWN_EM = (
     " gave θ"
 )
 PAPERS_EM = (
-    "EM: from these reports the server estimated how the readings are distributed, with the white box as the stop, and"
-    " Eq. 8 gave θ"
+    "EM: from these reports the server estimated how the readings are distributed; the papers' rule (the white box)"
+    " said when to stop, and their Eq. 8 gave θ"
 )
 
 
@@ -176,9 +176,9 @@ class ReportsResult:
             *([] if self.mechanism is None else [f"reports: {self.mechanism.sentence()}"]),
             f"certificate {exact.numerator}/{exact.denominator} = {float(exact):.9g} ≤ {bound}, proven in integers",
             *cost(epsilon, self.per_day, self.readings_spent, self.turns),
-            f"reconstruction: noise of a slot: {self.measured_error:.1f} {unit} measured,"
-            f" {self.predicted_error:.1f} {unit} predicted: {verdict}"
-            f" (ratio {self.standardised:.2f}, and in 95 % of runs it is 1 ± {self.tolerance:.2f});"
+            f"reconstruction: the noise of a slot is {self.measured_error:.1f} {unit} as measured, and"
+            f" {self.predicted_error:.1f} {unit} as predicted: {verdict}"
+            f" (their ratio is {self.standardised:.2f}, and in 95 % of runs it is 1 ± {self.tolerance:.2f});"
             f" the worst slot is off by {self.worst:.1f} standard errors;"
             f" {self.covered} of {len(self.slots)} intervals contain the mean of the readings",
             *([weak] if self.predicted_error > abs(level) / 2 else []),
@@ -186,7 +186,11 @@ class ReportsResult:
         ]
 
     def _likely(self) -> str:
-        return "" if self.as_papers else f" (90 % between {self.threshold.low} and {self.threshold.high})"
+        return (
+            ""
+            if self.as_papers
+            else f" (the best θ is from {self.threshold.low} to {self.threshold.high} with a probability of 90 %)"
+        )
 
     def side_by_side(self) -> tuple[str, list[str], list[list[str]]]:
         """Return a table of the papers' way and this project's default."""

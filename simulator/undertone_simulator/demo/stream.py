@@ -112,7 +112,10 @@ class StreamResult:
 
     def table(self) -> tuple[str, list[str], list[list[str]]]:
         """Return a table of estimates and truths."""
-        title = f"Mean over the n devices that reported, in {self.unit}, ± 95 %; truth after clipping, and raw"
+        title = (
+            f"Mean over the n devices that reported, in {self.unit}, ± 95 %, and the means of their clipped and raw"
+            " readings"
+        )
         rows = [
             [
                 str(slot.slot) + (f" ({slot.coordinate})" if slot.coordinate > 1 else ""),
@@ -136,9 +139,9 @@ class StreamResult:
         return [
             f"[bold]θ = {self.theta} {self.unit}[/], {source}, signed and broadcast to all devices",
             self.guarantee,
-            f"error: {self.measured_error:.1f} {self.unit} measured, {self.predicted_error:.1f} stated"
-            f" (slots share noise, so all may be off alike); the worst slot is off by {self.worst:.1f} standard errors;"
-            f" {self.smoothed_error:.1f} after smoothing",
+            f"the error of a slot is {self.measured_error:.1f} {self.unit} as measured, and {self.predicted_error:.1f}"
+            f" {self.unit} as stated (slots share noise, so all may be off alike); the worst slot is off by"
+            f" {self.worst:.1f} standard errors; after smoothing, the error is {self.smoothed_error:.1f} {self.unit}",
             *([weak] if self.predicted_error > level / 2 else []),
             f"{self.micropython} of the reports were drawn by real MicroPython",
             self.accounts.sentence(),
@@ -156,8 +159,8 @@ class DemoStream:
         """Return the steps from a public range to the reconstructed means."""
         choice = "Square Wave round → EM and a posterior → θ" if self.rounds(options, 48) else "θ from the plan"
         return (
-            f"{choice}, broadcast → readings truncated to θ, steps clipped (CGM) → reports with a share of the"
-            " noise before → reconstruction, smoothed"
+            f"{choice}, broadcast → readings truncated to θ, steps clipped (CGM) → reports, each with a share"
+            " of the noise of the one before → reconstruction, smoothed"
         )
 
     def rounds(self, options: DemoOptions, per_day: int) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ Vector = NDArray[np.float64]
 _NAMES = {
     "direct": "independent noise (Alg. 1)",
     "paper": "the paper's Algorithm 3",
-    "closed-form": "constant r: what ships",
+    "closed-form": "constant r: what devices use",
 }
 ONE_BIT = "one bit a report"
 
@@ -114,7 +114,7 @@ def _drawn(method: Method, rule: StreamRule, readings: Vector, rng: np.random.Ge
 def stream_ways_table(ways: list[StreamWay], unit: str) -> tuple[str, list[str], list[list[str]]]:
     """Return (title, columns, a row for each way)."""
     title = (
-        f"From the same readings, in {unit}: noise of a slot, error with clipping, 95 % intervals that hold the mean"
+        f"From the same readings, in {unit}: a slot's noise, its error with clipping, 95 % intervals that hold the mean"
     )
     rows = [
         [

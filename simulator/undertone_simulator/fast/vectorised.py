@@ -191,7 +191,7 @@ def _check(mechanism: Mechanism, readings: NDArray[np.integer], theta: int, word
         return
     # Levels times readings are computed in words of 32 bits, as on a board.
     if theta < 1 or not mechanism.covers(theta):
-        raise Invalid(f"theta is {theta}, expected 1 to what the mechanism's levels cover")
+        raise Invalid(f"theta is {theta}, expected 1 or more, in the range that the mechanism's levels cover")
     low, high = int(readings.min()), int(readings.max())
     if low < 0 or high > theta:
         raise Invalid(f"the truncated readings lie in {low} to {high}, expected 0 to theta = {theta}")

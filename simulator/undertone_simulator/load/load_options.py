@@ -50,7 +50,9 @@ class LoadOptions:
             raise Invalid(f"jitter is {self.jitter!r}, expected 0 to {LARGEST_JITTER} of a slot")
         for name, share in self.faults.items():
             if name not in FAULTS or not 0 <= share <= 1:
-                raise Invalid(f"{name} is {share!r}, expected a share from 0 to 1 of {', '.join(FAULTS)}")
+                raise Invalid(
+                    f"{name} is {share!r}, expected a share from 0 to 1 for one of the faults {', '.join(FAULTS)}"
+                )
 
 
 @dataclass(frozen=True)

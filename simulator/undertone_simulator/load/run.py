@@ -76,10 +76,13 @@ def run(options: LoadOptions, folder: Path, show: Show) -> LoadResult:
 def _theirs(options: LoadOptions, fleet: Path, folder: Path, source: Synthetic, show: Show) -> LoadResult:
     """Test a broker and an aggregator that already run elsewhere."""
     if options.micropython:
-        raise Invalid("micropython devices need a fleet of their own: leave out --fleet")
+        raise Invalid(
+            f"micropython is {options.micropython}, expected 0 with --fleet: MicroPython devices need a fleet of their"
+            " own"
+        )
     names = [member.name for member in read_provisioned(fleet)]
     if len(names) < options.clients:
-        raise Invalid(f"clients is {options.clients}, but {fleet} has {len(names)} devices")
+        raise Invalid(f"clients is {options.clients}, expected at most the {len(names)} devices of {fleet}")
     with Processes(folder) as processes:
         began = time.monotonic()
         _start(options, fleet, folder, names, source, processes)

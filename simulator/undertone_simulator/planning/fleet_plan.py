@@ -32,8 +32,9 @@ from undertone_simulator.readings.begin import begin, cycle_of
 
 _LARGEST_EPSILON = 8
 AS_PAPERS = (
-    "as the papers: one round of the Square Wave, then reports by the Hybrid; θ is the best one for the query {} and"
-    " these readings; a campaign does not know the readings, and estimates their distribution by the white box"
+    "as the papers: one round of the Square Wave, then reports by the Hybrid. θ is the best one for the query {} and"
+    " these readings. (A campaign does not know the readings; it estimates their distribution, and the papers' white"
+    " box says when to stop.)"
 )
 
 
@@ -330,16 +331,19 @@ def visible(
     fleet = f"with {devices} devices at ε = {shown(epsilon)}"
     level = f"the truncated mean is {left:.3g} {population.unit}"
     if day > left / 2:
-        return (f"{fleet} nothing would be visible: {level}, and even over a day its standard error is {day:.3g}",)
+        return (
+            f"{fleet} nothing would be visible: {level}, and even over a day its standard error is {day:.3g}"
+            f" {population.unit}",
+        )
     if slot > left / 2:
         return (
-            f"{fleet} nothing would be visible in a single slot: {level}, and its standard error is {slot:.3g} in a"
-            f" slot and {day:.3g} over a day",
+            f"{fleet} nothing would be visible in a single slot: {level}, and its standard error is {slot:.3g}"
+            f" {population.unit} in a slot and {day:.3g} {population.unit} over a day",
         )
     if slot > curve:
         return (
-            f"{fleet} the level would be visible, but not the daily curve: a slot's standard error is {slot:.3g},"
-            f" the curve's standard deviation {curve:.3g} {population.unit}",
+            f"{fleet} the level would be visible, but not the daily curve: a slot's standard error is {slot:.3g}"
+            f" {population.unit}, and the curve's standard deviation is {curve:.3g} {population.unit}",
         )
     return ()
 

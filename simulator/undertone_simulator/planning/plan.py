@@ -48,7 +48,9 @@ def _reports(options: PlanOptions, rounds: Sequence[int] | None) -> FleetPlan:
     if reach is not None:
         reach = check.reach("reach", reach)
         if kind not in TABLES:
-            raise Invalid(f"reach is {reach:g}, but mechanism is {kind!r}, which is no table")
+            raise Invalid(
+                f"reach is {reach:g}, but mechanism is {kind!r}, which is no table: expected one of {', '.join(TABLES)}"
+            )
     population, notes = _known(options)
     ways = _ways(options, population, rounds)
     planned = plan_fleet(

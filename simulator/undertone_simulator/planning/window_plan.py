@@ -274,7 +274,7 @@ def _split(slots: DaySlots, devices: int, budget: Budget, window: int, seconds: 
 def _stream(slots: DaySlots, devices: int, budget: Budget, window: int, seconds: int) -> Way:
     predicted, slew, share = predict_stream(slots, devices, budget, 2)
     name = f"stream (CGM), C = {float(slew):g}"
-    guarantee = f"{budget.text} for any {lasting(window)}: two windows of half the rho"
+    guarantee = f"{budget.text} for any {lasting(window)}: two windows with half of rho each"
     # Streams have no model of what clipping removes, so the whole bias is left.
     return _way(name, slots, predicted, seconds, float(slots.per_day), guarantee, left=1.0, carried=share)
 

@@ -52,7 +52,7 @@ def _archive(path: Path, unit: str | None, devices: int) -> Readings:
     expected = [n for n in ("wh", "kwh", "values", "v") if n in tables]
     if not expected and len(tables) != 1:
         names = ", ".join(arrays) or "nothing"
-        raise Invalid(f"{path.name} holds {names}, expected an array wh, kwh, values or v of numbers")
+        raise Invalid(f"{path.name} holds {names}, expected an array of numbers named wh, kwh, values or v")
     name = expected[0] if expected else tables[0]
     named = unit if unit is not None else (name if name in UNITS else "")
     natural, factor = natural_unit(named)

@@ -15,7 +15,7 @@ class Clock:
 
     def __init__(self, start: float | None = None, speed: float = 1.0):
         if speed < 1.0:
-            raise ValueError("a clock slower than the machine's would make reports from the future")
+            raise ValueError(f"speed is {speed}, expected 1 or more: a slower clock would make reports from the future")
         self._began = time.monotonic()
         self._start = time.time() if start is None else start
         self.speed = speed

@@ -44,7 +44,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--output", type=Path, help="keep all files in this new folder")
     given = parser.parse_args(arguments)
     if not 1 <= given.minutes <= 10_000 or not 4 <= given.devices <= 1000:
-        parser.error(f"{given.minutes:g} minutes, {given.devices} devices: expected 1 to 10000, and 4 to 1000")
+        parser.error(
+            f"--minutes is {given.minutes:g} and --devices is {given.devices}, expected 1 to 10000 minutes and 4 to"
+            " 1000 devices"
+        )
     # A background job of a shell ignores Ctrl-C. The signals are handled here, so that no process is left behind.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))

@@ -96,7 +96,10 @@ def _thetas(plan: PreparedDemo, timeline: Timeline) -> Iterator[str]:
         (least, most), (low, high) = _interval(undisturbed), _interval(timeline)
     if not (low / FACTOR <= most and least <= high * FACTOR):
         peace = f"{least:g} to {most:g}"
-        yield f"theta is {low:g} to {high:g} in the middle epoch, expected within {FACTOR:g} times of {peace}"
+        yield (
+            f"theta is {low:g} to {high:g} in the middle epoch, but {peace} without faults: expected a factor of at"
+            f" most {FACTOR:g} between them"
+        )
 
 
 def _interval(timeline: Timeline) -> tuple[int, int]:

@@ -26,9 +26,9 @@ PARAGRAPH = (
     "the filter.\n\nEach block of rows has one ε and one number of devices. In each block, all rows except the last "
     "have the same ε for any 24 hours (streams also have a δ). The table has the error that the planner predicts and, "
     "for turns and for single readings, the error of simulated reports, both as differences from the true mean of all "
-    "devices. The devices of this study use the Hybrid, and the simulated ones a Hybrid with few levels, on readings "
-    "reduced to 100 quantiles of each slot: the table has the predicted error times the ratio of simulated to "
-    "predicted error for these. The protection does not depend on a secret schedule: everybody may know in which slots "
+    "devices. The devices of this study use the Hybrid. In the simulation, the readings of a slot have only 100 values "
+    "(their quantiles), and the Hybrid has few levels. The column `simulated error, %` has the predicted error, "
+    "multiplied by the ratio of simulated to predicted error in this simpler case. The protection does not depend on a secret schedule: everybody may know in which slots "
     "a device reports."
 )
 EPSILONS = ("1", "2", "4")

@@ -56,7 +56,7 @@ def test_a_reading_and_any_day():
     assert told(text, "report: odds change by at most 2/1", "epsilon = 0.6931", "event level")
     # All slots are reported, so any 24 hours touch 49 of them.
     assert told(text, "any 24 h", "49 reports", "epsilon = 33.96")
-    assert told(text, "whoever knows everything but these 24 hours", "ever")
+    assert told(text, "for whoever knows everything else", "ever")
     assert told(text, "one reading", "epsilon = 0.6931")
     assert told(text, "odds", "at most 2")
     assert told(text, f"slots of {SLOT_SECONDS} s")

@@ -180,7 +180,7 @@ def test_another_esp_idf_than_micropython_names_is_refused(
 
 def test_an_esp_idf_of_unknown_version_is_refused(tools: Path, checkout: Path, tmp_path: Path) -> None:
     (checkout / "tools/ci.sh").unlink()
-    with pytest.raises(Invalid, match="the version of ESP-IDF cannot be compared"):
+    with pytest.raises(Invalid, match="the version of ESP-IDF cannot be checked"):
         build("ESP32_GENERIC", checkout, tmp_path / "out")
 
 

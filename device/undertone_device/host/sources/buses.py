@@ -204,7 +204,7 @@ class ModbusTcp(SensorSource):
                 if reading == last:
                     return reading
                 last = reading
-        raise ValueError(f"{self._address[0]}: no two of {_ANSWERS + 1} answers agree")
+        raise ValueError(f"{self._address[0]}: none of {_ANSWERS + 1} answers agrees with the one before")
 
     def _ask(self, connection: socket.socket) -> int:
         self._transaction = (self._transaction + 1) & 0xFFFF
@@ -223,7 +223,7 @@ def _register(fields: Fields) -> modbus.Register:
     registers = fields.get("registers", 2)
     form = fields.get("form", "unsigned")
     if registers == 3 or (form == "float" and registers != 2):
-        raise Invalid(f"source.registers is {registers}, expected 1, 2 or 4, and 2 for a float")
+        raise Invalid(f"source.registers is {registers}, expected 1, 2 or 4 (for a float: 2)")
     return modbus.Register(
         fields["slave"],
         fields.get("function", 3),

@@ -60,8 +60,8 @@ class MBus(SensorSource):
             value = current[self._number - 1].value
         except IndexError:
             raise ValueError(
-                f"{self._path}: the meter has {len(current)} current values in {self._unit}, but record is"
-                f" {self._number}"
+                f"{self._path}: the meter has {len(current)} current values in {self._unit}, but source.record"
+                f" is {self._number}"
             ) from None
         except Exception as error:
             # pyMeterBus raises exceptions of many types for frames that it cannot decode.

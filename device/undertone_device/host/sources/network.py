@@ -164,7 +164,7 @@ class Entity(SensorSource):
                 if not 200 <= answer.status < 300:
                     # The message appears in status and log, so it does not name the target: an address may contain a
                     # secret.
-                    elsewhere = " and points elsewhere: name that address in source.url"
+                    elsewhere = " and redirects: give source.url the new address"
                     points = elsewhere if answer.getheader("Location") else ""
                     raise OSError(f"{self._url} answers {answer.status}{points}")
                 text = answer.read(_LARGEST)
@@ -191,7 +191,7 @@ def _secret(fields: Fields, name: str) -> str | None:
     # The secret is used in headers, whose errors quote it, so it must be a plain line.
     text = data.decode(errors="replace").strip("\r\n")
     if not text.isprintable() or not 1 <= len(data) <= LARGEST_SECRET or "\ufffd" in text:
-        raise Invalid(f"{fields[name]} holds no secret of one line, 1 to {LARGEST_SECRET} characters")
+        raise Invalid(f"{fields[name]} holds no secret: expected one line of 1 to {LARGEST_SECRET} characters")
     return text
 
 

@@ -75,7 +75,7 @@ class Plausible(SensorSource):
         """Return a plausible sample. Raises OSError or ValueError, also for an implausible one."""
         sample = self._sample(now)
         if self._twice and self._sample(now) != sample:
-            raise ValueError("two reads in a row differ")
+            raise ValueError("two reads in a row gave different values")
         for one in [] if sample is None else sample if isinstance(sample, list) else [sample]:
             if why := self._implausible(one):
                 raise ValueError(why)
