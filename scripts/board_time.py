@@ -125,9 +125,9 @@ for name in ("time", "campaigns", "guest"):
 ROWS = {
     "slot": "**one slot**: sample, draw, ledger, publish, acknowledge",
     "slot without collections": "without collecting garbage",
-    "refill": "of it 256 random bytes and their test",
-    "draw": "of it the draw and its encoding",
-    "write": "of it the ledger's bytes and their hash",
+    "refill": "part of it: 256 random bytes and their test",
+    "draw": "part of it: the draw and its encoding",
+    "write": "part of it: the ledger's bytes and their hash",
     "collection": "one collection of garbage",
 }
 

@@ -114,7 +114,7 @@ def main() -> None:
     # ``paused`` is one word: why the last finished slot gave no report.
     last = reporter.paused or "reported"
     spent = reporter.ledger.spent_until
-    print(len(reporter.outbox), "reports wait; last slot:", last + "; spent until Unix second", spent)
+    print(len(reporter.outbox), "reports wait; last slot:", last + "; privacy is spent up to Unix second", spent)
 
 
 main()

@@ -102,8 +102,8 @@ def time_notes(rows: Sequence[Sequence[Cell]]) -> list[str]:
     return [
         "This is the median of the mean squared errors of all reports, for Algorithm 3 and for the noise that our "
         f"devices draw, divided by that of Algorithm 1: {'; '.join(ours)}.",
-        f"At the first report, Algorithm 3 has {', '.join(first)} times the error of Algorithm 1 (in the order of ε), "
-        "as the paper says. The noise that our devices draw has the same variance in all reports.",
+        f"At the first report, the error of Algorithm 3 is {', '.join(first)} times that of Algorithm 1 (a number for "
+        "each ε), as the paper says. The noise that our devices draw has the same variance in all reports.",
     ]
 
 
@@ -118,7 +118,7 @@ def slew_notes(rows: Sequence[Sequence[Cell]]) -> list[str]:
         chosen = [min(errors, key=lambda slew: errors[slew]) for errors in of.values()]
         best.append(f"{chosen[0]} and {chosen[1]} at ε = {epsilon:g}")
     return [
-        "The C with the smallest median of the mean squared errors, for Algorithm 3 and for `ships`: "
+        "These C have the smallest median of the mean squared errors, for Algorithm 3 and for `ships`: "
         + "; ".join(best)
         + "."
     ]

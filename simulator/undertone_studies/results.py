@@ -48,8 +48,10 @@ QUESTIONS = {
     "Threshold and intervals": "Is θ chosen well, do the intervals hold, and what can fake devices do?",
     "Mechanisms": "How large is the error of a designed table, compared with published mechanisms?",
     "ToPS and ToPL (CCS 2021)": "Can the tables and figures of the paper be reproduced?",
-    "CGM (PVLDB 2021)": "Can the figures of the paper be reproduced, and how large are the errors of CGM for household loads?",
-    "Counting and streaming sanitizers": "Can the figures of the two documents be reproduced?",
+    "CGM (PVLDB 2021)": (
+        "Can the figures of the paper be reproduced, and how large are the errors of CGM for household loads?"
+    ),
+    "Counting and streaming sanitizers": "Can the figures of the blog and of the paper be reproduced?",
 }
 # Chapter -> the words that its studies use.
 INTRODUCTIONS = {

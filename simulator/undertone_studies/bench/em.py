@@ -42,7 +42,7 @@ def run(options: StudyOptions) -> list[Measured]:
             3 if options.quick else 20,
         )
     )
-    rows = [duration("A f and its adjoint, d = 1024", ours * 1e6, "µs", "BLAS pair", pair * 1e6, 25.0)]
+    rows = [duration("channel A times f, and its adjoint, d = 1024", ours * 1e6, "µs", "BLAS pair", pair * 1e6, 25.0)]
     for tolerance in (1e-3,) if options.quick else (1e-3, 1e-6):
         plain = expectation_maximisation(
             channel, counts, tolerance=tolerance, accelerate=False, max_iterations=_PLAIN_LIMIT
@@ -54,7 +54,7 @@ def run(options: StudyOptions) -> list[Measured]:
         least = "" if plain.converged else "at least "
         rows.append(
             duration(
-                f"to a gap of n·{tolerance:g}, 10^6 reports",
+                f"EM to a likelihood gap of n·{tolerance:g}, 10^6 reports",
                 taken * 1e3,
                 "ms",
                 f"plain dense EM, {least}{plain.iterations} steps",

@@ -28,8 +28,8 @@ PARAGRAPH = (
     "for turns and for single readings, the error of simulated reports, both as differences from the true mean of all "
     "devices. The devices of this study use the Hybrid. In the simulation, the readings of a slot have only 100 values "
     "(their quantiles), and the Hybrid has few levels. The column `simulated error, %` has the predicted error, "
-    "multiplied by the ratio of simulated to predicted error in this simpler case. The protection does not depend on a secret schedule: everybody may know in which slots "
-    "a device reports."
+    "multiplied by the ratio of simulated to predicted error in this simpler case. The protection does not depend on a "
+    "secret schedule: everybody may know in which slots a device reports."
 )
 EPSILONS = ("1", "2", "4")
 FLEETS = (1_000, 10_000, 100_000)

@@ -80,9 +80,9 @@ def run(options: StudyOptions) -> Outcome:
         "that contain the truncated mean. For each cell, the study draws the noise several times. The share is the "
         f"mean over all draws, and the columns `±` have the standard error of this mean. The study makes {_AT_A_TIME} "
         f"draws at a time, until both columns `±` are {_KNOWN} or less ({_most_draws(options)} draws at most).",
-        "The column `after half` has the error of the causal filter in per cent of the mean, without the first 14 cycles (in "
-        "a series of fewer than 28 cycles: without the first half). The column `seconds` has the time of one fit with "
-        "smoothing, on one thread.",
+        "The column `after half` has the error of the causal filter in per cent of the mean, without the first 14 "
+        "cycles (in a series of fewer than 28 cycles: without the first half). The column `seconds` has the time of "
+        "one fit with smoothing, on one thread.",
         "Where the column `way` says `event`, ε protects each single reading. Where it says `turns`, ε protects all "
         "readings of any 24 hours. In turns, one device in 49 reports in each slot, and the noise includes the "
         "error that comes from the choice of these devices. In a stream, (ε, 1e-5) is for all readings of a "

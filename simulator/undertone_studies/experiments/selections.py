@@ -35,10 +35,10 @@ PARAGRAPH = (
     "on a random day.\n\nThe column `noise` is for intervals that allow for the noise alone, and `held` for those "
     "that `query` and the page show. The part of the error that depends on the time of day is the same every day. At "
     "some hours it is larger than the model expects (`an early morning`, when readings rise), so intervals hold less "
-    "often. At other hours it is smaller (`an evening`). All campaigns have the same households, so more campaigns do not "
-    "change which hours these are. The rows `any four hours` are for all parts of the day together.\n\nThe interval "
-    "also allows for a heavier tail than the fitted one, as long as the reports do not rule it out. Reports of "
-    "5,000 devices in every slot usually rule it out. Reports of 500 devices, or of 5,000 in turns, do not."
+    "often. At other hours it is smaller (`an evening`). All campaigns have the same households, so more campaigns do "
+    "not change which hours these are. The rows `any four hours` are for all parts of the day together.\n\nThe "
+    "interval also allows for a heavier tail than the fitted one, as long as the reports do not rule it out. Reports "
+    "of 5,000 devices in every slot usually rule it out. Reports of 500 devices, or of 5,000 in turns, do not."
 )
 
 CYCLE, DAYS, REPEATS = 48, 14, 40
