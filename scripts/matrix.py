@@ -247,7 +247,7 @@ def main() -> int:
     """Run the rows and print the table; return 1 if a row failed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", action="append", metavar="NAME", help="run only this row; may be repeated")
-    parser.add_argument("--jobs", type=int, default=2, help="tests at a time")
+    parser.add_argument("--jobs", type=int, default=2, help="number of tests to run at a time")
     parser.add_argument("--list", action="store_true", help="print the names of the rows")
     options = parser.parse_args()
     wanted = list(rows())

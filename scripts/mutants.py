@@ -645,7 +645,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument(
-        "--seed", default="1", help="seed of the sample; several, separated by commas, draw a sample each"
+        "--seed", default="1", help="seed of the sample; several seeds, separated by commas, draw one sample each"
     )
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--numbers", default="", help="only the mutants with these numbers, separated by commas")

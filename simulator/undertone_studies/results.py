@@ -240,7 +240,7 @@ def first_page(documents: Mapping[str, Mapping[str, Any]], skipped: Mapping[str,
         " what a paper found if the study follows one.",
     ]
     if quick:
-        parts.append(f"Quick runs, which show that the experiment runs and not what it finds: {', '.join(quick)}.")
+        parts.append(f"These runs were quick, and show only that their experiments work: {', '.join(quick)}.")
     rows = ["| page | what it asks | names of its studies |", "|---|---|---|"]
     for chapter, names in chapters(documents).items():
         named = ", ".join(f"`{name}`" for name in names)

@@ -54,7 +54,7 @@ def parse_files(line: "bytes | str") -> "dict[str, bytes]":
     files = {}
     for name in value:
         if not isinstance(name, str) or not isinstance(value[name], str) or not name or "/" in name or name[0] == ".":
-            raise Invalid("the file %r has no plain name, or is no text" % (name,))
+            raise Invalid("the file %r must be text with a plain name" % (name,))
         files[name] = value[name].encode()
     for name in ("device.json", "policy.json"):
         if name not in files:

@@ -289,7 +289,7 @@ def offered(policy: "Any", asks: "Any", purpose: "Any") -> "Policy":
         raise Invalid("policy is %r, expected an object" % (policy,))
     parsed = parse_policy(json.dumps(policy).encode())
     if len(parsed.measures) != 1:
-        raise Invalid("measures is %s, expected one measure, to which a person agrees" % (", ".join(parsed.measures),))
+        raise Invalid("measures is %s, expected one: a person agrees to one measure" % (", ".join(parsed.measures),))
     check_text("operator", asks, _LONGEST_WORDS)
     check_text("about", "" if purpose is None else purpose, _LONGEST_WORDS)
     if parsed.agreed and parsed.agreed != fingerprint(parsed, asks, purpose or ""):

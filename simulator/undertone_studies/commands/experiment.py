@@ -76,7 +76,7 @@ def data_folder() -> Path | None:
     if folder.is_dir():
         return folder
     print(
-        f"no data sets at {folder}, so only stand-ins are used: set UNDERTONE_DATA to their folder",
+        f"no data sets at {folder}, so only stand-ins are used: set UNDERTONE_DATA to the folder of the data sets",
         file=sys.stderr,
     )
     return None
