@@ -22,7 +22,7 @@ LATER = {
     "a first start without files": {"receive"},
     "new code": {"update"},
     "a certificate of its own": {"identity"},
-    "sums, and by hand": {"reset", "units"},
+    "sums of epsilon, and a reset": {"reset", "units"},
     "a household's pause": {"pause_span"},
 }
 

@@ -89,7 +89,7 @@ def run(options: StudyOptions) -> list[Measured]:
             rows.append(duration(what, cost.connecting, "s to connect", than, old.connecting))
             median, late = np.quantile(cost.waits, [0.5, 0.99]).tolist()
             rows.append(Measured(what, median, "ms to PUBACK, median"))
-            rows.append(Measured(what, late, "ms to PUBACK, 99 %"))
+            rows.append(Measured(what, late, "ms to PUBACK, 99 % quantile"))
     return rows
 
 
