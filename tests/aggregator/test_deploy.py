@@ -124,7 +124,9 @@ def test_the_compose_file_is_one(tmp_path: Path) -> None:
     assert said(tool("check-jsonschema"), "--builtin-schema", "vendor.compose-spec", str(file)) == ""
     service = yaml.safe_load(file.read_text(encoding="utf-8"))["services"]["mosquitto"]
     mounted, _, inside = service["volumes"][0].partition(":")
-    assert mounted == inside == str(tmp_path / "home/broker"), "the same paths, and neither keys nor stores"
+    assert mounted == inside == str(tmp_path / "home/broker"), (
+        "the container sees `broker` alone, under its own path, and neither keys nor stores"
+    )
     file.write_text(file.read_text(encoding="utf-8").replace("image:", "imag:"), encoding="utf-8")
     assert "imag" in said(tool("check-jsonschema"), "--builtin-schema", "vendor.compose-spec", str(file))
 
@@ -136,7 +138,9 @@ def test_a_folder_of_any_name_is_one_word_of_the_unit(tmp_path: Path, monkeypatc
     word = f'"{tmp_path}/my \\"50 %%\\" café"'
     assert f'ExecStart="/my clone/python" -m undertone serve {word}' in lines
     assert f"ReadWritePaths={word}" in lines
-    assert f'LoadCredential=signing.key:{tmp_path}/my "50 %%" café/signing.key' in lines, "there it is no word"
+    assert f'LoadCredential=signing.key:{tmp_path}/my "50 %%" café/signing.key' in lines, (
+        "systemd takes the rest of this line as the path, so it is not quoted"
+    )
 
 
 @pytest.mark.parametrize(

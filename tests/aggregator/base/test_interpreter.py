@@ -1,4 +1,4 @@
-"""ThreadLimit runs few threads at a time, and a thread that hangs does not delay the others.
+"""ThreadLimit lets a limited number of threads run at a time, and waits only a limited time for one that hangs.
 
 test_ingest.py tests what happens to threads whose store fails.
 """
@@ -39,7 +39,7 @@ def test_no_more_than_so_many_have_a_turn() -> None:
 
 @contextmanager
 def running(turns: ThreadLimit, count: int) -> Iterator[None]:
-    """Keep so many threads running until the block ends."""
+    """Keep ``count`` threads running under the limit ``turns`` until the block ends."""
     inside, end = threading.Semaphore(0), threading.Event()
 
     def work() -> None:

@@ -1,4 +1,4 @@
-"""Evidence ages: old histograms are moved by as much as readings have moved since then."""
+"""When readings have changed, the server scales or shifts the edges of older histograms by the same change."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""One table lists the ways to collect reports: a rule's kind that the table lacks is refused, never guessed."""
+"""The table of the ways to collect reports, which refuses an unknown kind of rule, and the guarantees of epochs."""
 
 from dataclasses import replace
 from fractions import Fraction

@@ -58,7 +58,7 @@ def test_every_series_has_its_mean_and_interval() -> None:
     assert state_of(low, {"kind": "report", "low": None}) == "None"
     assert low["suggested_display_precision"] == 1
     assert low["state_class"] == "measurement"
-    assert "device_class" not in low, "energy would be a meter's total"
+    assert "device_class" not in low, "the class energy is for a meter's total"
     assert "state_class" not in components["theta"]
     assert components["lost"]["state_class"] == "total_increasing"
     assert len({component["unique_id"] for component in components.values()}) == len(components)

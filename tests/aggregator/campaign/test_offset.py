@@ -1,4 +1,4 @@
-"""Readings may begin below zero: people see values in their own units, and never values that begin at zero."""
+"""Readings may lie below zero: people see readings as they were measured, and not as distances from the offset."""
 
 import json
 from dataclasses import replace
@@ -22,7 +22,7 @@ from undertone_aggregator.threshold.limits import limit_change, limit_most, limi
 from undertone_shared import report
 from undertone_shared.errors import Invalid
 
-# Degrees: readings from -20 to 980, truncated at 57 - 20 = 37.
+# Readings lie between -20 and 980, and are truncated at 57 - 20 = 37.
 OFFSET, THETA = -20, 57
 
 

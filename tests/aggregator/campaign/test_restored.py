@@ -1,4 +1,4 @@
-"""A PostgreSQL database was restored and the server's folder was not. No slot is published twice."""
+"""If the database was restored and the server's folder was not, slots that were published before are withheld."""
 
 from pathlib import Path
 

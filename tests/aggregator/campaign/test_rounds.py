@@ -1,4 +1,4 @@
-"""The rounds of a whole campaign, played on a fleet that reports at once, with restarts."""
+"""The rounds of whole campaigns, whose devices all report as soon as a slot ends, also with restarts of the server."""
 
 import contextlib
 import json
@@ -51,7 +51,7 @@ def play(
     journal: Any = None,
     **options: object,
 ) -> Outlet:
-    """Run a campaign for ``slots`` slots of a second; every ``restart_every`` slots, a new coordinator takes over.
+    """Run a campaign for ``slots`` slots of one second. Every ``restart_every`` slots, a new coordinator takes over.
 
     ``away``: slots in which no device reports.
     """
@@ -203,7 +203,10 @@ def test_the_campaign_is_issued_again_every_hour(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_clock_that_is_set_back_silences_nothing(tmp_path: Path) -> None:
-    """A device with a campaign that begins tomorrow draws nothing until it gets a campaign for today."""
+    """When the clock is set back, the server publishes again: the campaign, its status and the newest settled slot.
+
+    A device draws nothing while its campaign begins in the future, so it needs a campaign for the corrected time.
+    """
     outlet, back = Outlet(), 7200
     with open_store(tmp_path / "s.sqlite") as store:
         store.set_meta({"campaign": "meters"})
@@ -223,7 +226,7 @@ def test_a_clock_that_is_set_back_silences_nothing(tmp_path: Path) -> None:
     issued = [header(payload)[0] for topic, payload in outlet.messages if topic.endswith("/config")]
     assert issued == [NOW + 20]
     slots = [json.loads(payload)["slot"] for topic, payload in outlet.messages if topic.endswith("/all/raw")]
-    # The slot that was published while the clock was ahead stays settled: only the next one is published now.
+    # Slots that were published while the clock was ahead stay settled, and the newest of them is published again.
     assert slots == [NOW + 29]
     assert any(topic.endswith("/status") for topic, _ in outlet.messages)
 
@@ -459,7 +462,7 @@ def published(outlet: Outlet, series: str) -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 def test_only_numbers_over_enough_reports_are_published(tmp_path: Path) -> None:
-    # A status comes every minute.
+    # The status is published once a minute, so the first case, which expects numbers in it, lasts for 64 seconds.
     for least, some, slots in ((DEVICES // 2, True, 64), (DEVICES + 1, False, 28)):
         (tmp_path / str(least)).mkdir()
         outlet = play(tmp_path / str(least), slots, min_reports=least, report_slots=100)

@@ -212,7 +212,7 @@ def test_an_extended_campaign_gets_its_newest_epoch_with_a_later_end() -> None:
 
     begun = newest.campaign.epoch
     assert [extended(more, begun + 50) for more in (-1, 0)] == [None, None]
-    assert extended(20, begun) is None, "a device that is offline needs the newest for a cycle"
+    assert extended(20, begun) is None, "a device that is offline needs the newest epoch for a cycle"
     for now, first in ((begun + 1, begun + 4), (begun + 50, begun + 53)):
         later = extended(20, now)
         assert later is not None
@@ -224,7 +224,7 @@ def test_an_extended_campaign_gets_its_newest_epoch_with_a_later_end() -> None:
     # No epoch is shorter than a cycle of 4 slots, because devices take a new epoch only a cycle after the last one.
     assert extended(1, newest.campaign.end - 5) is None
     assert extended(2, newest.campaign.end - 5) is not None
-    assert extended(200, newest.campaign.end + 100) is not None, "it goes on after a pause"
+    assert extended(200, newest.campaign.end + 100) is not None, "the campaign goes on after a pause"
     # With a lead of a whole cycle, an epoch can be extended from its first second on, and not before.
     rounds = rounds_of(server.plan(report_slots=length + 20, lead_slots=4, epoch_slots=8))
     assert [rounds.reissued(timeline, begun + late) is None for late in (-1, 0)] == [True, False]
@@ -276,7 +276,7 @@ def test_theta_is_decided_while_a_quarter_of_the_devices_reports(
 def test_a_round_that_nobody_answered_goes_on(decide: Decide) -> None:
     epochs = server.two_epochs()
     assert decide(epochs[:1], NOW + 9, cohort_of=[])[0] is None
-    # A report epoch from whose cohort no report has come still chooses θ, from the reports of the epoch before it.
+    # If no report has come from the cohort of a report epoch, θ is chosen from the cohort of the epoch before it.
     assert decide(epochs, NOW + 109, theta=900, cohort_of=epochs[:1])[0] is not None
 
 
@@ -387,7 +387,7 @@ def test_a_block_that_ends_where_another_begins_has_no_part_of_it() -> None:
 def test_rounds_that_are_no_whole_cycles_are_warned_of() -> None:
     assert not rounds_of(server.plan()).warnings()
     warnings = rounds_of(server.plan(rounds=[4, 3])).warnings()
-    assert list(warnings) == ["cycles"], "by this kind the demo recognises it"
+    assert list(warnings) == ["cycles"], "the demo recognises the warning by this kind"
     assert "3 slots do not last whole cycles of 4 slots" in warnings["cycles"]
 
 

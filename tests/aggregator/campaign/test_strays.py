@@ -92,7 +92,7 @@ def test_devices_come_back_after_a_restore_from_a_backup_that_is_older_than_an_e
     refused = outcomes.count(OTHER_CAMPAIGN)
     assert 0 < refused <= 3 * CYCLE
     assert set(outcomes[refused:]) == {"counted"}
-    assert said.getvalue().count("are back") <= 1, "refused devices are there, as soon as their refusals are counted"
+    assert said.getvalue().count("are back") <= 1, "devices whose reports are refused count as present"
 
 
 class Counts:

@@ -1,4 +1,4 @@
-"""θ of a stream from a known distribution lies where a search of all values finds the least error."""
+"""How θ of a stream is chosen from a known distribution, compared with a search and with simulated devices."""
 
 import numpy as np
 import pytest

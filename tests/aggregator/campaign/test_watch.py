@@ -45,7 +45,9 @@ def test_each_trouble_rings_once_and_again_after_it_was_gone(event: str, trouble
     watch.look(FINE)
     first = [name for name, _ in watch.look(trouble)]
     assert event in first
-    assert set(first) <= {event, "silent"}, "a clock that jumped a day may also look silent"
+    assert set(first) <= {event, "silent"}, (
+        "in the hours that some of these troubles take, no report comes, so the campaign may look silent, too"
+    )
     if event in ("disk", "silent"):
         assert event not in dict(watch.look(later(trouble)))
     fine = later(FINE, outcomes=trouble.outcomes)
@@ -68,7 +70,9 @@ def test_what_is_over_is_said_once() -> None:
     assert watch.over == []
     fine = later(full, free=1 << 40)
     watch.look(fine)
-    assert watch.over == ["the disk of the store has only 1 MB of free space"], "a moment's event has no end"
+    assert watch.over == ["the disk of the store has only 1 MB of free space"], (
+        "a conflict is a momentary event, so its end is not said"
+    )
     watch.look(later(fine))
     assert watch.over == []
 

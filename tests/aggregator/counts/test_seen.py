@@ -28,7 +28,7 @@ EVENTS = st.lists(st.tuples(st.integers(0, 3), st.integers(1000, 1250), st.integ
 
 
 class Model:
-    """The rules in the simplest form: every report is remembered, and judging leaves out what should be forgotten."""
+    """The rules in their simplest form: it remembers all reports, and calls unverified those that `Seen` forgets."""
 
     def __init__(self) -> None:
         self.counted: dict[int, dict[int, int]] = {}
@@ -154,7 +154,7 @@ def test_new_devices_are_looked_up_once_they_are_more_than_a_64th() -> None:
 
 @pytest.mark.parametrize("gap", [1, 2, 31, 32, 33, 62, NEWER])
 def test_many_newer_reports_at_once_are_what_they_are_one_by_one(gap: int) -> None:
-    """Some devices report for a whole window, some for a part, some for one slot. The stored words must be the same."""
+    """One device has reported for a whole window, one for a part, one for one slot; the words stored are the same."""
     histories = [range(1000, 1096), [1000, 1003, 1064, 1095], [1095]]
     seen = Seen()
     for key, slots in enumerate(histories):
@@ -193,7 +193,10 @@ def test_several_newer_reports_of_a_device_are_what_they_are_one_by_one(reports:
 
 @pytest.mark.parametrize("added", [3, 500])
 def test_new_devices_are_written_as_they_are_judged(added: int) -> None:
-    """A few new devices wait outside the sorted words; many are merged into the words. The state is the same."""
+    """A few new devices wait outside the sorted words, and many are merged into them.
+
+    In both cases, the state equals that of devices whose reports are judged one by one.
+    """
     fast, slow = Seen(), Seen()
     for key in range(1, 1001):
         for seen in (fast, slow):

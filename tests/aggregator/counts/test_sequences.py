@@ -251,7 +251,7 @@ def test_lost_equals_what_a_broker_dropped_of_acknowledged_reports(broker: Mosqu
     shown = {group: n for group, (n, _) in store.lost().items()}
     assert 20 < sum(mine.values()) <= intake.dropped
     assert shown == mine
-    # After its restart, the worker continues with what the store has.
+    # A new worker starts with what the store has, and changes no count.
     Ingest(plan, store, intake, clock=lambda: FIRST + 200.0)
     assert store.outcomes()["counted"] == len(reports) - len(drop)
 

@@ -21,7 +21,7 @@ def three_outputs(epsilon, _):
 
 @pytest.fixture
 def contributed(monkeypatch):
-    """A mechanism made as docs/mechanisms.md asks a contributor to make one, and with nothing else."""
+    """Adds a mechanism by the steps of docs/mechanisms.md alone."""
     monkeypatch.setitem(mechanisms.TABLE, ThreeOutputs, traits)
     monkeypatch.setitem(notation.KINDS, "three-outputs", KIND)
     monkeypatch.setitem(NAMES, "three-outputs", Named(Certified(three_outputs), Fixed(three_outputs)))

@@ -1,6 +1,6 @@
 """How much published numbers reveal.
 
-The dominating pair equals a brute force in rationals, and composition equals that of another library.
+The dominating pair bounds a brute force in rationals, and composition agrees with that of another library.
 """
 
 import itertools
@@ -33,7 +33,7 @@ ODDS = [Fraction(1), Fraction(9, 8), Fraction(3, 2), Fraction(2), Fraction(5, 2)
 
 
 def exact_delta(blanket: Blanket, reports: int, odds: Fraction) -> Fraction:
-    """δ at e^ε = ``odds`` for ``reports`` reports, in rationals, by summing over all (T, A, B).
+    """δ at e^ε = ``odds`` for ``reports`` reports, in rationals, by summing over all (T, A, B) of `Blanket`.
 
     Use it with few reports.
     """
@@ -193,8 +193,8 @@ def test_both_ends_that_are_left_out_count_as_lost(monkeypatch):
         low, high = module._span(blankets, 0.3)
         _, lost = module._deltas(blankets, 1.5, 0.3, np.array([0.0]), 32)
         pmf = np.array([math.comb(blankets, k) * 0.3**k * 0.7 ** (blankets - k) for k in range(blankets + 1)])
-        # The ends' own probabilities, of A and of B, bound their tails if the probability falls by a factor of 1e-4 a
-        # step.
+        # The probabilities of the ends, of A and of B, bound their tails: a tail is at most 1e4 times its end's
+        # probability if each step lowers the probability by a share of at least 1e-4.
         ends_of_both = 2 * ((pmf[low] if low > 0 else 0.0) + (pmf[high] if high < blankets else 0.0))
         inside = pmf[low : high + 1].sum()
         assert lost >= 2.5 * ends_of_both * inside / module._FALL * (1 - 1e-9), blankets

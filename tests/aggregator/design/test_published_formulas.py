@@ -258,7 +258,10 @@ def test_few_sizes_are_computed_and_none_above_what_there_is(monkeypatch: pytest
 
 @pytest.mark.parametrize("t", [0.5, 0.2, 0.01])
 def test_many_blankets_neither_overflow_nor_vanish(t: float) -> None:
-    """Factorials of ten thousand and of a million are far beyond any float. At ε = 0, δ is the mean of |A - B|."""
+    """Factorials of numbers such as 20,000 are far beyond any float.
+
+    At ε = 0, δ is in proportion to the mean of max(A - B, 0).
+    """
     n, extra = 10**6 if t < 0.1 else 2 * 10**4, 0.5
     deltas, left_out = module._deltas(n, extra, t, np.array([0.0]), 8)
     # A - B is nearly normal, so E max(A - B, 0) = sd/√(2π) with sd² = 2tn.

@@ -1,4 +1,4 @@
-"""Designed tables are better than the hybrid, exactly what their integers say, and small enough for a campaign."""
+"""Designed tables have less variance than the hybrid, keep their proofs as integers, and fit into a campaign."""
 
 import binascii
 import json

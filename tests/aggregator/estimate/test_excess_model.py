@@ -77,9 +77,9 @@ def test_each_piece_has_the_excess_of_its_own_fit():
     ids=["more devices are active", "readings are larger"],
 )
 def test_the_pieces_tell_which_explanation_a_larger_mean_has(before, now):
-    """A mean grows as more devices are active or as readings grow.
+    """A mean grows if more devices are active or if readings are larger.
 
-    The rounds showed which; the interval allows for both.
+    The differences between the pieces of the day show which of the two is likelier, and the interval holds the truth.
     """
     made = model(before)
     removed = made.removed(reported(now))

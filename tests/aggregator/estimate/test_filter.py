@@ -17,7 +17,7 @@ MONDAY = 1_798_416_000 // HALF_HOUR
 
 
 def household(rng, slots, weekend=0.0, shift=None):
-    """A daily curve with two peaks, memory of some hours, and a day off that differs by ``weekend``."""
+    """A daily curve with two peaks, deviations that last some hours, and days off that are higher by ``weekend``."""
     phase = calendar(slots, HALF_HOUR, DAY, shift)
     curve = 200 + 80 * np.sin(2 * np.pi * (phase.phase - 0.4)) + 50 * np.sin(4 * np.pi * (phase.phase - 0.1))
     memory = np.empty(len(slots))

@@ -1,4 +1,7 @@
-"""How sure somebody who holds a device's reports can be of a guess: c / (1 + c), rounded up."""
+"""How sure somebody who has n reports of a device can be of a guess.
+
+For reports with the certificate c, this is c^n / (1 + c^n), rounded up.
+"""
 
 import math
 from fractions import Fraction

@@ -371,7 +371,7 @@ def test_no_number_is_over_a_few_reports_of_another_epoch(least: int) -> None:
 
 
 def test_pools_over_slots_are_of_one_epoch_each() -> None:
-    """A device that still reports for the last epoch's threshold is in no bundle with devices of the new epoch."""
+    """The report of a device that is still in the last epoch's cohort is not pooled with reports of the new epoch."""
     partial = Partial()
     for slot, old in enumerate((True, False, False, False)):
         partial.add(Key(CAMPAIGN, b"previous" if old else EPOCH, report.COHORT, EVERYBODY, slot), 0, 1)

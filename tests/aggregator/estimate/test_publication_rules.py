@@ -45,7 +45,10 @@ def pooled_slots(published: Shown, every: int, first: int, last: int, kind: int)
 
 
 def test_a_bundle_is_the_shortest_run_within_a_cycle_with_enough_reports_for_the_threshold() -> None:
-    """Two reports make a bundle: [0, 1], [3] and [8, 10]. Slot 7 has one report, and no other comes in its cycle."""
+    """With two reports for the threshold as the least, the bundles are the slots [0, 1], [3] and [8, 10].
+
+    Slot 7 has one such report, and no other follows in its cycle.
+    """
     published = shown(Publication(11, 2, ((0, 2),)), slots_of((1, 1, 0, 2, 0, 0, 0, 1, 1, 0, 1, 0), 3))
     assert pooled_slots(published, 12, 0, 11, report.COHORT) == [0, 1, 3, 8, 10]
     assert pooled_slots(published, 12, 0, 11, report.REPORT) == list(range(12))

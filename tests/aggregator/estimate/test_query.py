@@ -287,7 +287,7 @@ def test_a_slot_that_nobody_reported_is_a_row_without_a_number(store: Path) -> N
             assert columns["start"] == row.slot * results.campaign.slot_seconds
             assert all(columns[name] is None for name in ("estimate", "model", "standard_error", "low", "high"))
             assert alike([type(row).of_row(columns)], [row])
-        # The warnings about the estimates are the same with and without the rows for lost reports.
+        # The warnings about the estimates are the same with and without the rows of slots that have no report.
         assert results.warnings(rows) == results.warnings(without)
         assert results.world(rows) == results.world(without)
         assert results.world(rows.take(rows.kind == ABSENT)) is None
@@ -435,10 +435,7 @@ def test_a_pipe_that_closes_early_is_no_error(store: Path, form: str) -> None:
 
 
 def test_the_newest_slots_are_those_of_their_span(store: Path) -> None:
-    """The query reads only these slots and what their estimates need.
-
-    It gives the same numbers as a query by slot number.
-    """
+    """A query for the newest slots gives the same numbers as a query for these slots by number."""
     with open_results(store) as results:
         first, last = results.newest_slots(3, None, None)
         assert (first, last) == (last - 2, results.ends - 1)

@@ -160,7 +160,7 @@ def test_a_model_is_of_the_epoch_with_most_reports_and_has_no_bias() -> None:
     (alone,) = estimates_of(made, {key(first, FIRST + 101, report.COHORT): many})
     assert (one.kind, one.reports, one.cohort) == (MODEL, 0, 5005)
     assert one.model == alone.model
-    assert np.isnan([one.estimate, one.truncated_mean]).all(), "nobody takes it for the mean of the readings"
+    assert np.isnan([one.estimate, one.truncated_mean]).all(), "a model is not given as a mean of the readings"
     # Nearly all readings lie in the highest cell, from 100 to 1000, whose middle is 550; the offset shifts it.
     assert 400 < one.model < 500
     # A report epoch whose slots have only reports for the threshold gives a model, too: θ is known from the choice
@@ -201,9 +201,9 @@ def test_a_model_is_fitted_again_when_a_threshold_tells_more_of_its_cells() -> N
     (before,) = estimates_of(Reconstruction(Timeline([rounds]), models), seen)
     (after,) = estimates_of(Reconstruction(Timeline([rounds, epoch(500, first=FIRST + 100)]), models), seen)
     assert len(models) == 2
-    assert before.estimate != after.estimate
+    assert before.model != after.model
     (again,) = estimates_of(Reconstruction(Timeline([rounds]), models), seen)
-    assert (again.estimate, len(models)) == (before.estimate, 2)
+    assert (again.model, len(models)) == (before.model, 2)
 
 
 def test_readings_above_the_last_cell_count_in_it() -> None:

@@ -148,8 +148,8 @@ NORTH = fleet(OLD, "north", 4, 1)
 EVERY = NORTH + fleet(OLD, EVERYBODY, 2, 2) + fleet(NEW, "south", 3, 3) + fleet(NEW, "north", 2, 4)
 PARTIAL = partial_of(EVERY)
 STREAMS = StreamReconstruction(Timeline([OLD, NEW]))
-# What clipping removes. It depends on the level of the readings over seven cycles before and after, less the newest
-# offset.
+# What clipping removes. It depends on the level of the readings over seven cycles before and after, less the offset of
+# the newest epoch.
 REMOVED = ClippingBias(NEW.campaign.rule, NEW.campaign.bound, NEW.campaign.slot_seconds)
 CYCLE = NEW.campaign.cycle
 
@@ -265,7 +265,7 @@ def test_what_clipping_removes_is_that_of_the_level_over_seven_cycles_before_and
     curve = Curve(slots, np.ones(len(slots), dtype=np.int64), mean, np.zeros((len(slots), LAGS + 1)))
     levels = [mean[abs(slots - slot) <= 7 * CYCLE].mean() - NEW.campaign.offset for slot in slots]
     bias = REMOVED.at(np.array(levels)).bias
-    assert len(set(bias.round(6))) > CYCLE, "the level matters"
+    assert len(set(bias.round(6))) > CYCLE, "the bias follows the level"
     assert STREAMS._removed(curve).bias == pytest.approx(bias, rel=1e-9)
 
 

@@ -1,4 +1,4 @@
-"""Which numbers are published, and how much they reveal to everybody."""
+"""How much the published numbers reveal to everybody."""
 
 import pytest
 

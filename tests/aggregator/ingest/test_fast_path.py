@@ -176,7 +176,7 @@ def test_several_reports_of_one_device_in_a_batch_take_the_lane_in_their_order()
 
 
 def test_reports_that_have_nothing_in_common_are_counted_apart() -> None:
-    """Two reports of one batch differ in epoch, slot, kind and group: they make two histograms."""
+    """Reports of one batch are counted in two histograms if they differ in epoch, slot, kind and group."""
     old, new = EPOCHS["scalar"]
     rule = new.campaign.schedule
     late = [name for name in (f"d{n}" for n in range(999)) if not rule.is_member(rule.place(name), FIRST + 100)][:LEAST]

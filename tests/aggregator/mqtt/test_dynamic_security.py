@@ -1,4 +1,4 @@
-"""Why the broker's users are in files and not in mosquitto's dynamic security plugin: both are measured.
+"""Why the broker's users are in files and not in mosquitto's dynamic security plugin: each test shows reasons.
 
 If one of these tests fails, one reason against the plugin is gone: consider the plugin again (aggregator/README.md).
 """
@@ -136,13 +136,13 @@ def test_it_knows_no_pattern_and_writes_its_users_in_place_at_every_change(plugg
         sender.publish(f"own/{name}", b"x", qos=1).wait_for_publish(60)
         leave(sender)
     wait_for(lambda: bool(arrived))
-    assert arrived == ["own/device-00001"], "%u is taken literally: a role for each device"
+    assert arrived == ["own/device-00001"], "the plugin takes %u literally, so each device needs a role of its own"
     leave(listener)
     before = plugged.file.stat()
     plugged.seconds({"command": "setClientPassword", "username": "device-00002", "password": "another"})
     after = plugged.file.stat()
     assert after.st_mtime_ns > before.st_mtime_ns
-    assert after.st_ino == before.st_ino, "a kill -9 meanwhile leaves a file with nobody in it"
+    assert after.st_ino == before.st_ino, "the file is written in place, so a kill -9 meanwhile leaves it without users"
 
 
 def test_twenty_devices_cost_the_broker_more_than_reading_its_files_again(

@@ -79,7 +79,9 @@ def test_a_momentary_alarm_is_counted_and_repeated_once_an_hour_at_most() -> Non
     assert list(told) == [0, 3600, 7200]
     assert "(2 times)" in told[0]
     assert "(72 times)" in told[3600]
-    assert not any("no report" in message for message in told.values()), "its problem lasts: it is told as such"
+    assert not any("no report" in message for message in told.values()), (
+        "silence lasts, so it is told as a lasting problem and not as an event"
+    )
 
 
 def test_failures_are_retried_at_growing_intervals_with_what_is_true_then() -> None:

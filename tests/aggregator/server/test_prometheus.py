@@ -70,7 +70,9 @@ def test_it_scrapes_alerts_and_draws(tmp_path: Path, free_port: Callable[[], int
             lambda: all(rule["health"] == "ok" for group in ask(port, "rules")["groups"] for rule in group["rules"])
         )
         firing = {alert["labels"]["alertname"] for alert in ask(port, "alerts")["alerts"] if alert["state"] == "firing"}
-        assert firing <= {"UndertoneEnds", "UndertoneUnsigned", "UndertoneAlarm"}, "short, unsigned, without a report"
+        assert firing <= {"UndertoneEnds", "UndertoneUnsigned", "UndertoneAlarm"}, (
+            "these campaigns are short and unsigned, and get no reports"
+        )
         for panel in json.loads((DEPLOY / "dashboard.json").read_text(encoding="utf-8"))["panels"]:
             for target in panel["targets"]:
                 expression = (

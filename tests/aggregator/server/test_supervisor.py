@@ -123,7 +123,7 @@ def test_a_file_that_is_no_campaign_fails_alone(folder: Path, start: Callable[[]
         examined = json.loads(undertone_process("doctor", str(folder), "--json").stdout)
         failed = [row["check"] for row in examined if row["fix"]]
         assert {f"campaign {name}" for name in names} <= set(failed)
-        assert "server" in failed, "what runs says it, too"
+        assert "server" in failed, "the running server reports the failures, too"
     finally:
         running.end()
 

@@ -1,4 +1,4 @@
-"""What executors do, without Spark. For any division into batches and buckets, they count as the server does."""
+"""What Spark's executors run, tested without Spark: divided into any batches and buckets, it counts as the server."""
 
 import random
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""After a loss or damage beside Spark (an older store, a checkpoint, a file, an epoch), there is a way to go on."""
+"""Counting with Spark goes on after a restored store, a lost checkpoint, a damaged file and an unknown epoch."""
 
 import importlib.util
 import shutil

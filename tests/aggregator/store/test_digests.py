@@ -61,7 +61,7 @@ def recognised(file: Path, drawn: dict[tuple[str, int], int], *, compacted: bool
 
 @pytest.mark.parametrize("compacted", [False, True])
 def test_the_newest_reports_cannot_be_recognised_from_the_store_alone(tmp_path: Path, compacted: bool) -> None:
-    """By chance, fewer than two of 240 reports are found in these words, and 40 with a probability below 1e-30."""
+    """On average, chance finds fewer than two of 240 reports in these words, and 40 with a probability below 1e-30."""
     chance = random.Random(4)
     drawn = {(device, slot): chance.randrange(8) for slot in SLOTS for device in DEVICES}
     file = tmp_path / "s.sqlite"
@@ -138,7 +138,7 @@ def test_no_report_has_the_digest_of_an_unknown_one() -> None:
     assert codes.min() > UNKNOWN
     zero = [payload for payload, code in zip(payloads, codes.tolist(), strict=True) if code == (1 << 21) - 1]
     assert all(digest(payload) == (1 << 21) - 1 for payload in zero)
-    assert len(zero) >= 2, "both those with all bits and those without any"
+    assert len(zero) >= 2, "reports whose digest would be 0 get the digest of all ones"
 
 
 def test_the_first_of_several_processes_makes_the_key(tmp_path: Path) -> None:

@@ -215,7 +215,9 @@ def test_an_owner_that_is_stopped_in_a_transaction_holds_nobody_up(
     with suspended_owner(postgres.new_database(), act) as other:
         theirs = other.leases
         assert theirs is not None
-        assert theirs.take("0of2", "b", 60) is None, "it was not held, or waited for until its session was ended"
+        assert theirs.take("0of2", "b", 60) is None, (
+            "the lease was free, or `take` waited until the session of its owner ended"
+        )
         wait_for(lambda: theirs.take("0of2", "b", 60) is not None, what="the end of the session that stopped")
 
 
@@ -241,7 +243,7 @@ def test_an_owner_that_is_stopped_between_two_rows_holds_nobody_up(
         theirs = other.leases
         assert theirs is not None
         if how == "take":
-            assert theirs.take("0of2", "b", 60) is None, "it was not held"
+            assert theirs.take("0of2", "b", 60) is None, "the lease was free"
             wait_for(lambda: theirs.take("0of2", "b", 60) is not None, what="the end of the session that stopped")
         else:
             theirs.reset(ROLES)

@@ -1,7 +1,4 @@
-"""θ by time of day: private rounds show blocks where there are some, and no block where there is none.
-
-Seeds are fixed.
-"""
+"""θ by time of day: the rounds show blocks where readings differ by time of day, and none where they are alike."""
 
 import functools
 from dataclasses import replace

@@ -282,7 +282,7 @@ def test_each_of_the_papers_methods_is_its_own(weibull_rounds):
 
 
 def test_every_shape_of_the_tail_that_is_not_excluded_counts_in_the_error_of_the_bias():
-    """Few devices have a Pareto tail.
+    """The readings have a Pareto tail, and θ is for few devices.
 
     With the likeliest shapes alone, the estimate of what is removed would be too small, and its error, too.
     """

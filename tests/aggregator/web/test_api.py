@@ -334,8 +334,8 @@ def test_the_guides_are_pages_whose_links_lead_somewhere(site: StoreSite) -> Non
     followed = 0
     for path, text in texts.items():
         assert text.count("<h1") == 1
-        assert len(anchors[path]) == len(set(anchors[path])), "an anchor is of one heading"
-        assert "](" not in text.split("<footer>")[0], "all links are read, none is left as it was written"
+        assert len(anchors[path]) == len(set(anchors[path])), "two headings have the same anchor"
+        assert "](" not in text.split("<footer>")[0], "a link is left as Markdown"
         for link in re.findall(r'href="([^":]*)"', text.split("<main")[1]):
             to, _, anchor = link.partition("#")
             assert to in ("", "../", *texts), link
@@ -576,7 +576,7 @@ def test_quantiles_of_others_keep_nobody_waiting(site: StoreSite, name: str, mon
 
 @pytest.mark.slow
 def test_a_late_report_changes_nothing_that_was_published(site: StoreSite, name: str, store: Path) -> None:
-    """The operator sees the late report, and the page states the share of reports that came later."""
+    """The operator sees the late reports, and the page states how many there are."""
     paths = ("estimates", "ranges", "quantiles", "download")
     before = [get(site, f"campaigns/{name}/{path}").text for path in paths]
     with open_store(store) as opened:

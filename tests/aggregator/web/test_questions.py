@@ -1,4 +1,4 @@
-"""Five questions that people ask about a campaign. Each takes one command, one call, or at most three clicks."""
+"""Questions that people ask about a campaign. The page answers each in at most three clicks or choices."""
 
 import json
 import math

@@ -154,7 +154,7 @@ def test_one_bit(breaks):
         p, q = (distribution(tested, path, breaks) for path in paths)
         for delta in (0.3, 0.1, 0.01, 1e-4):
             assert hockey_stick(p, q, zcdp_epsilon(num / den, delta)) <= delta
-        # For pure ε, a report has the ratio (1 + τ)/(1 - τ).
+        # For pure ε, a report has the ratio (1 + τ)/(1 - τ), where τ is the swing divided by twice the noise.
         ratio = (2 * 9 + tested.swing) / (2 * 9 - tested.swing)
         first = (2 * 7 + LEVELS) / (2 * 7 - LEVELS)
         worst = max(first, ratio) ** 3
@@ -241,5 +241,5 @@ def test_streams_that_differ_in_one_slot_can_stay_apart_for_ever():
 
 
 def test_the_closed_form_counts_what_the_audit_needs():
-    # 2R(A-R)G² - 4c²RA + l((A-R)²G² + 4c²RA) at A = 2, R = 1, G = 4, c = 1
+    # 2R(A-R)G² - 4c²RA + l((A-R)²G² + 4c²RA) with A = 2^shift = 2, R = reuse = 1, G = levels = 4, c = slew = 1, l = 3.
     assert squared_bound(3, 1, LEVELS, SLEW, SHIFT, REUSE) == 24 + 3 * 24

@@ -84,7 +84,8 @@ def test_integers_keep_the_real_numbers_variance_and_one_bit_follows(slew, slots
     assert gaussian.charge() >= budget - 1
     real = float(filters.shipped(slew, slots, chains).variance) / mu(1, 1e-5) ** 2
     assert ch.release_variance(gaussian) / real == pytest.approx(1.0, abs=1e-3)
-    # At equal ρ, the variance is within 1 %. At equal (ε, δ), it is about 17 % larger.
+    # The variance of one-bit noise is less than 1 % above the Gaussian's at equal ρ, and about 17 % above it at equal
+    # (ε, δ).
     assert 1 < ch.release_variance(bit) / ch.release_variance(gaussian) < 1.01
     assert 1.16 < ch.release_variance(cheaper) / ch.release_variance(gaussian) < 1.19
     r, share = F(gaussian.reuse, 1 << gaussian.shift), F(gaussian.slew, gaussian.levels)

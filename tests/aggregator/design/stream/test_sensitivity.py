@@ -1,4 +1,4 @@
-"""The exact squared sensitivity equals a brute force, is reached by no random path, and has the published numbers."""
+"""The exact squared sensitivity equals a brute force, is exceeded by no random path, and has the published numbers."""
 
 from fractions import Fraction as F
 from itertools import product
@@ -62,7 +62,7 @@ def test_known_values(slew, slots, bits, known):
 
 
 def random_paths(rng, count, slots, slew):
-    """Random feasible paths: walks reflected at the bounds, with steps of many sizes; runs along bounds; vertices."""
+    """Random feasible paths: walks that are clipped to [-1, 1], with small steps, with the largest, or with both."""
     bold = rng.random((count, 1))
     steps = np.where(rng.random((count, slots)) < bold, np.sign(rng.standard_normal((count, slots))), 0.0)
     steps += (1 - bold) * (2 * rng.random((count, slots)) - 1)

@@ -1,4 +1,4 @@
-"""certify --message certifies a stream campaign by the stream itself and by nothing else."""
+"""certify --message certifies a stream campaign by the budget of all reports of the stream."""
 
 import json
 

@@ -24,7 +24,7 @@ from undertone_shared.report import LENGTH
 
 
 class Wire:
-    """Stands for the stream below a connection: keeps what was sent, and whether the stream is read."""
+    """Stands for the stream below a connection: it sends nothing, and keeps whether it is paused or closed."""
 
     reader: Any
     unread = 0

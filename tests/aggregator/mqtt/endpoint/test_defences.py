@@ -451,9 +451,7 @@ class Wire:
 
 
 def fuzz(endpoint: Endpoint, sequences: int, seed: int) -> int:
-    """Feed damaged sequences to connections in pieces, in turn with the endpoint's own work; return the number of
-    bytes.
-    """
+    """Feed damaged sequences to connections, in pieces, while the endpoint works; return the number of bytes."""
     chance = random.Random(seed)
     fed = 0
     for number in range(sequences):

@@ -349,7 +349,7 @@ def test_no_ticket_is_made_for_a_session_that_nobody_resumes(tmp_path: Path, pas
     context = ssl.create_default_context(cafile=str(TLS / "ca.pem"))
     with open_endpoint(passwords, listener=tls_listener(tmp_path)) as endpoint:
         device = Device(endpoint.port, "load-1", context=context)
-        # A ticket would come before the answer to the login, for which this waits.
+        # A ticket would come before the answer to the login, for which the next line waits.
         device.wait("connected")
         assert isinstance(device.socket, ssl.SSLSocket)
         assert device.socket.version() == "TLSv1.3"

@@ -1,6 +1,6 @@
 """A disk fails for a while.
 
-Only reports that are stored are acknowledged. After a restart, the server counts the reports that devices send again.
+Only reports that are stored are acknowledged. The others are stored and acknowledged once the disk works again.
 """
 
 import threading

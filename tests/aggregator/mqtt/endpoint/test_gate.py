@@ -1,4 +1,4 @@
-"""Which users the endpoint lets in, and how long it takes to read the password files again."""
+"""The endpoint reads its password file again: it checks only changed entries, and a damaged file changes nothing."""
 
 import pytest
 

@@ -409,7 +409,7 @@ def test_a_bridge_of_mosquitto_is_a_reader(
 
 
 def test_readers_and_publications_from_many_threads(endpoint: OneCampaign) -> None:
-    """No message is lost between a subscription and a publication that happen at the same time."""
+    """Readers that subscribe while another thread publishes get the last message in the end."""
     with contextlib.ExitStack() as stack:
         clients = [stack.enter_context(Client(endpoint.port, "grafana")) for _ in range(5)]
         publishing = threading.Thread(
