@@ -1,7 +1,4 @@
-"""Alerts and the dashboard use only metrics that exist.
-
-Where promtool is installed, it checks the rules and their tests.
-"""
+"""The files for a deployment (alerts, dashboard, image, compose file, systemd's unit), and a server below systemd."""
 
 import contextlib
 import json

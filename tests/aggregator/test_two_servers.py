@@ -107,8 +107,8 @@ def test_a_campaign_that_somebody_else_broadcasts_rings(
 
     def broadcast(log: io.StringIO) -> None:
         outsider = deliveries.Sender(broker)
-        # The server's first broadcast may replace the outsider's message before the server reads it. Then publish it
-        # again.
+        # The server's first broadcast may replace the outsider's message before the server reads it. Then the outsider
+        # publishes it again.
         while '"foreign"' not in log.getvalue():
             outsider.flush(outsider.send([(f"{PREFIX}/meters/config", b"not a campaign of ours")], retain=True))
             seen = looks["done"] + 5

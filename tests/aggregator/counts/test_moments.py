@@ -1,6 +1,6 @@
-"""The moments of streams: exact sums, in one vector for each slot, and vectors can be added.
+"""The moments of streams are exact sums: each slot has one vector of them, and vectors can be added.
 
-The vector also counts the pairs of slots in which a device reported on the same chain.
+A vector also counts the pairs of slots in which a device reported on the same chain.
 """
 
 import numpy as np

@@ -11,7 +11,7 @@ from undertone_shared.errors import Invalid
 def test_exponential_is_a_tight_lower_bound():
     for epsilon in (Fraction(1, 20), Fraction(1), Fraction(8)):
         below = exponential_below(epsilon)
-        # The remainder of the series is below twice its first omitted term.
+        # The bound is the sum of the series' first 64 terms. What it lacks is below twice the first omitted term.
         term = Fraction(1)
         for i in range(1, 65):
             term *= epsilon / i

@@ -35,7 +35,7 @@ ODDS = [Fraction(1), Fraction(9, 8), Fraction(3, 2), Fraction(2), Fraction(5, 2)
 def exact_delta(blanket: Blanket, reports: int, odds: Fraction) -> Fraction:
     """δ at e^ε = ``odds`` for ``reports`` reports, in rationals, by summing over all (T, A, B) of `Blanket`.
 
-    Use it with few reports.
+    With many reports, this takes long.
     """
     gamma, extra, t = blanket.gamma, blanket.ratio - 1, blanket.extreme
     # A and B are summed in integers, which is a hundred times faster. A blanket's chances are in units of 1/whole, the

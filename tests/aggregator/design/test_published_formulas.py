@@ -18,7 +18,7 @@ GRID = np.linspace(0.0, 1.0, 51)
 
 
 def span(n: int, chance: float) -> tuple[int, int]:
-    """Nine standard deviations and nine counts to either side of the mean, within 0 to n."""
+    """`_WIDE` standard deviations and as many counts to either side of the mean, within 0 to n."""
     wide = module._WIDE * math.sqrt(n * chance * (1 - chance)) + module._WIDE
     return max(math.floor(n * chance - wide), 0), min(math.ceil(n * chance + wide), n)
 
@@ -155,8 +155,8 @@ def test_a_slots_losses_are_a_mixture_over_the_blankets_on_a_grid_of_losses(
 ) -> None:
     """The grid has ``cells`` steps in a standard deviation.
 
-    It reaches 1.2 times nine standard deviations, or ln p where no loss is larger. Narrow spans are tested too: they
-    leave out some probability, which counts as lost.
+    It reaches 1.2 times ``wide`` standard deviations, or ln p where no loss is larger. Narrow spans are tested too:
+    they leave out some probability, which counts as lost.
     """
     monkeypatch.setattr(module, "_WIDE", wide)
     blanket = Blanket(2 / (ratio + 1) + Fraction(1, 100) * (1 - 2 / (ratio + 1)), ratio)

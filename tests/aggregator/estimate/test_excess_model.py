@@ -192,7 +192,10 @@ def test_nothing_is_removed_at_the_bound_however_the_means_vary():
 
 
 def test_the_excess_between_the_last_two_limits():
-    """Where many readings are at the bound, as with times in a state, the excess falls linearly to 0 at the bound."""
+    """Many readings are at the bound, as when a reading is the time for which a switch was on.
+
+    Between the last two limits, the excess then falls linearly to 0 at the bound.
+    """
     density = 0.7 * uniform()
     density[BOUND] += 0.3
     made = ExcessModel(pieces([density]), ((0, 0, BOUND - 200),), DAY)

@@ -185,7 +185,7 @@ def test_the_command_in_all_its_forms(store: Path, tmp_path: Path) -> None:
     assert answer["outcomes"]["duplicate"] == 3
     days = json.loads(command(store, "--json", "--every", 4, "--group", "all").stdout)["ranges"]
     assert [day["slots"] for day in days] == [4, 4, 4]
-    # Runs of 8 divide 12 slots into 8 and 4: an end of the campaign cuts one run, and its row says so.
+    # Runs of 8 divide 12 slots into 8 and 4: the campaign's beginning or end cuts one run, and its row says so.
     cells = [line.split("│") for line in command(store, "--every", 8, "--group", "all").stdout.splitlines()]
     assert sorted(row[3].strip() for row in cells if len(row) > 3 and row[2].strip() == "all") == ["4", "8"]
     parquet = tmp_path / "x.parquet"

@@ -1,4 +1,4 @@
-"""Many campaigns in one process over a real broker: how they start and end, their health and their metrics."""
+"""Many campaigns in one process, at its endpoint or at mosquitto: how they start and end, their health and metrics."""
 
 import errno
 import io

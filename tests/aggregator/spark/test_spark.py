@@ -59,7 +59,7 @@ def children(pid: int) -> dict[int, str]:
 class Driver:
     """Runs `undertone spark run` on one store, again and again; each run ends in another way."""
 
-    # All drivers of the running test; the end of the test ends them.
+    # All drivers that the running test has started. A fixture kills them when the test ends.
     started: ClassVar[list["Driver"]] = []
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The digests of reports in a store reveal nothing to somebody who has the store but not its key."""
+"""Somebody who has a store but not its key cannot recognise reports by the digests that the store keeps."""
 
 import contextlib
 import random

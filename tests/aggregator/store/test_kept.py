@@ -1,4 +1,4 @@
-"""If a server keeps single reports with their devices' names, the page, doctor and all readers of the store say so."""
+"""If a server keeps single reports with their devices' names, `Results` and doctor say so."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Tails that no report shows: θ may be wrong there, but never with confidence."""
+"""Tails that no report shows: if θ is far off there, its range mostly holds the best θ, or a warning says so."""
 
 import numpy as np
 import pytest

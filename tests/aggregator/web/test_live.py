@@ -1,4 +1,4 @@
-"""News reach open pages within a second, and a slow page delays no other."""
+"""News reaches open pages within a second, and a slow page delays no other."""
 
 import asyncio
 import time

@@ -64,7 +64,7 @@ def devices(endpoint: Endpoint) -> Iterator[dict[str, Device]]:
 
 
 class Committing:
-    """A campaign that commits what it takes at once. While ``blocked``, it waits, as with a store that hangs."""
+    """A campaign that commits what it takes at once. While ``free`` is unset, it waits, as with a store that hangs."""
 
     def __init__(self, intake: CampaignIntake) -> None:
         self.taken: list[Delivery] = []

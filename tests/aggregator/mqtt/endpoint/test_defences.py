@@ -1,4 +1,4 @@
-"""Strangers and devices that misbehave can do nothing to the endpoint that an honest device would notice."""
+"""While strangers and devices misbehave in many ways, the endpoint goes on serving an honest device."""
 
 import contextlib
 import random

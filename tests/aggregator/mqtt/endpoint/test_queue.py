@@ -10,7 +10,7 @@ REPORT = Delivery("topic", b"report", False, None)
 
 
 class Watched(deque):
-    """The queue's waiting reports. Whenever one arrives, another thread asks for its age and then takes it."""
+    """The queue's waiting reports. When one arrives, its age is asked for and it is taken, as by another thread."""
 
     def __init__(self, queue: Queue) -> None:
         super().__init__()
