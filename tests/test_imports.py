@@ -1,7 +1,7 @@
-"""What the layout of the code promises, read from the sources.
+"""The sources keep the rules of the layout.
 
-It says who may import whom, and what code for boards may contain. Every rule is checked on the code and on a snippet
-that breaks it.
+The rules say which package may import which, and what code for boards may contain. Every rule is checked on the code
+and on a snippet that breaks it.
 """
 
 import ast

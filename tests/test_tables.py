@@ -1,4 +1,4 @@
-"""Contributors forget lists: each text that lists the names of a table must list all of them, or an error names it."""
+"""Each text that lists the names of a table must list all of them; the error names those that are forgotten."""
 
 import ast
 import dataclasses

@@ -53,7 +53,7 @@ def test_create_says_what_it_costs_and_what_would_go_badly_and_may_write_nothing
     assert "privacy: " in shown
     assert "warning: threshold rounds of 40 slots" in shown
     assert home.names() == []
-    assert "warning: " in create(home, "--collect", "stream"), "48 reports, and then silence"
+    assert "warning: " in create(home, "--collect", "stream"), "the budget of a stream ends after 48 reports"
     assert home.names() == ["power"]
 
 
@@ -171,7 +171,7 @@ def test_every_file_that_a_plan_names_is_read_before_it_is_written(home: Home) -
 def test_devices_are_added_to_groups_as_the_server_reads_them(tmp_path: Path) -> None:
     path = tmp_path / "groups.csv"
     append_groups(path, "all", ["d-1"])
-    assert not path.exists(), "all is everybody, and no line"
+    assert not path.exists(), "the group all has no line in the file"
     append_groups(path, "north", ["d-2", "d-3"])
     append_groups(path, "all", ["d-4"])
     path.write_text(path.read_text(encoding="utf-8").rstrip(), encoding="utf-8")

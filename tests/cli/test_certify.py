@@ -256,7 +256,7 @@ def test_what_the_world_learns_of_a_slot_a_day_and_a_year():
     assert result.exit_code == 0, result.output
     spans = json.loads(result.stdout)
     assert [spans[span]["releases"] for span in ("a slot", "a day", "a year")] == [1, 48, 17_520]
-    # The number is that of table 5.2 of the study, to its rounding.
+    # `docs/privacy.md` prints these numbers, rounded.
     assert spans["a slot"]["epsilon"] == pytest.approx(0.144, rel=0.02)
     assert spans["a day"]["epsilon"] == pytest.approx(1.15, rel=0.02)
     faked = json.loads(certify("--published", "--epsilon", 1, "--reports", 2000, "--fakes", 0.5, "--json").stdout)

@@ -165,6 +165,7 @@ def test_a_temperature_is_truncated_from_both_sides():
     assert result.exit_code == 0, result.output
     facts = json.loads(result.stdout)
     # The rooms' readings lie within 550 to 650. If only the upper end were truncated, the half-width would be some 320.
+    # 4.289 is the variance of a report of the Hybrid at ε = 1, in units of (half-width)².
     half_width = facts["slots"][0]["truncated_se"] * np.sqrt(facts["slots"][0]["reports"] / 4.289)
     assert 20 < half_width < 75
     error = np.sqrt(np.mean([(slot["estimate"] - slot["truth_raw"]) ** 2 for slot in facts["slots"]]))

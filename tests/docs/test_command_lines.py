@@ -24,7 +24,7 @@ PAGES = [
 ]
 # Words that stand for a number that the reader chooses.
 PLACEHOLDERS = {"N": "5", "E": "1"}
-# These texts of the wire are hashed. They are no commands.
+# These labels are hashed. They are no commands.
 LABELS = ("undertone agreement 1", "undertone join device secret")
 _BLOCK = re.compile(r"```(?:sh|console)?\n(.*?)```", re.DOTALL)
 _CALLS = ("undertone ", "undertone-device ")

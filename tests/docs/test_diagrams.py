@@ -1,4 +1,4 @@
-"""The drawings are made from the texts beside them: a drawing has the same labels as its text."""
+"""A drawing has every label of the text beside it, from which it was made, and each drawing is shown on a page."""
 
 import html
 import re

@@ -130,10 +130,7 @@ def test_what_a_document_names_is_in_its_table(heading: str) -> None:
 
 
 def test_the_numbered_items_of_each_document_are_all_there() -> None:
-    """All numbers that the documents print are there, from the first to the last.
-
-    The unnumbered equations between them are left out.
-    """
+    """The page names the equations of both papers with these numbers, and each figure."""
     tops, cgm = (PAGE.read_text("utf-8").partition("## CGM")[i] for i in (0, 2))
     for number in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 16, 19, 22):
         assert re.search(rf"Eq\. {number}\b", tops), number

@@ -1,4 +1,4 @@
-"""The tables of words have each word: why a device is silent (first aid), why a report was refused."""
+"""Two tables explain every word: why a device is silent (first aid), and why a report was refused."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""A fact stands on one page, and the other pages link to it."""
+"""A fact stands on one page only."""
 
 import re
 import subprocess

@@ -88,7 +88,7 @@ def test_an_operators_first_half_hour_in_short(tmp_path, mosquitto_binary):
 def test_a_backup_brings_a_server_up_in_an_empty_folder(tmp_path):
     """The walk has six commands up to the first number, and then the exercise of the guide to backups.
 
-    No mosquitto must be started.
+    The walk must not start mosquitto.
     """
     programs = tmp_path / "programs"
     programs.mkdir()

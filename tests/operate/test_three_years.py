@@ -9,8 +9,8 @@ plans and policies, as the page makes them. Three parts are simulated: the time,
 which is memory. `systemctl`, `sudo` and `pip` are scripts here. OpenSSL has its own clock, so it checks only who signed
 the server's certificate and for which name, and the test checks the dates.
 
-The time goes on when the server says that it has done what was due, and never passes the end of a slot that devices
-live in. Devices live each slot of the first days, and some slots around each later block. In between, they are switched
+The clock moves on when the server says that it has done what was due. Devices report in each slot of the first days,
+and in some slots around each later block; the clock stops in each of these slots. In between, the devices are switched
 off.
 """
 
@@ -62,8 +62,8 @@ DAY = 86400
 SLOT = 1800
 # Midnight of a day in January 2027.
 START = 1_800_057_600
-# Devices live each of the first slots, which are the threshold rounds and some more. From then on, they live this many
-# slots around each block.
+# Devices report in each of the first slots, which are the threshold rounds and some more. From then on, they report in
+# this many slots around each block.
 FIRST_SLOTS = 3 * 48 + 8
 AROUND = 2
 PATIENCE_SECONDS = 300
@@ -340,14 +340,14 @@ class Life:
             return int(json.loads(store.meta("status").get("status", '{"time": 0}'))["time"])
 
     def slots(self, number: int) -> None:
-        """Let the devices live so many slots."""
+        """Let so many slots pass, in which the devices report."""
         for _ in range(number):
             self.clock.set((int(self.clock.now()) // SLOT + 1) * SLOT + 10)
             self.settle()
             self.caught_up()
 
     def until_day(self, day: int) -> None:
-        """Live until that day. Each of the first slots is lived, and later only some slots before the day."""
+        """Go on to that day. Devices report in each of the first slots, and later only in some slots before the day."""
         end = START + day * DAY
         while self.clock.now() < min(end, START + FIRST_SLOTS * SLOT):
             self.slots(1)
@@ -484,7 +484,7 @@ def test_the_operators_page_is_followed_through_three_years(life: Life) -> None:
     for client in life.devices.values():
         ledger, policy = client.reporter.ledger, client.reporter.policy
         assert ledger.ever <= policy.lifetime, client.reporter.device
-        # A device of heat has one turn a day, which may be in none of the slots that are lived.
+        # A device of heat has one turn a day, which may be in none of the slots in which devices are switched on.
         assert ledger.ever > 0 or client.config.campaigns == ("heat",), client.reporter.device
         assert client.reporter.ledger.sequence <= allowed_reports(policy)
     # The three are the first certificate, the one for the new address, and the renewed one.
@@ -493,7 +493,7 @@ def test_the_operators_page_is_followed_through_three_years(life: Life) -> None:
         assert "Traceback" not in log.read_text(encoding="utf-8")
 
 
-# Where the page says what its commands show: a part of the block, and what its commands must print then.
+# Where the page says what its commands print: (a part of the block, a pattern that the output must have).
 SHOWN = (
     ("undertone plan", r"a slot +\S+ +\S+ +\S+ Wh +2\.6%"),
     ("undertone plan", r"a day +\S+ +\S+ +\S+ Wh +1\.4%"),

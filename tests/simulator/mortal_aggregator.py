@@ -1,7 +1,7 @@
-"""``mortal_aggregator.py HOME DEATHS``: a server that kill -9 ends at one failpoint after another.
+"""``mortal_aggregator.py HOME DEATHS``: a server that SIGKILL ends DEATHS times, at one failpoint after another.
 
-Each life is a forked child that runs `serve` until it has passed its failpoint a few times. The program prints one line
-for each death. Then it lives on until SIGTERM.
+Each time, a forked child runs `serve` until it has passed its failpoint a few times, and then kills itself. The program
+prints one line for each killed child. Then it runs `serve` itself until SIGTERM.
 """
 
 import importlib
@@ -21,7 +21,7 @@ PLACES = ("before_commit", "after_commit", "during_acknowledgement", "after_ackn
 
 
 def live(home: Home, place: str | None, passes: int) -> None:
-    """Run `serve`. Die when ``place`` is passed for the `passes`-th time, or at SIGTERM if there is no place."""
+    """Run `serve` until ``place`` is passed for the ``passes``-th time, where SIGKILL ends it, or until SIGTERM."""
     stop = threading.Event()
     left = [passes]
 
@@ -37,8 +37,8 @@ def live(home: Home, place: str | None, passes: int) -> None:
 
 
 def main(home: Home, deaths: int) -> None:
-    """Die so many times, and then live on."""
-    # The modules are imported once for all lives.
+    """Run ``deaths`` children, each until it is killed, and then run `serve` until SIGTERM."""
+    # The modules are imported once for all children.
     for module in PRELOADED:
         importlib.import_module(module)
     chance = random.Random(1)

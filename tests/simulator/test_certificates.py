@@ -146,7 +146,7 @@ def test_a_certificate_is_rotated_and_revoked(site: Site, tmp_path: Path) -> Non
     wait_for(lambda: not site.lets_in(before))
     wait_for(lambda: site.lets_in(own))
     if site.mosquitto is None:
-        assert connected.out.wait(60), "what the old one opened is ended"
+        assert connected.out.wait(60), "the connection with the old certificate is ended"
     connected.close()
     assert (own / "device.key").stat().st_mode & 0o077 == 0
 

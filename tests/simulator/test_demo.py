@@ -91,8 +91,8 @@ def test_estimates_lie_within_eight_standard_errors_of_the_truth(demo):
     result, _, _ = demo
     assert len(result.slots) == SLOTS
     assert result.worst < 8
-    # 8 × the square was beyond 45 once in 27,000 runs, and beyond 52 seven times less often. So it is beyond 80 with a
-    # chance below 1e-7.
+    # 8 × the square of `standardised` was beyond 45 once in 27,000 runs, and beyond 52 seven times less often. So it is
+    # beyond 80 with a chance below 1e-7.
     assert result.standardised < math.sqrt(80 / SLOTS)
     assert all(slot.low < slot.estimate < slot.high for slot in result.slots)
     assert all(slot.truth_truncated <= slot.truth_raw for slot in result.slots)

@@ -246,7 +246,7 @@ def test_a_patient_clock_stops_at_the_moment_that_is_waited_for(monkeypatch):
     assert clock.now() == pytest.approx(began + 10)
     asyncio.run(clock.until(began + 10))
     machine[0] += 60
-    assert clock.now() == pytest.approx(began + 10), "the minute that the machine lost is nobody's"
+    assert clock.now() == pytest.approx(began + 10), "a minute in which the machine stood still does not count"
 
 
 def test_memory_storage_keeps_what_it_was_given():

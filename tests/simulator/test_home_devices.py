@@ -123,7 +123,7 @@ def home(tmp_path: Path, free_port: Callable[[], int], mosquitto_binary: str) ->
 @pytest.mark.broker
 def test_two_campaigns_get_devices_of_one_broker(home: Place) -> None:
     folder, port = home.folder, home.port
-    assert "expected one of" in said("devices", "add", "1", "--home", str(folder), code=2), "which campaign is not said"
+    assert "expected one of" in said("devices", "add", "1", "--home", str(folder), code=2), "the campaign is missing"
     for name in CAMPAIGNS:
         told = said("devices", "add", "2", "--home", str(folder), "--campaign", name)
         assert f"{name}-001 to {name}-002" in told

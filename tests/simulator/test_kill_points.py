@@ -21,7 +21,7 @@ report_slots = 1000
 lead_slots = 1
 settle_slots = 1
 """
-# A life begins with a start of the server, which takes long on a busy machine. So deaths are counted, not seconds.
+# After each kill the server starts anew, which takes long on a busy machine. So the test counts kills, not seconds.
 PATIENCE_SECONDS = 550
 
 
@@ -48,7 +48,7 @@ def test_an_aggregator_that_dies_again_and_again_counts_everything_once(make_wor
         while len(deaths.read_text(encoding="utf-8").splitlines()) < number:
             assert aggregator.poll() is None, "it ended by itself"
             await asyncio.sleep(0.1)
-        # The last life takes in reports of its own, and then all that are left.
+        # After the last kill, the server takes in new reports of every device, and then all that are left.
         drawn = {device.name: device.drawn for device in fleet.devices}
         while any(device.drawn == drawn[device.name] or device.unacknowledged for device in fleet.devices):
             await asyncio.sleep(0.01)
@@ -68,8 +68,8 @@ def test_an_aggregator_that_dies_again_and_again_counts_everything_once(make_wor
         ("before_commit", "after_commit", "during_acknowledgement", "after_acknowledgement"), number // 4
     )
     assert accounts.holds, accounts.examples
-    # If a life or two take more than 96 slots on a slow machine, the oldest reports leave the outbox. Only this loss is
-    # allowed.
+    # If one or two starts of the server take more than 96 slots on a slow machine, the oldest reports leave the outbox.
+    # Only this loss is allowed.
     assert set(accounts.lost) <= {"outbox_full"}
     assert accounts.sent == accounts.counted + accounts.lost["outbox_full"]
     assert accounts.counted > 50

@@ -30,7 +30,7 @@ def test_a_soft_limit_is_raised(monkeypatch):
     monkeypatch.setattr(resource, "getrlimit", lambda which: (1024, 20_000))
     monkeypatch.setattr(resource, "setrlimit", lambda which, limits: raised.append(limits))
     allow_connections(10_000)
-    assert raised == [(20_000, 20_000)], "all that there is: the server that it starts inherits it"
+    assert raised == [(20_000, 20_000)], "the limit is raised to the most, because the server inherits it"
 
 
 @pytest.mark.slow

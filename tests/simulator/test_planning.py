@@ -202,7 +202,8 @@ def test_out_of_reach_is_said(households):
 
 def test_traffic_counts_the_packets(households):
     traffic = plan_fleet(households, 10, "1", kind="hybrid", campaign="demo", device="load-001").traffic
-    # A report takes 2 bytes of header, 2 + 33 of topic, 2 of identifier and 16 of report. Its PUBACK takes 4.
+    # A report takes 2 bytes of header, 2 for the topic's length and the topic, 2 of identifier and 24 of report. Its
+    # PUBACK takes 4.
     topic = len("undertone/v2/demo/12/load-001/report")
     assert traffic.mqtt_bytes == 48 * (2 + 2 + topic + 2 + 24 + 4)
     assert traffic.packets == 96

@@ -5,7 +5,7 @@ from undertone_simulator.readings.populations import BOUND, HALF_HOURS, POPULATI
 from undertone_simulator.readings.populations.households import SHAPE, _appliances
 from undertone_studies.theta_populations import in_time_order
 
-# Quantiles of the EDRP readings, as the module's docstring states them.
+# Quantiles of the EDRP readings, as the docstring of `populations/households.py` states them.
 QUANTILES = {0.25: 66, 0.5: 129, 0.75: 252, 0.9: 488, 0.95: 755, 0.99: 1408, 0.999: 2531}
 
 
@@ -34,7 +34,8 @@ def test_any_part_is_the_same_by_itself(name):
     source = POPULATIONS[name](1)
     day = source.per_day
     whole, _ = source.part(0, 1500, range(3 * day))
-    # The source keeps the last day. The parts lie in one day, in two days at once, and in an earlier day again.
+    # The source caches the day that was asked for last. The parts lie in one day, in two days at once, and in an
+    # earlier day again.
     for columns in (range(3), range(3, day), range(day - 1, day + 2), range(2), range(2 * day, 3 * day)):
         part, _ = source.part(1000, 1500, columns)
         assert np.array_equal(part, whole[list(columns), 1000:])
@@ -59,8 +60,9 @@ def test_mean_spread_and_daily_shape(readings):
 def test_appliances_run_on_over_midnight():
     """If appliances start evenly over the day, each half-hour has the same mean, also the first.
 
-    For 200,000 days, the standard error of a mean is .4 % of it. Seven of these (1e-10 for 48) are below 3 %. If a day
-    began with no appliance running, its first half-hour would have 40 % too little.
+    For 200,000 days, the standard error of a mean is .4 % of the mean. The limit of 3 % is seven standard errors, which
+    one of 48 means exceeds with a probability of 1e-10. If a day began with no appliance running, its first half-hour
+    would have 40 % too little.
     """
     rng = np.random.default_rng(5)
     load = _appliances(rng, np.full((HALF_HOURS, 200_000), 0.1)).mean(axis=1)

@@ -93,9 +93,9 @@ def test_a_fleet_passes_over_the_revoked_follows_a_move_and_says_its_accounts_wh
 def test_real_devices_come_back_after_a_restore_from_a_backup_that_is_older_than_an_extension(
     tmp_path: Path, free_port: Callable[[], int]
 ) -> None:
-    """A slot lasts three seconds and a cycle nearly two minutes.
+    """The restored server does not know the epoch of the extension, and says so until the devices follow a new one.
 
-    Within that time, devices, server and page report what happened.
+    A slot lasts three seconds and a cycle nearly two minutes.
     """
     page = f"127.0.0.1:{free_port()}"
     home, new, out = made(tmp_path / "home", free_port, 3, 36, "--page", page), tmp_path / "new", tmp_path / "out"

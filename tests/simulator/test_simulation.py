@@ -144,8 +144,8 @@ def test_drop_outs_and_late_joiners(plain):
     for key, counts in simulation.partial.items():
         by_slot[key.slot] = by_slot.get(key.slot, 0) + int(counts.sum())
     slots = sorted(by_slot)
-    # Half of the devices are there from the start, and all from the tenth slot on. Each report leaves with probability
-    # .75. The limit is 6 standard deviations.
+    # Half of the devices and a tenth of the others are there from the start, and all from the tenth slot on. Each
+    # report leaves with probability .75. The limit is 6 standard deviations.
     deviation = 6 * math.sqrt(DEVICES * 0.25)
     assert abs(by_slot[slots[0]] - DEVICES * (0.5 + 0.05) * 0.75) < deviation
     assert abs(by_slot[slots[-1]] - DEVICES * 0.75) < deviation

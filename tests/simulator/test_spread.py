@@ -1,6 +1,6 @@
 """The results are the same to the last bit, however the parts of a fleet are divided among processes.
 
-An interrupted run ends.
+An interrupted run ends with all its processes.
 """
 
 import contextlib

@@ -139,7 +139,7 @@ def test_who_joins_late_begins_a_chain_then():
     for age, key in enumerate(sorted(simulation.partial, key=lambda key: key.slot), 1):
         ages = layout.ages_of(simulation.partial[key])
         assert ages[age:].sum() == 0
-        # One device is never late, so its report has the largest possible age. Until the eighth slot, devices join, so
+        # Device 0 is never late, so its report has the largest possible age. Until the eighth slot, devices join, so
         # there are reports of age 1.
         assert ages[age - 1] >= 1
         assert (ages[0] > 0) == (age <= 8)

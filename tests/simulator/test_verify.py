@@ -106,7 +106,7 @@ def test_what_a_killed_broker_forgot_is_lost_by_name_within_its_window(store):
     kill = (2000, "broker_killed", "-")
     assert reconcile(sent(a, b, acked=[b], faults=[kill]), store).lost == {"broker_killed": 1}
     # The device read the acknowledgement at 1500 ms. The loss is explained only if the kill was noted before that, and
-    # the next broker started after it: the first case.
+    # the next broker started after that. Only the first case is such.
     for kill_at, start_at, holds in ((1400, 1600, True), (1400, 1450, False), (1400, None, False), (1400, 1300, False)):
         faults = [(kill_at, "broker_killed", "-")] + ([(start_at, "broker_started", "-")] if start_at else [])
         assert reconcile(sent(a, b, acked=[b], faults=faults), store).holds == holds, (kill_at, start_at)

@@ -100,7 +100,7 @@ def test_a_report_refused_for_an_epoch_of_its_devices_absence_is_a_fault():
     assert str(second.epoch) in sentence
     assert len(faults(refused, [(80, "offline")])) == 1, "still offline"
     assert not faults(refused, [(80, "offline"), (89, "online"), (91, "offline")])
-    assert len(faults(refused, [(89, "offline"), (95, "online")])) == 1, "decided one second after they had gone"
+    assert len(faults(refused, [(89, "offline"), (95, "online")])) == 1, "the epoch came one second after they had gone"
     assert not faults([("hostile", first, "other_campaign"), ("d1", third, "other_campaign")], [(0, "offline")])
 
 

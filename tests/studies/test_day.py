@@ -1,4 +1,4 @@
-"""The planner for windows agrees with simulated reports, in a grid of 36 cells, of which 20 are slow."""
+"""The planner for windows agrees with simulated reports, in a grid of 36 cells."""
 
 from fractions import Fraction
 

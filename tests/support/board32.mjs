@@ -2,7 +2,7 @@
 //
 //     node board32.mjs device/examples/unix_device.py CONFIG SLOTS READINGS
 //
-// Its files are the ones of CONFIG's folder; they are written back when it ends, which SIGINT asks for.
+// The device gets the files of CONFIG's folder. When it ends, also by SIGINT, its state is written back.
 import { readdirSync, readFileSync, writeFileSync, mkdirSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';

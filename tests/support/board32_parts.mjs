@@ -27,7 +27,7 @@ def _mkdir(path, mkdir=os.mkdir):
 os.mkdir = _mkdir
 `;
 
-// How long step() waits for the answer to what was written: only the last packet of an exchange has none.
+// How many milliseconds to wait for the broker's answer. Only the last packet of an exchange gets no answer.
 const ANSWER_MILLISECONDS = 250;
 const ECONNRESET = 15;
 

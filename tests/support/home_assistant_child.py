@@ -1,7 +1,7 @@
 """Runs Home Assistant in its own environment, and prints its MQTT entities as JSON whenever one changes.
 
 Usage: python home_assistant_child.py FOLDER MQTT-PORT USER PASSWORD HTTP-PORT. Each line is {unique id: {"state",
-"attributes", "precision"}}. The program ends when standard input ends.
+"attributes", "precision", "device"}}. The program ends when standard input ends.
 """
 
 import asyncio

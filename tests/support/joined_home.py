@@ -1,4 +1,4 @@
-"""A home with Home Assistant that takes part in campaigns of a real server, and what must be true after each life."""
+"""A home with Home Assistant that takes part in campaigns of a real server, and the checks that hold at the end."""
 
 import itertools
 import json

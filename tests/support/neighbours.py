@@ -23,7 +23,7 @@ class Neighbours:
 
     ``loads``: group -> what each of its homes measures in every slot. ``counted``: the homes have meters that count up.
     ``run``: a function that runs a command of `undertone`. ``environment``: that of the homes' process. ``speed``: how
-    fast the clock of this process runs.
+    fast the clock of the homes runs.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """The privacy of every mechanism on small instances: exact couplings, exact laws, all neighbouring streams.
 
 The couplings work as follows. Assume that for neighbours D, D' and any draws z there are integers d with M(D, z) =
-M(D', z + d). Then no release is more than e^(Σ |d_i|/scale_i) times as likely under D as under D', because a step
-changes the discrete Laplace law with scale s by at most e^(1/s).
+M(D', z + d). Then no release is more than e^(Σ |d_i|/scale_i) times as likely under D as under D', because a shift by
+1 changes each probability of the discrete Laplace law with scale s by a factor of at most e^(1/s).
 """
 
 from fractions import Fraction
@@ -250,7 +250,7 @@ def test_the_shipped_choice_follows_the_law(monkeypatch):
 
 
 def without_last_shift(ordered, rank, bound, beta):
-    """The sensitivity in the authors' published code, which takes t = 0..k where t = 0..k+1 is right."""
+    """The smooth sensitivity as PAK's authors compute it in their code: with t = 0..k, where t = 0..k+1 is right."""
     n = len(ordered)
     x = lambda i: 0 if i < 1 else bound if i > n else int(ordered[i - 1])  # noqa: E731
     terms = [exp(-float(beta) * k) * max(x(rank + t) - x(rank + t - k - 1) for t in range(k + 1)) for k in range(n + 1)]
@@ -303,9 +303,10 @@ def test_smooth_sensitivity_over_all_neighbours(noise, shifted):
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_the_published_off_by_one_fails_the_same_test(noise):
-    """Cauchy noise does not show the mistake.
+    """With the wrong sensitivity, the excess probability is over 3 δ.
 
-    One of two neighbours keeps the full sensitivity, and no δ can be exceeded.
+    Cauchy noise is left out, because it does not show the mistake: one of two neighbours keeps the full sensitivity,
+    and there is no δ to exceed.
     """
     epsilon, delta = TIGHT[noise]
     assert worst_excess(noise, without_last_shift, Fraction(epsilon), delta) > 3 * delta

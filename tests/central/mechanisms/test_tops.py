@@ -229,7 +229,7 @@ def test_on_meter_readings_the_default_threshold_is_within_twice_the_best(undert
 
 
 def test_pak_is_as_bad_as_the_paper_says(pos):
-    """At ε = .05, the shift alone is far beyond the bound, so θ = B. ToPS chooses some 50."""
+    """At ε = .05, the shift alone is far beyond the bound, so θ = B. ToPS chooses a θ near 50."""
     mechanism = Pak(1657, ".05", seeded(2))
     mechanism.extend(pos[:65536])
     assert mechanism.theta == 1657

@@ -55,7 +55,7 @@ class Script:
 
 
 def test_a_flip_compares_digit_by_digit():
-    # p = 1/3 is 0.0101… in binary: its first byte is 85, and then it has 0x55555555 for ever.
+    # p = 1/3 is 0.0101… in binary: its first byte is 85, and each later word is 0x55555555.
     third = Coin(lambda bits: ((1 << bits) // 3, (1 << bits) // 3))
     assert third.digits(8) == 85
     for first in range(256):

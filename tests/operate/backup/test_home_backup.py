@@ -147,7 +147,7 @@ def test_what_is_not_whole_leaves_nothing(home: Path, tmp_path: Path, wrong: str
 
 
 def crafted(file: Path, members: list[tuple[str, int]], content: bytes = b"x") -> None:
-    """A backup whose manifest fits its members, which are (name, mode) each and all have this content."""
+    """Write a backup whose manifest fits its ``members``: (name, mode) of each. All have this content."""
     digest = hashlib.sha256(content).hexdigest()
     files = [{"name": name, "size": len(content), "mode": mode, "sha256": digest} for name, mode in members]
     manifest = json.dumps({"format": "undertone-home-1", "folder": "/x", "files": files}).encode()

@@ -132,7 +132,7 @@ def test_what_a_device_may_spend_in_its_life_counts_over_both(home: Home) -> Non
     fifth = json.loads((home.fleet("power") / "devices/power-005/policy.json").read_text(encoding="utf-8"))
     assert fifth == fourth, "the plan is the model, and not a device whose lifetime was multiplied already"
     said = run("campaign", "succeed", home.folder, "power", "power-2", "--preview")
-    assert "warning: the policies of 3 devices" in said, "that of the fourth suffices"
+    assert "warning: the policies of 3 devices" in said, "the lifetimes of the fourth and the fifth suffice"
     assert "--successors" in run("devices", "add", 1, "--home", home.folder, "--successors", -1, code=2)
 
 
@@ -274,5 +274,5 @@ def test_who_has_joined_by_a_code_goes_on_inside_what_was_agreed_to_and_no_furth
     assert not is_inside(policy, [("The town", "heat"), ("The country", "noise"), ("", "")])
     assert agreements(home, "power") == [("", "")]
     end = begin(home, "power", 1_800_000_000)
-    # The households agreed to a time that suffices for one more campaign of this length, and not for two.
+    # The time that the households agreed to ends after this campaign, and before another one of this length would end.
     assert 0 < policy.until - end < end - 1_800_000_000

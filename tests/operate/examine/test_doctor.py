@@ -125,7 +125,7 @@ def test_what_init_writes_for_a_broker_is_served_and_healthy_without_editing(
         assert {"password", "access", "client ids", "broadcast of power", "store of power"} <= set(results)
         assert examined.returncode == 0
         rung = {event for _, event in running.server.journal.alarm_counts}  # type: ignore[union-attr]
-        assert rung <= {"silent"}, "a server that runs is not disturbed; that nobody reports is an alarm in time"
+        assert rung <= {"silent"}, "doctor disturbs no running server; the only alarm may be that nobody reports"
         assert {"broker's file", "ports"} <= set(results)
         # From here on, the folder has another key than the one that signed the campaign.
         key = folder / "signing.key"

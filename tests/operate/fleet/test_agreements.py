@@ -33,4 +33,4 @@ def test_the_newest_words_of_a_campaign_and_of_those_before_it(tmp_path: Path) -
     (tmp_path / "server.toml").write_text(f"[server]\n{join}{contact}", encoding="utf-8")
     assert newest_words(home, "gas") == ("localhost", "To save gas.", "energy@meters.example.org")
     codes.path.write_bytes(b"no database" * 100)
-    assert newest_words(home, "gas") == ("", "", ""), "the numbers are shown all the same"
+    assert newest_words(home, "gas") == ("", "", ""), "a damaged file of codes gives no words and no error"

@@ -47,7 +47,7 @@ def config(tmp_path):
 
 
 def written(config, folder, count=3, authority=None, target=None, outbox=None):
-    """The secrets of devices whose files are in this folder."""
+    """Write the files of ``count`` devices into this folder. Return the devices' secrets by name."""
     target = target or Target("127.0.0.1", 4711, authority)
     ensure_key(config.path(config.server.signing_key))
     policy = json.dumps(make_policy(config.campaign, insecure=target.authority is None, signers=signers(config)))
@@ -64,7 +64,7 @@ def test_devices_can_read_their_files(config, tmp_path):
     policy = assembly.read_policy(member)
     assert policy.sensor == "load"
     assert policy.insecure
-    # The policy's cap satisfies ln(p/q) <= 1, and is within a millionth of 1.
+    # The policy's cap p/q is e^ε for ε = 1, to six digits.
     p, q = policy.cap
     assert 2.71828 < p / q < 2.718282
     assert [member.name for member in read_provisioned(tmp_path / "out")] == list(passwords)

@@ -199,7 +199,10 @@ def test_a_first_device_whose_files_are_damaged_is_named(run, tmp_path, file, se
 
 
 def test_who_is_lost(run, monkeypatch):
-    """An active device is lost if it was never heard, or so long ago that its reports would come too late."""
+    """An active device is lost if it has been silent for so long that its unsent reports would come too late.
+
+    A device that never sent a report is lost, too, unless it is new.
+    """
 
     def lost():
         return [row["name"] for row in json.loads(run("devices", "list", "--lost", "--json"))]
@@ -225,7 +228,7 @@ def test_the_inventory_is_listed_shown_and_exported(run, tmp_path):
     assert (tmp_path / "out.csv").read_text(encoding="utf-8").splitlines()[
         0
     ] == "name,group,state,since,last_report,code"
-    assert (tmp_path / "out.csv").stat().st_mode & 0o777 == 0o600, "when a household reported is nobody else's to read"
+    assert (tmp_path / "out.csv").stat().st_mode & 0o777 == 0o600, "no other user may read when a household reported"
     assert run("devices", "conflicts").strip() == "none"
     assert "--silent is 'ever'" in run("devices", "list", "--silent", "ever", code=2)
     plan = tmp_path / "home/campaigns/load.toml"

@@ -1,4 +1,4 @@
-"""The help's and the operator's page's examples of groups, turns, policies and brokers, typed as they stand there."""
+"""Commands about groups, turns, policies and brokers, typed as the help and the operator's page show them."""
 
 import json
 from collections.abc import Callable
@@ -45,7 +45,7 @@ def test_a_group_needs_no_file_made_by_hand(home: Path, done: Callable[..., str]
 
 
 def test_a_new_group_is_said_beside_the_others(home: Path, done: Callable[..., str]) -> None:
-    """A misspelt name makes a new group. Only this line shows the mistake."""
+    """A misspelt name makes a new group. Only the line about the new group shows the mistake."""
     add = ("devices", "add", 1, "--home", home, "--group")
     assert "a new group" not in done("devices", "add", 2, "--home", home)
     assert "\nnorth is a new group; the campaign has no other\n" in done(*add, "north")

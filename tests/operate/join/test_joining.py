@@ -143,7 +143,7 @@ def test_one_code_is_one_device_with_its_files(home):
         path.name: path.read_text(encoding="utf-8") for path in (home.fleet("power") / "devices/power-002").iterdir()
     }
     assert sorted(added) == sorted(reply["files"])
-    # Each household has its own answer to who asks, for what and until when.
+    # The fields `agreed` and `until` are left out. They say what each household agreed to, and until when.
     own = dict.fromkeys(("agreed", "until"))
     assert json.loads(added["policy.json"]) | own == json.loads(reply["files"]["policy.json"]) | own
     assert added["device.json"] == reply["files"]["device.json"].replace("power-001", "power-002")

@@ -341,7 +341,7 @@ def test_each_policy_field_that_does_not_fit_is_named():
 
 
 def test_the_ends_of_what_a_campaign_may_say():
-    # A binary sensor, and a campaign that ends at the last second that 32 bits can hold.
+    # The bound 1 allows no theta above 1. The last slot ends before a second that 32 bits cannot hold.
     binary = changed(["bound"], 1)
     assert "a theta in rule.ranges" in invalid(Campaign, binary) or "theta up to the bound 1" in invalid(
         Campaign, binary

@@ -445,9 +445,10 @@ def variance_for(step, width):
 
 
 def test_rho_is_the_closed_form_of_the_module():
-    """4 is subtracted from a variance, because a discrete Gaussian hides less than a continuous one.
+    """The closed form subtracts 4 from a variance of Gaussian noise.
 
-    This matters most for 16, the least variance.
+    The reason is that a discrete Gaussian hides less than a continuous one. This matters most
+    for 16, the least variance.
     """
     alone = {"shift": 0, "reuse": 0, "slew": 1000}
     for rule in (
