@@ -284,7 +284,7 @@ def draw(cell: Case, seed: int) -> Draw:
 def as_it_goes(cell: Case, values: Array) -> tuple[Array, Array]:
     """Return (mean, standard error) of each slot from the slots up to it.
 
-    The parameters are fitted again now and then.
+    The parameters are fitted again after the cycles in `_REFITS`, or after every cycle if cycles are short.
     """
     noise, days, cycle = cell.published.noise, cell.days, cell.days.cycle
     mean, error = values.copy(), np.sqrt(noise.variance)

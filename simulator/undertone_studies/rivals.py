@@ -124,9 +124,11 @@ def adaptive(
 ) -> Array:
     """Return the estimates of LPD or LPA (Ren et al., SIGMOD 2022).
 
-    They publish anew if the dissimilarity, which comes from n/(2w) devices, exceeds the expected error.
+    Both publish a new mean only if the dissimilarity, which n/(2w) devices measure, exceeds the expected error of a new
+    mean. Otherwise they publish the last mean again.
 
-    LPD publishes with half of the devices that are left in the window, LPA with those of the slots that it skipped.
+    LPD publishes with half of the devices that are left in the window, LPA with those of this slot and of the slots
+    that it skipped.
     ``dissimilarity``: "unbiased" as in the paper, which subtracts the variance from the square of the noisy difference;
     "square" does not; "known" is the true square, which nobody knows.
     """
@@ -190,8 +192,8 @@ def fast(
     corrected value. Δ = Cp E + Ci (mean of the last five E) + Cd (E - E before)/(slots between), and the next interval
     is max(1, I + θ (1 - e^((Δ - ξ)/ξ))). In a sampled slot, every device reports with Gaussian noise of variance θ²
     M/μ²: M reports a day have the budget μ² = ``squared`` together, whatever slots the earlier reports choose; so
-    sampling stops after M samples in a day. (The paper has a trusted curator and Laplace noise for one M.) Returns the
-    estimates and the sampled slots.
+    sampling stops after M samples in a day. (In the paper, a trusted curator adds
+    Laplace noise, and M is for the whole series.) Returns the estimates and the sampled slots.
     """
     mean, _ = fleet.truncated(theta)
     noise = theta**2 * options.samples / squared / fleet.devices
@@ -220,7 +222,7 @@ def fast(
 def filtered_stream(means: Array, share: float, noise: float, process: float, window: int) -> Array:
     """Filter means whose noise is correlated: the model of FAST, and noise e_k = r e_{k-1} + fresh noise beside it.
 
-    ``share``: r; ``noise``: the variance of e in every slot, which begins anew with each window; ``process``: Q. The
+    ``share``: r; ``noise``: the variance of e in every slot; e begins anew with each window; ``process``: Q. The
     estimate of a slot uses that slot and earlier ones.
     """
     value, spread = np.zeros(2), np.diag([1e12 * (noise + process), 0.0])

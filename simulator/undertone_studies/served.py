@@ -4,8 +4,8 @@
 
 INTAKE: direct (devices connect to it), readers (the same, and it publishes ten messages a second to readers), broker
 (our subscriber), paho (the intake until 2026: one packet per call through paho), or sockets (no server: it answers
-every packet and ignores the content). ADMISSION: lane (the fast path), or plain (one by one). It ends when its standard
-input ends.
+every packet and ignores the content). ADMISSION: lane (the fast path), or plain (one by one). The program ends when its
+standard input ends.
 """
 
 import contextlib

@@ -126,7 +126,7 @@ class Task:
 def run(tasks: Sequence[Task], workers: int | None = None) -> list[Regret]:
     """Compute the tasks' rows with `workers` processes, by default one per processor.
 
-    The result does not depend on it.
+    The result does not depend on their number.
     """
     workers = workers or os.cpu_count() or 1
     if workers == 1:

@@ -125,7 +125,7 @@ class _Scene:
             publish(
                 self._address, (make_report(self._campaign, number * self._reports + i) for i in range(self._reports))
             )
-            # Each subscriber goes first once, because the first one meets the broker's largest queues.
+            # In each round another subscriber goes first, because the first one meets the broker's largest queues.
             order = list(self._drains)
             for name in order[number % 4 :] + order[: number % 4]:
                 drains[name].append(self._drains[name]())

@@ -51,7 +51,7 @@ _PATIENCE_SECONDS = 900.0
 
 @dataclass(frozen=True)
 class Storm:
-    """Number of devices, milliseconds between two knocks of the same device, and length of a slot in seconds."""
+    """Number of devices, milliseconds between two knocks (tries to connect) of one device, and seconds of a slot."""
 
     devices: int
     period: int

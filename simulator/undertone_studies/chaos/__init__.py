@@ -2,6 +2,7 @@
 
     python -m undertone_studies.chaos --minutes 60 [--seed N] [--devices N] [--output DIR]
 
-It passes if at the end the two identities of report counts hold with nothing unexplained, θ is what an honest,
-undisturbed fleet gives, and every expected alarm was raised. It prints its seed; the same seed makes the same schedule.
+The run passes if at the end every report and every delivery is explained (`undertone_simulator.wire.verify`), θ is what
+an honest, undisturbed fleet gives, and every expected alarm was raised. The program prints its seed; the same seed
+makes the same schedule.
 """

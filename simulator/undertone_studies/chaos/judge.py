@@ -1,4 +1,4 @@
-"""Verdict on a soak: identities of report counts, θ, alarms."""
+"""Verdict on a soak: is every report explained, is θ right, was every expected alarm raised."""
 
 import math
 import re

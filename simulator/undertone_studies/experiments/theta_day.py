@@ -144,7 +144,7 @@ def _variance(each: Compared) -> float:
 
 
 def _by_slot(compared: Sequence[Compared], cycle: int, values: Sequence[float]) -> np.ndarray:
-    """Average by slot of the day; the report phase starts where the rounds end."""
+    """Average by slot of the cycle."""
     phases = np.array([each.estimate.slot % cycle for each in compared])
     return np.bincount(phases, values, cycle) / np.bincount(phases, minlength=cycle)
 

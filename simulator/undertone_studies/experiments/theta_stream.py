@@ -136,7 +136,7 @@ def _compared(readings: Readings, epsilon: Fraction, share: Fraction, seed: int)
 def error_at(method: Method, day: Array, theta: int) -> float:
     """Return the root mean square error of a slot's raw mean.
 
-    ``day`` [devices, slots]: the readings, here truncated at θ.
+    ``day`` [devices, slots]: the readings, which this function truncates at θ.
     """
     bias = theta * method.clipped(day / theta).mean(axis=0) - day.mean(axis=0)
     noise = theta**2 * np.diag(method.covariance) / len(day)
