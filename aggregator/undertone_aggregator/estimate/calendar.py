@@ -5,6 +5,7 @@ the clocks change. A cycle that is not one day (a week of days, a demo's twenty 
 and has no days off.
 """
 
+from calendar import day_name
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, tzinfo
@@ -30,6 +31,15 @@ class Days:
     zone: tzinfo = UTC
     holidays: Collection[date] | None = frozenset()
     weekend: frozenset[int] = SATURDAY_AND_SUNDAY
+
+    @property
+    def words(self) -> str:
+        """The days off in words, such as "Saturday, Sunday and public holidays"; "" if there are none."""
+        if self.holidays is None:
+            return ""
+        names = [day_name[day] for day in sorted(self.weekend)]
+        *first, last = [*names, *([] if isinstance(self.holidays, frozenset) else ["public holidays"])] or [""]
+        return f"{', '.join(first)} and {last}" if first else last
 
     def is_off(self, day: date) -> bool:
         """Return True for a day of the weekend and for a holiday."""

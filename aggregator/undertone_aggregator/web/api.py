@@ -75,6 +75,7 @@ def summary(results: PublicResults, state: dict[str, Any], recent: RecentSlots) 
         "cycle": campaign.cycle,
         "stride": campaign.schedule.stride,
         "time_zone": str(results.days.zone),
+        "days_off": results.days.words,
         "phase": results.newest.phase,
         "theta": results.theta,
         "ranges": results.blocks,

@@ -59,6 +59,15 @@ def test_weekends_that_are_not_saturday_and_sunday():
     assert off("EG", "sunday") == [False, False, True]
 
 
+def test_days_off_are_told_in_words():
+    assert days_of("UTC").words == "Saturday and Sunday"
+    assert days_of("UTC", None, "friday").words == "Friday"
+    assert days_of("UTC", None, "none").words == ""
+    pytest.importorskip("holidays")
+    assert days_of("UTC", "GB").words == "Saturday, Sunday and public holidays"
+    assert days_of("UTC", "GB", "none").words == "public holidays"
+
+
 @pytest.mark.parametrize("words", ["", "frieday", "saturday none", "5"])
 def test_an_unknown_weekend_is_refused(words):
     with refused("weekend", "'friday, saturday'"):

@@ -175,6 +175,7 @@ def test_the_weekday_evenings_of_last_week(hand: type[Hand], call: Any, fleet: P
     clicks.click("text=Weekday evenings of last week")
     until(clicks.page, asked_with(LAST_WEEK))
     check_means(clicks, answer, printed)
+    assert "Days off: Saturday and Sunday." in clicks.page.locator("#selected").inner_text()
     assert clicks.clicks <= 3
 
 
@@ -222,6 +223,7 @@ def test_whether_workdays_differ_from_days_off(hand: type[Hand], call: Any, flee
     sentence = clicks.page.locator("#compared .verdict").inner_text()
     told = r"no clear difference from days off: \S+ \S+ ± \S+|\S+ \S+ ± \S+ (more|less) than days off"
     assert re.fullmatch(rf"Workdays: ({told}) per 30 minutes, on average\.", sentence), sentence
+    assert "Days off: Saturday and Sunday." in clicks.page.locator("#compared").inner_text()
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ import {
   value,
   weight,
 } from "./state.js";
-import { addsUp, clocks, homes, meaning, per } from "./words.js";
+import { addsUp, clocks, daysOff, homes, meaning, per } from "./words.js";
 
 // The server gave no answer at all.
 class Away extends Error {
@@ -1035,7 +1035,16 @@ async function select() {
     place.dataset.answered = asked;
     // What one device adds up over all these slots, those without a number included, as the total of all devices does.
     const whole = addsUp(about) ? ["one device, whole time"] : [];
-    const heads = ["group", "mean of a slot", "total of all", "devices", "slots", "without a number", ...whole];
+    const slot = lasting(about.slot_seconds);
+    const heads = [
+      "group",
+      `mean of ${slot}`,
+      "total of all",
+      "devices",
+      `slots of ${slot}`,
+      "slots without a number",
+      ...whole,
+    ];
     const shaped = ({ value, unit, error }) => `${value} ${unit} ${error}`;
     const clear = answer.selections.filter((row) => !unclear(row, about));
     const most = (of) => Math.max(...clear.map((row) => Math.abs(row[of] ?? 0)), 0);
@@ -1067,6 +1076,7 @@ async function select() {
             "No slot of this time has a number: nobody reported, too few did, or the range was being learnt.",
             "small",
           ),
+      chosen.get("days") ? element("p", daysOff(about), "small") : "",
       uncounted.length
         ? element(
             "p",

@@ -2,7 +2,7 @@
 
 import { $, amount, day, element, lasting, natural, number, refresh, scale } from "./format.js";
 import { drowned } from "./state.js";
-import { addsUp, per } from "./words.js";
+import { addsUp, daysOff, per } from "./words.js";
 
 const Z = 1.96;
 // A difference of (1.96 + 0.84) standard errors is clear (more than 1.96 of them) four times in five: 0.84 is the normal
@@ -134,6 +134,7 @@ export async function compare(campaign, spanOf, api) {
     " four times as many devices or days. Errors that both numbers share cancel out in the difference.";
   refresh(place, [
     element("p", byDays ? `Workdays: ${sentence[0].toLowerCase()}${sentence.slice(1)}` : sentence, `verdict ${kind}`),
+    ...(byDays ? [element("p", daysOff(campaign), "small")] : []),
     ...(comparable(row, campaign) ? [element("p", means, "small")] : []),
   ]);
 }

@@ -15,14 +15,19 @@ const QUANTITIES = new Map([
   ["dB", "loudness"],
   ["lx", "brightness"],
 ]);
+// Returns what a unit measures; it may have a prefix, as in m°C.
+const named = (unit) => QUANTITIES.get(unit) ?? (/^[mcdhkMG]/.test(unit) ? QUANTITIES.get(unit.slice(1)) : undefined);
 const quantity = ({ unit, measure }) =>
-  measure === "duration" ? "time" : (QUANTITIES.get(unit.split(" ")[0]) ?? "amount");
+  measure === "duration" ? "time" : (unit.split(" ").map(named).find(Boolean) ?? "amount");
 
 // True if means of slots add up: a day's sum is its slots' mean times their number.
 export const addsUp = ({ measure }) => ["sum", "counter", "duration"].includes(measure);
 
 // "energy per device in 30 minutes": what each number of the campaign is.
 export const per = (campaign) => `${quantity(campaign)} per device in ${lasting(campaign.slot_seconds)}`;
+
+// Which days a campaign calls days off.
+export const daysOff = ({ days_off: days }) => (days ? `Days off: ${days}.` : "This campaign knows no days off.");
 
 // By which clock the times beside the numbers are.
 export function clocks(campaigns) {
