@@ -60,7 +60,7 @@ def text_values(lines: Iterable[str], column: str | None, scale: Fraction, say: 
         if not row:
             continue
         if number == 1 and place is not None and place >= len(row):
-            raise Invalid(f"{name} has {len(row)} columns, expected a column from 0 to {len(row) - 1}, not {place}")
+            raise Invalid(f"column is {place}, but {name} has {len(row)} columns, expected 0 to {len(row) - 1}")
         if column is not None and place is None:
             if column not in row:
                 raise Invalid(f"{name} has the columns {', '.join(row)}, expected one named {column!r}")
@@ -71,7 +71,7 @@ def text_values(lines: Iterable[str], column: str | None, scale: Fraction, say: 
         if value is None and number == 1:
             continue
         if value is None:
-            say(f"{name}, row {number}: {cell[:_LONGEST_TEXT]!r} is not a whole number; counted as an empty item")
+            say(f"{name}, row {number}: {cell[:_LONGEST_TEXT]!r} is not a whole number, and counts as an empty item")
         yield value or 0
 
 
@@ -209,6 +209,6 @@ def _parquet(path: Path, column: str | None, scale: Fraction, say: Say) -> Itera
             value = parse(str(cell), scale)
             if value is None:
                 text = "" if cell is None else str(cell)[:_LONGEST_TEXT]
-                say(f"{path.name}, row {row}: {text!r} is not a whole number; counted as an empty item")
+                say(f"{path.name}, row {row}: {text!r} is not a whole number, and counts as an empty item")
             held.append(value or 0)
         yield np.array(held, dtype=np.int64)

@@ -115,5 +115,5 @@ class Gateway:
         elif is_repeated(delivery) and packet_of(delivery) in self._packets:
             return None
         if value is None:
-            self._say(f"{delivery.payload[:40]!r} is not a whole number; counted as an empty item")
+            self._say(f"{delivery.payload[:40]!r} is not a whole number, and counts as an empty item")
         return value or 0

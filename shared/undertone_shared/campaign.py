@@ -76,7 +76,7 @@ class Campaign(CampaignAnalysis):
         value = _parse(body)
         digest = hashlib.sha256(body).digest()
         if not _is_canonical(value, digest):
-            raise Invalid("the campaign is not canonical JSON: sorted keys, no white space")
+            raise Invalid("the campaign's JSON is not canonical, expected sorted keys and no white space")
         fields = check_object("the campaign", value, tuple(_FIELDS))
         check_integer("version", fields["version"], VERSION, VERSION)
         self.body: bytes | memoryview = body
@@ -136,7 +136,7 @@ def header(message: "bytes | memoryview") -> tuple[int, bytes]:
     rest = size - least - length
     # A hand-over that follows has a signature as well.
     if not length or rest < 0 or 0 < rest <= SIGNATURE_BYTES:
-        raise Invalid("the length field is %d of %d bytes" % (length, size))
+        raise Invalid("the message's length field is %d, which does not fit its %d bytes" % (length, size))
     return issued_at, hashlib.sha256(body_of(message)).digest()[:FINGERPRINT_BYTES]
 
 

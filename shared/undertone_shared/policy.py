@@ -82,37 +82,45 @@ class Policy:
     def check_campaign(self, campaign: Campaign) -> None:
         """Check a campaign by itself. Raises Refused if it is more than the owner allows."""
         if campaign.sensor != self.sensor:
-            raise Refused("sensor", "sensor is %s, this device serves %s" % (campaign.sensor, self.sensor))
+            raise Refused("sensor", "sensor is %s, but this device serves %s" % (campaign.sensor, self.sensor))
         if campaign.measure not in self.measures:
-            raise Refused("measure", "measure is %s, allowed are %s" % (campaign.measure, ", ".join(self.measures)))
+            raise Refused("measure", "measure is %s, expected one of %s" % (campaign.measure, ", ".join(self.measures)))
         if self.unit and campaign.unit != self.unit:
-            raise Refused("unit", "unit is %s, allowed is %s" % (campaign.unit, self.unit))
+            raise Refused("unit", "unit is %s, expected %s" % (campaign.unit, self.unit))
         if campaign.slot_seconds < self.slot_seconds:
             raise Refused(
-                "slot_seconds", "slot_seconds is %d, allowed from %d" % (campaign.slot_seconds, self.slot_seconds)
+                "slot_seconds", "slot_seconds is %d, expected at least %d" % (campaign.slot_seconds, self.slot_seconds)
             )
         duration = campaign.end - campaign.epoch
         if duration > self.duration_seconds:
-            raise Refused("duration", "it lasts %d seconds, allowed are %d" % (duration, self.duration_seconds))
+            raise Refused(
+                "duration", "the campaign lasts %d s, expected at most %d s" % (duration, self.duration_seconds)
+            )
         if self.until and campaign.end > self.until:
-            raise Refused("until", "it ends at %d, allowed is until %d" % (campaign.end, self.until))
+            raise Refused(
+                "until", "the campaign ends at %d, expected at most %d (Unix seconds)" % (campaign.end, self.until)
+            )
         rule = campaign.rule
         limits: Any = self.stream if rule.kind == "stream" else None
         if rule.kind != "scalar" and limits is None:
-            raise Refused(rule.kind, "it is a %s, and the policy allows none" % rule.kind)
+            raise Refused(rule.kind, "the campaign is a %s, which the policy does not allow" % rule.kind)
         for _, _, theta in rule.ranges:
             if not self.theta[0] <= theta <= self.theta[1]:
-                raise Refused("theta", "theta is %d, allowed %d to %d" % (theta, self.theta[0], self.theta[1]))
+                raise Refused("theta", "theta is %d, expected %d to %d" % (theta, self.theta[0], self.theta[1]))
         for name, mechanism in rule.mechanisms:
             if not mechanism.permits(self.cap):
                 certificate = mechanism.certificate()
                 raise Refused(
                     "epsilon",
-                    "%s.mechanism has certificate %d/%d, allowed is %d/%d" % ((name,) + certificate + self.cap),
+                    "%s.mechanism has the certificate %d/%d, expected at most %d/%d"
+                    % ((name,) + certificate + self.cap),
                 )
         if limits is not None:
             if self.rest_seconds:
-                raise Refused("rest", "it is a %s, and the policy wants %d s of rest" % (rule.kind, self.rest_seconds))
+                raise Refused(
+                    "rest",
+                    "the campaign is a %s, but the policy asks for %d s of rest" % (rule.kind, self.rest_seconds),
+                )
             limits.check(campaign, rule)
 
     def check_signature(self, digest: bytes, signature: bytes, alive: "Callable[[], object] | None" = None) -> None:
@@ -132,7 +140,7 @@ class Policy:
         finally:
             garbage.collect()
             garbage.resume(before)
-        raise Refused("signature", "none of the policy's %d signers signed it" % len(self.signers))
+        raise Refused("signature", "none of the policy's %d signers signed the campaign" % len(self.signers))
 
     def check_succession(
         self,
@@ -149,20 +157,24 @@ class Policy:
         """
         other = accepted is not None and accepted.name != campaign.name and campaign.name not in successors
         if other and accepted is not None and now < accepted.end:
-            raise Refused("sensor_busy", "campaign %s holds the sensor until its end" % accepted.name)
+            raise Refused("sensor_busy", "campaign %s uses the sensor until it ends" % accepted.name)
         if campaign.end <= now:
-            raise Refused("ended", "its last slot ended at %d, now is %d" % (campaign.end, now))
+            raise Refused("ended", "the campaign ended at %d, and now is %d (Unix seconds)" % (campaign.end, now))
         if campaign.epoch > now + self.lead_seconds:
             raise Refused(
-                "epoch_ahead", "epoch is %d, more than %d seconds after %d" % (campaign.epoch, self.lead_seconds, now)
+                "epoch_ahead",
+                "epoch is %d, expected at most %d s after now (%d)" % (campaign.epoch, self.lead_seconds, now),
             )
         if last_epoch:
             if campaign.epoch <= last_epoch:
-                raise Refused("epoch_rollback", "epoch is %d, expected after %d" % (campaign.epoch, last_epoch))
+                raise Refused(
+                    "epoch_rollback", "epoch is %d, expected a later second than %d" % (campaign.epoch, last_epoch)
+                )
             least = self.epoch_seconds or campaign.cycle * campaign.slot_seconds
             if campaign.epoch < last_epoch + least:
                 raise Refused(
-                    "epoch_too_soon", "epoch is %d, allowed from %d + %d" % (campaign.epoch, last_epoch, least)
+                    "epoch_too_soon",
+                    "epoch is %d, expected at least %d + %d (Unix seconds)" % (campaign.epoch, last_epoch, least),
                 )
 
 

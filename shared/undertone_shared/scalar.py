@@ -54,7 +54,7 @@ class Cohort:
 
     def __init__(self, mechanism: "Mechanism"):
         if not isinstance(mechanism, WindowMechanism) or mechanism.edges is None:
-            raise Invalid("cohort is not a square-wave with edges")
+            raise Invalid("cohort is not a square-wave, expected one with edges")
         self.mechanism = mechanism
 
 
@@ -136,7 +136,7 @@ def parse_rule(fields: "dict[str, Any]", bound: int, cycle: int, schedule: "Sche
     part = check_object("rule", fields.pop("rule"), ("kind", "mechanism", "ranges"))
     ranges: list[Any] = part["ranges"]
     if not isinstance(ranges, list) or bool(ranges) != (part["mechanism"] is not None):
-        raise Invalid("rule.ranges is %r, expected blocks with a mechanism, none without" % (ranges,))
+        raise Invalid("rule.ranges is %r, expected blocks if there is a mechanism, else none" % (ranges,))
     if not ranges:
         if schedule.cohort_stride != 1:
             raise Invalid("schedule.cohort_stride is %d, expected 1 in a threshold epoch" % schedule.cohort_stride)

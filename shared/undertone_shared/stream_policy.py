@@ -58,7 +58,9 @@ class StreamPolicy:
         if self.per_report:
             slots = min(campaign.last_slot - campaign.first_slot + 1, rule.renewal or rule.reports)
             if rule.reports > slots:
-                raise Refused("rho", "rule.reports is %d, allowed are a window's %d slots" % (rule.reports, slots))
+                raise Refused(
+                    "rho", "rule.reports is %d, expected at most the %d slots of a window" % (rule.reports, slots)
+                )
             self._check(rule.report_charge(), self.rho, "report")
         self.check_total(self.charge(campaign, rule), rule)
 
@@ -69,7 +71,9 @@ class StreamPolicy:
     def check_lifetime(self, total: int) -> None:
         """Check the ``total`` charge of all streams. Raises Refused if it is above the lifetime limit."""
         if self.lifetime and total > self.lifetime:
-            raise Refused("rho", "all streams' rho comes to %d/2^20, allowed are %d/2^20 ever" % (total, self.lifetime))
+            raise Refused(
+                "rho", "all streams cost rho = %d/2^20, expected at most %d/2^20 in a life" % (total, self.lifetime)
+            )
 
     def cap(self, rule: StreamRule) -> int:
         """Return the largest total charge that is allowed in a period in which this stream reports."""
@@ -81,7 +85,9 @@ class StreamPolicy:
 
     def _check(self, total: int, cap: int, span: str) -> None:
         if total > cap:
-            raise Refused("rho", "the stream's rho comes to %d/2^20 in a %s, allowed are %d/2^20" % (total, span, cap))
+            raise Refused(
+                "rho", "the stream costs rho = %d/2^20 in a %s, expected at most %d/2^20" % (total, span, cap)
+            )
 
 
 def rho_below(epsilon: object, bits: int) -> int:

@@ -47,7 +47,7 @@ def test_real_households_with_everything_killed_on_the_way(
     monkeypatch.setattr("sys.argv", ["undertone", "demo", *options])
     assert main() == 0
     printed = capsys.readouterr()
-    assert "zero unexplained" in " ".join(printed.err.split())
+    assert "nothing is unexplained" in " ".join(printed.err.split())
     told = json.loads(printed.out)
     assert told["certificate"] <= math.exp(4)
     assert len(told["slots"]) == 24

@@ -66,7 +66,7 @@ def test_long_sums_want_independent_noise():
 def test_a_budget_per_report_says_what_the_stream_costs():
     result = plan("--per-report", "--json")
     said = json.loads(result.stdout)["guarantees"]
-    assert "not a guarantee for the stream" in said[0]
+    assert "this is no guarantee for the whole stream" in said[0]
     assert "rho = 1.7244" in said[1]
     assert lines(result)["direct"]["raw"] == pytest.approx(3.7306 / 1e5**0.5, rel=1e-3)
 

@@ -28,7 +28,7 @@ def walk(folder, mosquitto_binary, interpreter):
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "Traceback" not in done.stdout + done.stderr
-    assert done.stdout.rstrip().endswith("Both columns add up: zero unexplained.")
+    assert done.stdout.rstrip().endswith("Both columns add up: nothing is unexplained.")
     with open_store(folder / "home/stores/energy.sqlite", read_only=True) as store:
         counted = {device for device, _, outcome in store.audit() if outcome == "counted"}
         assert counted == {f"energy-{number:03d}" for number in range(1, 11)}
@@ -74,7 +74,7 @@ def test_an_operators_first_half_hour_in_short(tmp_path, mosquitto_binary):
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     log = (tmp_path / "walk/serve.log").read_text(encoding="utf-8")
     assert "Traceback" not in done.stdout + done.stderr + log
-    assert done.stdout.count("Both columns add up: zero unexplained.") == 2
+    assert done.stdout.count("Both columns add up: nothing is unexplained.") == 2
     for said in ("connected again to the broker", "cannot be written", "takes up its changed plan", "is retired"):
         assert said in log
     for name in ("electricity", "water"):

@@ -515,7 +515,7 @@ SHOWN = (
     ("undertone move", r"has a new certificate for .*\n13 of 13 devices move to "),
     ("authority renew", r"the server's certificate for .* is new"),
     ("campaign diff", r"campaign\.cohort_share 0\.05 -> 0\.1\n.*\nchanged, version 2 is in force:\n"),
-    ("campaign retire", r"campaign heat is retired, it was running\n"),
+    ("campaign retire", r"campaign heat is retired; it was running before\n"),
 )
 
 

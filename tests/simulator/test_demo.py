@@ -172,7 +172,7 @@ def test_table_sentences_and_picture(demo, tmp_path):
     text = " ".join(result.sentences())
     assert f"θ = {result.theta} Wh" in text
     assert "ε = 4 per reading (event level), 192 per played day of 48 readings" in text
-    assert "zero unexplained" in text
+    assert "nothing is unexplained" in text
     # There are eight slots. The text has the certificate of a designed table, and the error with its prediction.
     assert "an optimal table of 25 levels" in text
     assert "than the Hybrid's (variance × 0." in text

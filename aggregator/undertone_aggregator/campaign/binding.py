@@ -188,7 +188,7 @@ def known_refusals(folder: Path, *campaigns: Campaign, check: Callable[[Policy],
         except Refused as refused:
             reasons[f"{refused.reason}: {refused}"] += devices
         except Invalid as wrong:
-            reasons[f"not a policy: {wrong}"] += devices
+            reasons[f"policy.json is not a policy: {wrong}"] += devices
     return Refusals(policies.total(), reasons)
 
 

@@ -106,7 +106,7 @@ class StreamCollection:
         if epoch.phase == THRESHOLD_PHASE:
             return [("epoch", f"threshold round of the stream starts in {wait} s", {"round": 1})]
         rule = cast("StreamRule", epoch.campaign.rule)
-        sentence = f"{rule.law} stream of {rule.reports} reports starts in {wait} s, theta = {epoch.campaign.thetas}"
+        sentence = f"a {rule.law} stream of {rule.reports} reports starts in {wait} s, theta = {epoch.campaign.thetas}"
         return [("epoch", sentence, {"theta": epoch.campaign.theta})]
 
     def estimator(self, timeline: Timeline, models: dict[str, float]) -> "Estimator":

@@ -68,7 +68,7 @@ def _longer_rest(plan: CampaignPlan, campaign: Campaign) -> str:
     if plan.window is None or rest <= plan.window:
         return ""
     return (
-        f"a device rests {lasting(rest)} between two readings, longer than the {lasting(plan.window)} of"
-        f" campaign.window: it reports in every {campaign.schedule.stride}th slot, because this number must have no"
-        f" divisor in common with the {plan.cycle} slots of a cycle"
+        f"a device rests {lasting(rest)} between two readings, which is longer than campaign.window"
+        f" ({lasting(plan.window)}): it reports in every {campaign.schedule.stride}th slot, because this number"
+        f" must have no divisor in common with the {plan.cycle} slots of a cycle"
     )

@@ -46,7 +46,7 @@ def checked_ratio(mechanism: Mechanism, cap: tuple[int, int]) -> Fraction:
             worst = max(worst, Fraction(largest, smallest))
     if worst != Fraction(*mechanism.certificate()):
         stated = Fraction(*mechanism.certificate())
-        raise NotCertified(f"the weights give the certificate {worst}, the mechanism states {stated}")
+        raise NotCertified(f"the weights give the certificate {worst}, but the mechanism states {stated}")
     return worst
 
 
@@ -79,10 +79,12 @@ def exact_levels(mechanism: Mechanism, theta: int) -> list[AuditedLevel]:
         variance = second - mean * mean
         reading = _centred(mechanism.value(level, theta), theta)
         if mean != reading:
-            raise NotCertified(f"level {level} stands for {reading}, the weights give the mean {mean}")
+            raise NotCertified(f"level {level} stands for {reading}, but the weights give the mean {mean}")
         stated = Fraction(*mechanism.variance(level, theta)) * Fraction(4, theta * theta)
         if variance != stated:
-            raise NotCertified(f"at level {level} the weights give the variance {variance}, the closed form {stated}")
+            raise NotCertified(
+                f"at level {level} the weights give the variance {variance}, but the closed form says {stated}"
+            )
         audited.append(AuditedLevel(level, reading, mean, variance))
     return audited
 

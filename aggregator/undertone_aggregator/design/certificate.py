@@ -141,7 +141,7 @@ class Certificate(Summarised):
         if self.levels is None:
             return [
                 *out,
-                "moments      none: no unbiased decode; its reports feed an estimate of the distribution",
+                "moments      none, because a report is no unbiased value; the reports together show the distribution",
                 "",
             ]
         baseline = self.baseline

@@ -39,7 +39,7 @@ def hybrid_variance(epsilon: float, x: float) -> float:
 def worst_hybrid_variance(epsilon: float) -> float:
     """Return the hybrid's largest variance over the readings. Raises ValueError unless epsilon is above 0."""
     if not epsilon > 0:
-        raise ValueError("epsilon must be positive")
+        raise ValueError(f"epsilon is {epsilon}, expected a number above 0")
     return max(hybrid_variance(epsilon, 0), hybrid_variance(epsilon, 1))
 
 

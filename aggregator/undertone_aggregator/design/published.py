@@ -65,8 +65,8 @@ class Blanket:
     def __post_init__(self) -> None:
         if not 0 < self.gamma < 1 < self.ratio or self.extreme > Fraction(1, 2):
             raise Invalid(
-                f"the mechanism's blanket is {float(self.gamma):.6g} at the ratio {float(self.ratio):.6g}, expected at"
-                f" least {float(2 / (self.ratio + 1)):.6g}, stochastic rounding's"
+                f"the mechanism's blanket is {float(self.gamma):.6g}, expected at least"
+                f" {float(2 / (self.ratio + 1)):.6g}, as stochastic rounding has at the ratio {float(self.ratio):.6g}"
             )
 
     @property

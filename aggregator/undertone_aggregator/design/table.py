@@ -152,7 +152,7 @@ def ideal_table(
 def _weights(density: Sequence[float], levels: int) -> Vector:
     weights = np.asarray(density, dtype=float)
     if weights.shape != (levels + 1,) or not np.all(weights >= 0) or not 0 < weights.sum() < np.inf:
-        raise Invalid(f"density is not {levels + 1} numbers >= 0 with a positive sum")
+        raise Invalid(f"density has the length {weights.size}, expected {levels + 1} numbers >= 0 with a positive sum")
     return np.asarray(weights / weights.sum())
 
 

@@ -117,7 +117,7 @@ def topic_end(data: bytes, start: int, stop: int) -> int:
     """
     end = start + 2 + (data[start] << 8 | data[start + 1]) if stop - start >= 2 else stop + 1
     if end > stop:
-        raise ProtocolError("malformed", "a message whose topic does not fit")
+        raise ProtocolError("malformed", "a message's topic is longer than its packet")
     return end
 
 
@@ -125,7 +125,7 @@ def packet_id(data: bytes, start: int, stop: int) -> int:
     """Return the packet identifier at ``start``. Raises ProtocolError if it is missing or 0 (2.3.1)."""
     number = data[start] << 8 | data[start + 1] if stop - start >= 2 else 0
     if not number:
-        raise ProtocolError("malformed", "a packet without its identifier")
+        raise ProtocolError("malformed", "a packet has no identifier")
     return number
 
 
@@ -133,14 +133,14 @@ def parse_connect(body: bytes) -> Connect:
     """Parse a CONNECT (3.1). Raises ProtocolError for other levels than MQTT 3.1.1 and for malformed packets."""
     name, at = _text(body, 0)
     if name != "MQTT" or len(body) < at + 4:
-        raise ProtocolError("malformed", "a CONNECT that is not MQTT's")
+        raise ProtocolError("malformed", "a CONNECT does not begin with the name MQTT")
     level, flags, keepalive = struct.unpack_from(">BBH", body, at)
     if level != 4:
-        raise ProtocolError("level", f"protocol level {level}, expected 4 (MQTT 3.1.1)", WRONG_LEVEL)
+        raise ProtocolError("level", f"the protocol level is {level}, expected 4 (MQTT 3.1.1)", WRONG_LEVEL)
     if flags & _RESERVED or (flags & _PASSWORD and not flags & _USER):
-        raise ProtocolError("flags", f"connect flags 0x{flags:02x}, which the standard forbids")
+        raise ProtocolError("flags", f"the CONNECT has the flags 0x{flags:02x}, which MQTT forbids")
     if (not flags & _WILL and flags & (_WILL_QOS | _WILL_RETAINED)) or flags & _WILL_QOS == _WILL_QOS:
-        raise ProtocolError("flags", f"connect flags 0x{flags:02x}, which the standard forbids")
+        raise ProtocolError("flags", f"the CONNECT has the flags 0x{flags:02x}, which MQTT forbids")
     client_id, at = _text(body, at + 4)
     if flags & _WILL:
         _, at = _text(body, at)
@@ -148,7 +148,7 @@ def parse_connect(body: bytes) -> Connect:
     user, at = _text(body, at) if flags & _USER else ("", at)
     password, at = _text(body, at) if flags & _PASSWORD else ("", at)
     if at != len(body):
-        raise ProtocolError("malformed", "a CONNECT with more fields than its flags say")
+        raise ProtocolError("malformed", "a CONNECT has more fields than its flags say")
     return Connect(client_id, user, password, keepalive, flags)
 
 
@@ -161,7 +161,7 @@ def check_device(asked: Connect) -> None:
         flags = f"connect flags 0x{asked.flags:02x}"
         raise ProtocolError("flags", f"{flags}, expected a clean session without a will")
     if not asked.keepalive:
-        raise ProtocolError("keepalive", "keepalive 0, expected 1 to 65535 s")
+        raise ProtocolError("keepalive", "keepalive is 0 s, expected 1 to 65535 s")
 
 
 def parse_subscribe(body: bytes) -> tuple[int, list[tuple[str, int]]]:
@@ -171,11 +171,11 @@ def parse_subscribe(body: bytes) -> tuple[int, list[tuple[str, int]]]:
     while at < len(body):
         topic, at = _text(body, at)
         if at >= len(body) or body[at] > 2:
-            raise ProtocolError("malformed", "a subscription without its QoS")
+            raise ProtocolError("malformed", "a subscription has no QoS")
         filters.append((topic, body[at]))
         at += 1
     if not filters:
-        raise ProtocolError("malformed", "a SUBSCRIBE to nothing")
+        raise ProtocolError("malformed", "a SUBSCRIBE names no topic filter")
     return number, filters
 
 
@@ -187,7 +187,7 @@ def parse_unsubscribe(body: bytes) -> tuple[int, list[str]]:
         topic, at = _text(body, at)
         filters.append(topic)
     if not filters:
-        raise ProtocolError("malformed", "an UNSUBSCRIBE from nothing")
+        raise ProtocolError("malformed", "an UNSUBSCRIBE names no topic filter")
     return number, filters
 
 
@@ -195,7 +195,7 @@ def _field_at(body: bytes, at: int) -> tuple[bytes, int]:
     """Return (bytes, their end) of a length-prefixed field. Raises ProtocolError."""
     end = at + 2 + (body[at] << 8 | body[at + 1]) if len(body) - at >= 2 else len(body) + 1
     if end > len(body):
-        raise ProtocolError("malformed", "a field that does not fit")
+        raise ProtocolError("malformed", "a field is longer than its packet")
     return body[at + 2 : end], end
 
 
@@ -205,7 +205,7 @@ def _text(body: bytes, at: int) -> tuple[str, int]:
     try:
         return data.decode(), end
     except UnicodeDecodeError:
-        raise ProtocolError("malformed", "a field that is not UTF-8") from None
+        raise ProtocolError("malformed", "a field is not UTF-8") from None
 
 
 # --- Packets that the server sends.

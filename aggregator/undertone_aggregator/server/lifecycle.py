@@ -47,8 +47,8 @@ def change_state(home: Home, name: str, state: str, user: str | None = None, *, 
         if before == RETIRED and state != RETIRED:
             raise Invalid(f"campaign {name} is retired for good: make a new one")
         store.set_meta({STATE: state})
-    note(home.folder, name, f"{state}, it was {before}", user)
-    return f"campaign {name} is {state}, it was {before}"
+    note(home.folder, name, f"{state}; it was {before} before", user)
+    return f"campaign {name} is {state}; it was {before} before"
 
 
 def _not_begun(home: Home, config: Config, state: str) -> str:

@@ -27,7 +27,7 @@ COUNTER, GAUGE = "counter", "gauge"
 _OPEN = (RUNNING, CHOOSING, PAUSED)
 # Name of a metric -> (type, help, labels). Prometheus adds _total to the name of a counter.
 FAMILIES = {
-    "undertone_build_info": (GAUGE, "1; the version is a label.", ("version",)),
+    "undertone_build_info": (GAUGE, "Always 1; the label version holds the version.", ("version",)),
     "undertone_uptime_seconds": (GAUGE, "Seconds since the server started.", ()),
     "undertone_disk_free_bytes": (GAUGE, "Free bytes on the disk of the stores.", ()),
     "undertone_campaign_state": (GAUGE, "1 for the state that a campaign is in.", ("campaign", "state")),

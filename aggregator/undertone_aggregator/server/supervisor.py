@@ -233,7 +233,7 @@ class Server:
         for name, campaign in state.campaigns.items():
             was = None if before is None else before.campaigns.get(name)
             if was is None or was.state != campaign.state:
-                since = "" if was is None else f", it was {was.state}"
+                since = "" if was is None else f"; it was {was.state} before"
                 verb = "has" if campaign.state == FAILED else "is"
                 what = " its threshold" if campaign.state == CHOOSING else ""
                 sentence = f"campaign {name} {verb} {campaign.state}{what}{since}"

@@ -84,8 +84,8 @@ class BrokerOptions(Checked):
     TABLE = "broker"
 
     mode: str = option(DIRECT, "; ".join(f"{name}: {kind.help}" for name, kind in SOURCES.items()), source)
-    prefix: str = option(DEFAULT_PREFIX, "topics start with this", topic_prefix)
-    port: int = option(0, "0: 8883 with TLS, 1883 without", integer(0, 65535))
+    prefix: str = option(DEFAULT_PREFIX, "the first level of every MQTT topic", topic_prefix)
+    port: int = option(0, "the port; 0 means 8883 with TLS and 1883 without TLS", integer(0, 65535))
     passwords: str = option("passwords", "direct: the devices' password file, as undertone init writes it",
                             text)  # fmt: skip
     access: str | None = option(None, "direct: the access-control file, as undertone init writes it: "

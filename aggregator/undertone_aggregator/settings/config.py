@@ -65,12 +65,12 @@ class CampaignPlan(Checked):
     sensor: str = option(..., "the sensor whose readings the campaign collects", check.name)
     unit: str = option(..., "the reading's unit, in whole units", check.unit)
     measure: str = option("sum", "a slot's value: " + ", ".join(MEASURES), choice(*MEASURES))
-    bound: int = option(..., "public upper bound of reading - offset; 1: a binary sensor", integer(1, _READING))
+    bound: int = option(..., "public upper bound of a reading minus offset; 1: a binary sensor", integer(1, _READING))
     offset: int = option(
         0, "the smallest reading that counts: readings go from offset to offset + bound", integer(-_READING, _READING)
     )
     slot_seconds: int = option(1800, "length of a slot", integer(1, 7 * 86400))
-    cycle: int = option(48, "slots per natural period, such as a day", integer(1, 1 << 20))
+    cycle: int = option(48, "number of slots in a natural period, such as a day", integer(1, 1 << 20))
     collect: str = option("reports", "reports, or stream: all reports of a device under one budget, see [stream]",
                           choice(*COLLECT))  # fmt: skip
     default: int = option(0, "the public reading that a device sends for a failed sensor", integer(-_READING, _READING))
@@ -79,13 +79,13 @@ class CampaignPlan(Checked):
     start: int | None = option(None, '"now" or the Unix second of the first slot', check.start)
     rounds: tuple[int, ...] = option(ROUNDS, "slots of each threshold epoch, in which all devices report for "
                                      "the threshold: whole cycles, the last the longest", check.rounds)  # fmt: skip
-    report_slots: int = option(48 * 365, "slots of the report phase", integer(1, 1 << 28))
+    report_slots: int = option(48 * 365, "length of the report phase, in slots", integer(1, 1 << 28))
     epoch_slots: int = option(48 * 7, "slots after which the threshold is chosen again", integer(1, 1 << 28))
     cohort_share: float = option(
         0.05, "share of the report phase's reports from which the threshold is updated", check.share
     )
     cohort_seed: bytes | None = option(
-        None, "seed of the schedule, which says when each device reports; random when absent", check.seed
+        None, "hexadecimal seed of the schedule, which says when each device reports; absent: a random seed", check.seed
     )
     window: int | None = option(None, "the privacy of one reading holds for all readings in any window of this length, "
                                 "such as \"24h\": devices take turns; absent: all report in every slot",
@@ -97,8 +97,8 @@ class CampaignPlan(Checked):
                                  "2: a higher reach lowers the noise, and lets one false report move a mean further; "
                                  "absent: 1.25 if noise outweighs 1 % of false reports, else 1.1",
                                  check.reach)  # fmt: skip
-    as_papers: bool = option(False, "the papers' way: sets method, query, bins, rounds, mechanism, cohort_share, "
-                             "blocks and filter, and refuses other values of them", boolean)  # fmt: skip
+    as_papers: bool = option(False, "true: the way of the papers, which sets method, query, bins, rounds, mechanism, "
+                             "cohort_share, blocks and filter, and refuses other values of them", boolean)  # fmt: skip
     method: str = option("robust", "how the threshold is chosen: robust, ems or sw-w (the paper's)",
                          choice("robust", "ems", "sw-w"))  # fmt: skip
     query: str = option("shown", "the query that the threshold is best for: shown (a slot as it is shown), fleet (a "
@@ -109,10 +109,11 @@ class CampaignPlan(Checked):
                           boolean)  # fmt: skip
     theta_max: int | None = option(None, "the threshold never exceeds this reading, even if reports suggest so; "
                                    "absent: the largest under the bound", integer(-_READING, _READING))  # fmt: skip
-    blocks: int = option(8, "at most so many blocks of the cycle have a threshold of their own; 1: one for all slots, "
+    blocks: int = option(8, "largest number of blocks of the cycle with thresholds of their own; 1: one for all slots, "
                          "as streams have", integer(1, 8))  # fmt: skip
     levels: int = option(256, "input levels of the report mechanism (fewer for a large threshold)", integer(1, 4096))
-    cells: int = option(128, "cells of the cohort's Square Wave", integer(2, 256))
+    cells: int = option(128, "number of cells of the Square Wave, the mechanism of the reports for the threshold",
+                        integer(2, 256))  # fmt: skip
     lead_slots: int = option(2, "an epoch is broadcast this many slots before it starts", integer(1, 10_000))
     settle_slots: int = option(2, "a slot settles this many slots after its end; until then its reports may come",
                                integer(0, 10_000))  # fmt: skip

@@ -25,7 +25,7 @@ def read_groups(path: Path) -> dict[str, str]:
     if not path.exists():
         raise Invalid(f"campaign.groups is {str(path)!r}, expected a file: make it with the line {','.join(_HEADER)}")
     if path.stat().st_size > _LARGEST_GROUPS:
-        raise Invalid(f"{path} is larger than {_LARGEST_GROUPS} bytes")
+        raise Invalid(f"{path} is too large, expected at most {_LARGEST_GROUPS} bytes")
     groups: dict[str, str] = {}
     with path.open(newline="", encoding="utf-8", errors="replace") as file:
         rows = csv.reader(file)
@@ -36,8 +36,12 @@ def read_groups(path: Path) -> dict[str, str]:
             if len(row) != 2:
                 raise Invalid(f"{where} has {len(row)} fields, expected device,group")
             device, group = check_name(f"device in {where}", row[0]), check_name(f"group in {where}", row[1])
-            if group in _RESERVED or groups.setdefault(device, group) != group:
-                raise Invalid(f"{where}: group {group!r} is reserved, or {device} is already in another")
+            if group in _RESERVED:
+                raise Invalid(f"{where} has the group {group!r}, which is reserved, expected another name")
+            if groups.setdefault(device, group) != group:
+                raise Invalid(
+                    f"{where} puts {device} into the group {group!r}, but an earlier line put it into another"
+                )
     return groups
 
 

@@ -15,7 +15,7 @@ class OutletOptions(Checked):
 
     host: str | None = option(None, "the broker's name or address; absent: only the page and undertone query show "
                               "estimates", host_name)  # fmt: skip
-    port: int = option(0, "0: 8883 with TLS, 1883 without", integer(0, 65535))
+    port: int = option(0, "the port; 0 means 8883 with TLS and 1883 without TLS", integer(0, 65535))
     user: str | None = option(None, "this server's user name at that broker", check_user)
     password_file: str | None = option(None, "a file with this server's password there", text)
     ca_file: str | None = option(None, "the authority that signed the broker's certificate; absent: one that this "

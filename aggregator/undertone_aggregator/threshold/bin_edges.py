@@ -41,7 +41,7 @@ def zoomed_edges(low: int, high: int, bound: int, cells: int = 128) -> tuple[int
     """
     _check(bound, cells)
     if low > high:
-        raise ValueError("the zoomed range is empty")
+        raise ValueError(f"low is {low}, expected at most high = {high}")
     inside = min(cells - 1 - cells // _ABOVE, high - low + 1)
     above = max(min(inside // (_ABOVE - 1), cells // _ABOVE), min(3, cells - 1 - inside))
     linear = np.linspace(low, high, inside) if inside > 1 else np.array([float(high)])
@@ -54,7 +54,7 @@ def quantile(density: Vector, edges: Sequence[int], share: float) -> int:
     Raises ValueError for a share outside (0, 1].
     """
     if not 0.0 < share <= 1.0:
-        raise ValueError("the share must lie in (0, 1]")
+        raise ValueError(f"share is {share}, expected a number above 0 and up to 1")
     below = np.cumsum(density)
     cell = min(int(np.searchsorted(below, share * below[-1])), len(density) - 1)
     before = float(below[cell] - density[cell])
@@ -71,6 +71,6 @@ def _distinct(inner: Vector, bound: int) -> tuple[int, ...]:
 
 def _check(bound: int, cells: int) -> None:
     if bound < 2:
-        raise ValueError("the bound must be at least 2")
+        raise ValueError(f"bound is {bound}, expected at least 2")
     if not 2 <= cells <= MAX_EDGES - 1:
-        raise ValueError(f"the number of cells must lie in 2..{MAX_EDGES - 1}")
+        raise ValueError(f"cells is {cells}, expected 2 to {MAX_EDGES - 1}")

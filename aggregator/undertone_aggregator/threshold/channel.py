@@ -149,7 +149,9 @@ class CoarseChannel:
     def __init__(self, inner: Channel, starts: Sequence[int], inputs: int) -> None:
         first = np.asarray(starts, dtype=np.intp)
         if len(first) != inner.inputs or first[0] != 0 or np.any(np.diff(first) <= 0) or first[-1] >= inputs:
-            raise ValueError("coarse cells must be increasing, non-empty and as many as the channel's inputs")
+            raise ValueError(
+                f"starts has {len(first)} integers, expected {inner.inputs} that increase from 0 to below {inputs}"
+            )
         self.inputs = inputs
         self.outputs = inner.outputs
         self._inner = inner
@@ -177,7 +179,7 @@ class StackedChannel:
 
     def __init__(self, channels: Sequence[Channel]) -> None:
         if not channels or len({channel.inputs for channel in channels}) != 1:
-            raise ValueError("stacked channels must share their input cells")
+            raise ValueError("there is no channel, or the channels have different input cells, expected the same cells")
         self.inputs = channels[0].inputs
         self.outputs = sum(channel.outputs for channel in channels)
         self._channels = tuple(channels)

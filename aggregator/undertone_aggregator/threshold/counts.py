@@ -30,7 +30,7 @@ class CohortCounts:
     def __post_init__(self) -> None:
         edges = self.mechanism.edges
         if edges is None or len(edges) != self.mechanism.levels + 2:
-            raise ValueError("a cohort's mechanism needs levels + 2 edges")
+            raise ValueError(f"there are {len(edges or ())} edges, expected levels + 2 = {self.mechanism.levels + 2}")
         _check_counts(self.counts, self.mechanism.cells)
 
     @property
@@ -72,9 +72,14 @@ class ReportCounts:
 
     def __post_init__(self) -> None:
         if self.rows.shape[0] != len(self.positions) or np.any(np.diff(self.positions) <= 0):
-            raise ValueError("positions must increase and be as many as the rows")
+            raise ValueError(
+                f"positions has {len(self.positions)} numbers, expected {self.rows.shape[0]} that increase"
+            )
         if self.positions[0] > 0 or self.positions[-1] < self.theta:
-            raise ValueError("the levels must span [0, theta]")
+            raise ValueError(
+                f"positions go from {self.positions[0]:g} to {self.positions[-1]:g}, expected 0 or less to"
+                f" {self.theta} or more"
+            )
         _check_counts(self.counts, self.rows.shape[1])
 
     @staticmethod
@@ -100,16 +105,16 @@ def common_grid(rounds: Sequence[CohortCounts], bound: int, *extra: int) -> tupl
     Raises ValueError if there are no rounds, or for an inner edge outside [1, bound].
     """
     if not rounds:
-        raise ValueError("at least one round is needed")
+        raise ValueError("rounds is empty, expected at least one round")
     inner = {edge for asked in rounds for edge in asked.edges[1:-1]} | {e for e in extra if 1 <= e <= bound}
     if min(inner, default=1) < 1 or max(inner, default=1) > bound:
-        raise ValueError(f"the inner edges must lie in [1, {bound}]")
+        raise ValueError(f"the inner edges go from {min(inner)} to {max(inner)}, expected 1 to {bound}")
     return (0, *sorted(inner), bound + 1)
 
 
 def _check_counts(counts: Sequence[int] | NDArray[np.int64], cells: int) -> None:
     values = np.asarray(counts)
     if values.shape != (cells,):
-        raise ValueError(f"expected a histogram of {cells} cells, got {values.shape}")
+        raise ValueError(f"counts has the shape {values.shape}, expected a histogram of {cells} cells")
     if np.any(values < 0):
-        raise ValueError("counts must not be negative")
+        raise ValueError(f"counts contains {values.min()}, expected no negative number")

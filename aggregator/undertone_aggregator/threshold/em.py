@@ -127,13 +127,13 @@ def expectation_maximisation(
     """
     h = np.asarray(counts, dtype=np.float64)
     if h.shape != (channel.outputs,):
-        raise ValueError(f"expected {channel.outputs} counts, got {h.shape}")
+        raise ValueError(f"counts has the shape {h.shape}, expected {channel.outputs} counts")
     if not np.all(h >= 0) or not h.sum() > 0:
-        raise ValueError("counts must be non-negative, and at least one must be positive")
+        raise ValueError(f"counts go from {h.min():g} to {h.max():g}, expected 0 or more, and one above 0")
     if smoother is not None and stop == "gap":
         raise ValueError("smoothing maximises no likelihood, so it has no certified gap: use stop='paper'")
     if stop not in ("gap", "paper"):
-        raise ValueError(f"unknown stop rule {stop!r}")
+        raise ValueError(f"stop is {stop!r}, expected gap or paper")
     problem = _Problem(channel, h, prior)
     f = np.full(channel.inputs, 1.0 / channel.inputs) if start is None else np.array(start, dtype=np.float64)
     if stop == "gap":

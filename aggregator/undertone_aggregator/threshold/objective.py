@@ -112,7 +112,7 @@ def _sums_from(values: Vector) -> Vector:
 def even_thetas(bound: int, count: int = 1024) -> Integers:
     """Return `count` equally spaced thresholds on (0, bound], as distinct integers >= 1; shape [<= count]."""
     if bound < 1:
-        raise ValueError("the bound must be at least 1")
+        raise ValueError(f"bound is {bound}, expected at least 1")
     grid = np.rint(np.arange(1, count + 1) * (bound / count)).astype(np.int64)
     return np.unique(np.clip(grid, 1, bound))
 

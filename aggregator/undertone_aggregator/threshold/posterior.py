@@ -167,7 +167,7 @@ def _fitted(rounds: Sequence[CohortCounts], reports: Sequence[ReportCounts], bou
     cohort = [counts for counts, _ in together]
     fakes = sum(removed for _, removed in together)
     if not cohort:
-        raise ValueError("the threshold needs at least one cohort report")
+        raise ValueError("rounds contains no report, expected at least one report for the threshold")
     grid = decision_grid(bound, *(counts.theta for counts in reports))
     observations = [cohort_observation(counts) for counts in cohort]
     observations += [report_observation(counts, grid) for counts in reports if counts.total]

@@ -22,7 +22,9 @@ class Saved:
     def restore(self, state: dict[str, Any]) -> None:
         """Restore ``state``, as returned by `state`. Raises Invalid if it is not from such a mechanism."""
         if not isinstance(state, dict) or set(state) != set(self.kept):
-            raise Invalid(f"the saved state does not belong to {type(self).__name__}")
+            raise Invalid(
+                f"the saved state does not belong to {type(self).__name__}: give the file that the same release wrote"
+            )
         for name in self.kept:
             own = getattr(self, name)
             if isinstance(own, Saved):

@@ -131,7 +131,7 @@ class _End:
         turns = self.before + -(-slots // self.plan.stride)
         if policy.lifetime and allowed_reports(policy) < turns:
             allowed = allowed_reports(policy)
-            raise Refused("lifetime", f"the campaigns may take {turns} reports, allowed are {allowed}")
+            raise Refused("lifetime", f"the campaigns may take {turns} reports, expected at most {allowed}")
 
     def expected(self) -> str:
         """Return which ends all policies allow, as the beginning of a sentence; "" if all policies allow this end."""

@@ -142,7 +142,10 @@ def life_sentence(policy: dict[str, Any]) -> str:
     lifetime, units = policy.get("lifetime", 0), epsilon_units(*policy["cap"])
     rho = (policy.get("stream") or {}).get("lifetime", 0)
     if not units and rho:
-        return f"each device may spend rho = {rho / UNIT:.5f} in its whole life; then it stops reporting for good"
+        return (
+            f"each device may spend a budget of rho = {rho / UNIT:.5f} in its whole life; then it stops reporting for"
+            " good"
+        )
     if not lifetime:
         return "the policy's lifetime is 0: a device's spending is limited in each period, and not in its whole life"
     sentence = (

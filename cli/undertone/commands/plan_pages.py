@@ -84,8 +84,8 @@ def _show_reports(plan: "FleetPlan") -> None:
         needed = "more than 10^9" if plan.devices_needed is None else f"{plan.devices_needed:,}"
         dear = "ε above 8" if plan.epsilon_needed is None else f"ε = {plan.epsilon_needed:g}"
         console.print(
-            f"an error of {plan.wanted:.3g}{unit} for a slot in the column truncated needs {needed} devices at"
-            f" ε = {shown(plan.epsilon)}, or {dear} with {plan.devices} devices (Hybrid)"
+            f"with the Hybrid mechanism, an error of {plan.wanted:.3g}{unit} in the column truncated, for one slot,"
+            f" needs {needed} devices at ε = {shown(plan.epsilon)}, or {dear} with {plan.devices} devices"
         )
     of = plan.traffic
     console.print(
@@ -121,8 +121,8 @@ def _show_stream(plan: "StreamComparison") -> None:
     console.print(shown)
     what = "a slot's mean" if plan.query == "slot" else f"a sum over {plan.query.removeprefix('range:')} slots"
     console.print(
-        "variance: as a multiple of the variance of the paper's method; raw, smoothed: root mean square error of"
-        f" {what} from noise, as a share of the range"
+        "variance: a report's variance, as a multiple of that of the paper's method; raw, smoothed: root mean square"
+        f" error of {what} from noise, as a share of the range"
     )
     console.print("these errors leave out the bias from clipping, which depends on the data: see docs/cgm.md")
     console.print(f"smoothed: the mean is assumed to move by {plan.movement:g} of the range per slot (1 sd)")
@@ -134,7 +134,7 @@ def _show_stream(plan: "StreamComparison") -> None:
         f"recommended: {plan.recommended}; a campaign runs it with stream.mechanism = {best.mechanism}{share}"
     )
     if plan.best != plan.recommended:
-        console.print(f"least error of all methods: {plan.best}, which no campaign can run")
+        console.print(f"the method {plan.best} has the least error, but no campaign can run it")
 
 
 def _show_window(plan: "WindowPlan") -> None:

@@ -84,6 +84,6 @@ def accounts_table(accounts: "Accounts") -> Table:
 def verdict(accounts: "Accounts") -> str:
     """Return one sentence that says whether the accounts agree."""
     if accounts.holds:
-        return "Both columns add up: zero unexplained."
+        return "Both columns add up: nothing is unexplained."
     counts = ", ".join(f"{n} {what}" for what, n in accounts.unexplained.items())
     return f"[bold red]Unexplained: {counts}.[/]"

@@ -292,7 +292,7 @@ class ClientSession:
 def _message(kind: int, body: bytearray) -> "Event":
     size = (body[0] << 8 | body[1]) if len(body) >= 2 else 0
     if not size or len(body) < 2 + size:
-        raise ProtocolError("a message whose topic does not fit")
+        raise ProtocolError("a message's topic is longer than its packet")
     try:
         topic = bytes(body[2 : 2 + size]).decode()
     except (UnicodeError, ValueError):

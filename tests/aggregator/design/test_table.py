@@ -123,8 +123,14 @@ def test_drawn_from_a_population_it_is_unbiased(tables):
         ({"epsilon": "1", "theta": 0}, "theta is 0, expected an integer from 1 to 1048576"),
         ({"epsilon": "1", "theta": 5, "levels": 0}, "levels is 0"),
         ({"epsilon": "1", "theta": 5, "cells": 5}, "cells is 5"),
-        ({"epsilon": "1", "theta": 5, "density": [1.0]}, "density is not 25 numbers >= 0 with a positive sum"),
-        ({"epsilon": "1", "theta": 5, "density": [float("nan")] * 25}, "density is not 25 numbers"),
+        (
+            {"epsilon": "1", "theta": 5, "density": [1.0]},
+            "density has the length 1, expected 25 numbers >= 0 with a positive sum",
+        ),
+        (
+            {"epsilon": "1", "theta": 5, "density": [float("nan")] * 25},
+            "density has the length 25, expected 25 numbers",
+        ),
     ],
 )
 def test_bad_input_is_one_sentence(options, sentence):

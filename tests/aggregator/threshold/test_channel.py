@@ -46,7 +46,7 @@ def test_coarse_and_stacked_channels_are_products_of_matrices():
 
 @pytest.mark.parametrize("starts", [[0, 2], [1, 2, 3], [0, 3, 3], [0, 2, 6]])
 def test_coarse_cells_that_do_not_fit_are_refused(starts):
-    with pytest.raises(ValueError, match="coarse cells"):
+    with pytest.raises(ValueError, match="starts has"):
         CoarseChannel(MatrixChannel(np.ones((5, 3))), starts, 6)
 
 
@@ -68,9 +68,9 @@ def test_counts_are_checked():
     mechanism = WindowMechanism(3, 1, 1, 1, 3, edges=(0, 1, 2, 5, 9))
     with pytest.raises(ValueError, match="histogram of 4 cells"):
         CohortCounts(mechanism, [1, 2])
-    with pytest.raises(ValueError, match="negative"):
+    with pytest.raises(ValueError, match="contains -1"):
         CohortCounts(mechanism, [1, 2, -1, 0])
     with pytest.raises(ValueError, match="edges"):
         CohortCounts(WindowMechanism(3, 1, 1, 1, 3), [1, 2, 3, 4])
-    with pytest.raises(ValueError, match="span"):
+    with pytest.raises(ValueError, match="positions go from 0 to 9"):
         ReportCounts(10, np.array([0.0, 9.0]), np.full((2, 2), 0.5), [1, 1])

@@ -96,11 +96,11 @@ def test_smoothing_keeps_the_sum_and_weighs_as_printed():
 @pytest.mark.parametrize(
     ("counts", "options", "message"),
     [
-        (np.zeros(3), {}, "positive"),
-        (np.array([1.0, -1.0, 1.0]), {}, "non-negative"),
+        (np.zeros(3), {}, "counts go from 0 to 0"),
+        (np.array([1.0, -1.0, 1.0]), {}, "counts go from -1 to 1"),
         (np.ones(4), {}, "expected 3 counts"),
         (np.ones(3), {"smoother": ems_step}, "no certified gap"),
-        (np.ones(3), {"stop": "never"}, "unknown stop"),
+        (np.ones(3), {"stop": "never"}, "stop is 'never'"),
     ],
 )
 def test_bad_input_is_refused(counts, options, message):

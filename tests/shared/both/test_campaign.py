@@ -202,8 +202,8 @@ def test_each_field_that_does_not_fit_is_named():
         (["rule", "kind"], "turns", "rule has kind 'turns', expected one of scalar, stream"),
         (["rule", "kind"], ["scalar"], "rule has kind ['scalar']"),
         (["rule"], {"kind": "scalar", "mechanism": None, "ranges": []}, "schedule.cohort_stride is 19, expected 1"),
-        (["rule", "mechanism"], None, "expected blocks with a mechanism, none without"),
-        (["rule", "ranges"], [], "rule.ranges is [], expected blocks with a mechanism"),
+        (["rule", "mechanism"], None, "expected blocks if there is a mechanism, else none"),
+        (["rule", "ranges"], [], "rule.ranges is [], expected blocks if there is a mechanism"),
         (["rule", "ranges"], 5, "rule.ranges is 5"),
         (["rule", "ranges"], [[0, 0, 0]], "a theta in rule.ranges is 0"),
         (["rule", "ranges"], [[0, 0, 1001]], "theta up to the bound 1000"),
@@ -363,7 +363,7 @@ def test_a_message_has_one_to_12288_bytes_of_body():
 def test_a_message_says_how_long_its_body_is():
     for said in (0, 6, 8, 7 << 8):
         message = campaigns.MAGIC + (5).to_bytes(4, "big") + said.to_bytes(4, "big") + bytes(7 + 64)
-        assert "length field is %d of 83" % said in invalid(campaigns.header, message)
+        assert "length field is %d, which does not fit its 83 bytes" % said in invalid(campaigns.header, message)
 
 
 def test_what_follows_the_signature_is_no_part_of_the_campaign():

@@ -57,16 +57,18 @@ class StreamCertificate:
         integers = ", ".join(
             f"{name} {value}" for name, value in self.rule.describe().items() if name not in ("kind", "law")
         )
-        exact = "not computed: too large" if self.exact_rho is None else f"{float(self.exact_rho):.6f}"
+        exact = "a number unknown for so large a stream" if self.exact_rho is None else f"{float(self.exact_rho):.6f}"
         single = (
-            "none: Gaussian noise has no ε by itself" if self.report_epsilon is None else f"{self.report_epsilon:.6g}"
+            "no finite number, because Gaussian noise by itself has no ε"
+            if self.report_epsilon is None
+            else f"{self.report_epsilon:.6g}"
         )
         _, delta = self.budget.approximate
         return [
             f"mechanism    {self.rule.law} stream: {integers}",
             f"certificate  rho = {float(self.rho):.6f}, so (ε, δ) = ({self.epsilon_achieved:.6f}, {delta:g})"
             f" <= ({shown(self.budget.epsilon)}, {delta:g})",
-            f"guarantee    user level: {self._span()}; each further window costs rho again",
+            f"guarantee    user level: {self._span()}; each further window costs the same rho again",
             f"one chain    rho = {float(self.chain_rho):.6f} by the closed form, {exact} by exact computation",
             f"one report   ε = {single}",
             "",
@@ -86,15 +88,15 @@ def certify_stream(rule: StreamRule, epsilon: str, delta: float) -> StreamCertif
     _, achieved = epsilon_spent(rule, delta)
     if achieved > cap * (1 + 1e-9):
         raise NotCertified(
-            f"rho = {float(rho):.6f} is ({achieved:.6f}, {delta:g}) for {rule.reports} reports in {rule.chains} chains,"
-            f" which exceeds epsilon = {cap:g}"
+            f"{rule.reports} reports in {rule.chains} chains cost rho = {float(rho):.6f}, that is"
+            f" (ε, δ) = ({achieved:.6f}, {delta:g}), expected ε of at most {cap:g}"
         )
     variance = _variance(rule)
     top = squared_bound(rule.reports, 1, rule.levels, rule.slew, rule.shift, rule.reuse)
     chain = Fraction(top) / (2 * variance)
     exact = _exact_rho(rule, variance)
     if exact is not None and exact > chain:
-        raise NotCertified(f"one chain costs rho = {float(exact):.6f}, the closed form says {float(chain):.6f}")
+        raise NotCertified(f"one chain costs rho = {float(exact):.6f}, but the closed form says {float(chain):.6f}")
     ratio = None if rule.law == GAUSSIAN else math.log(report_ratio(rule))
     return StreamCertificate(rule, budget, rho, achieved, chain, exact, ratio)
 

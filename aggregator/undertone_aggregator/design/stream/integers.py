@@ -85,9 +85,11 @@ def choose(
     levels = min(levels, (SMALL - 1) // max(theta - low, 1)) // 2 * 2
     steps = levels if independent else int(slew * levels)
     if steps < 1 or levels < 2:
-        raise Invalid(f"slew is {slew} of {levels} levels, expected at least one level")
+        raise Invalid(
+            f"slew is {slew} of the range, less than one of its {levels} levels: choose a larger slew or more levels"
+        )
     if rho < 1:
-        raise Invalid(f"the budget rho is {rho} in units of 2^-20, expected at least 1")
+        raise Invalid(f"the budget rho is {rho}/2^20, expected at least 1/2^20: choose a larger epsilon")
     exact = Fraction(steps, levels)
     shift = 0 if independent else SHIFT
     if independent:
@@ -129,11 +131,13 @@ def _steps(bound: int, rho: int, levels: int, slew: int, shift: int, reuse: int)
         num, den = step_variance(step, width)
         return bound * den * RHO_UNIT <= 2 * rho * num
 
-    later = _least(later_suffices, width // 2 + 1, "the budget asks for a larger step than 2^29")
+    later = _least(
+        later_suffices, width // 2 + 1, "the budget needs a step above 2^29, the largest that devices can draw"
+    )
     first = _least(
         lambda step: first_step_suffices(step, later, levels, slew, shift, reuse),
         levels // 2 + 1,
-        "the budget asks for a larger first step than 2^29",
+        "the budget needs a first step above 2^29, the largest that devices can draw",
     )
     return [first, later]
 
@@ -145,7 +149,7 @@ def _least(suffices: Callable[[int], bool], low: int, wrong: str) -> int:
     """
     high = SMALL // 2
     if not suffices(high):
-        raise Invalid(wrong + ": fewer levels help")
+        raise Invalid(wrong + ": choose fewer levels or a larger epsilon")
     while low < high:
         middle = (low + high) // 2
         if suffices(middle):

@@ -166,7 +166,7 @@ def _guarantees(epsilon: float, delta: float, slots: int, per_report: bool) -> t
         )
     total = gaussian * slots
     return (
-        f"({epsilon:g}, {delta:g})-LDP for each report by itself: not a guarantee for the stream",
+        f"({epsilon:g}, {delta:g})-LDP for each report by itself; this is no guarantee for the whole stream",
         f"user level, all {slots} reports together: rho = {total:.4f}, "
         f"({epsilon_of(sqrt(2 * total), delta):.2f}, {delta:g})-LDP for Gaussian noise; one-bit rho = "
         f"{bit * slots:.4f}, ({zcdp_epsilon(bit * slots, delta):.2f}, {delta:g})-LDP",

@@ -32,7 +32,7 @@ def exact(schedule: Recurrences, slew: Fraction) -> Fraction:
     moves = {d: [e for e in ints if abs(e - d) <= reach] for d in ints}
     depth = max((len(row.taps) for row in schedule), default=0)
     if len(ints) * max(map(len, moves.values())) ** max(depth - 1, 0) > _LARGEST_STATES:
-        raise ValueError(f"{depth} taps at slew {slew} are too many for the dynamic programme")
+        raise ValueError(f"{depth} taps at slew {slew} are too many for the exact computation: use fewer taps")
     common = lcm(*(tap.denominator for row in schedule for tap in row.taps), 1)
     weights = lcm(*(row.weight.denominator for row in schedule))
     # By symmetry, half of the start values suffice.

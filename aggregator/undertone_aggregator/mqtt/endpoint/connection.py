@@ -350,7 +350,7 @@ class Connection:
     def _handle_publish(self, data: bytes, first: int, start: int, stop: int) -> bool:
         """Queue a report for its campaign; return False if the campaign's queue is full."""
         if first & packets.QOS != packets.QOS1:
-            raise ProtocolError("qos", "a publication that is not at QoS 1")
+            raise ProtocolError("qos", "a device published with another QoS, expected 1")
         end = packets.topic_end(data, start, stop)
         number = packets.packet_id(data, end, stop)
         name = data[start + 2 : end]
@@ -384,7 +384,7 @@ class Connection:
             answer = packets.suback(number, [packets.FAILURE if message is None else 0 for message in retained])
             self.write(answer + b"".join(message for message in retained if message))
         else:
-            raise ProtocolError("packet", f"a packet of type {first >> 4}, which devices have no use for")
+            raise ProtocolError("packet", f"a packet of type {first >> 4}, which a device does not send")
 
     def _may_send(self, now: float, number: int = 1) -> bool:
         """Refill the token bucket, and return True if the limits allow ``number`` more packets."""

@@ -101,7 +101,7 @@ class ReaderSession:
         elif kind == packets.PUBLISH:
             self._drop(first, body)
         else:
-            raise ProtocolError("packet", f"a packet of type {first >> 4}, which readers have no use for")
+            raise ProtocolError("packet", f"a packet of type {first >> 4}, which a reader does not send")
         return cost
 
     def offer(self, topic: str, payload: bytes) -> None:
@@ -174,7 +174,7 @@ class ReaderSession:
         """Send the answer to a packet. Raises ProtocolError if too many answers wait for the reader to take them."""
         self._unread = self._unread + len(data) if self._wire.pending else 0
         if self._unread > self._limits.unread_bytes:
-            raise ProtocolError("unread", "packets of a reader that does not read their answers")
+            raise ProtocolError("unread", "a reader sends packets and does not read the answers")
         self._wire.write(data)
 
     def _drop(self, first: int, body: bytes) -> None:
@@ -183,4 +183,4 @@ class ReaderSession:
         if first & packets.QOS == packets.QOS1:
             self._answer(packets.puback(packets.packet_id(body, end, len(body))))
         elif first & packets.QOS:
-            raise ProtocolError("qos", "a publication at QoS 2")
+            raise ProtocolError("qos", "a reader published with QoS 2, expected 0 or 1")

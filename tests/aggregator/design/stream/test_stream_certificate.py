@@ -47,7 +47,7 @@ def test_a_stream_above_its_cap_is_refused(tmp_path):
     path = campaign_file(tmp_path, mechanism="gaussian", epsilon=1)
     result = certify("--message", path, "--epsilon", 0.9)
     assert result.exit_code == 1
-    assert "exceeds epsilon = 0.9" in result.stderr
+    assert "expected ε of at most 0.9" in result.stderr
     assert certify("--message", path, "--epsilon", 0.9, "--delta", 1e-4).exit_code == 0
     text = certify("--message", path, "--epsilon", 1).stdout
     assert "event level" not in text
