@@ -88,7 +88,7 @@ def make(mechanism: str, bound: int, epsilon: Epsilon, source: FreshBytes | None
         papers = given.get("as_papers", False) and AS_PAPERS.get(other) in values
         named = [name for name in idle if name in given]
         if named and value not in values and not papers:
-            raise Invalid(f"{', '.join(named)}: not an option where {other} is {value}")
+            raise Invalid(f"{', '.join(named)} cannot be given where {other} is {value}")
     if "horizon" in accepted and "horizon" not in given:
         raise Invalid(f"{mechanism} needs a horizon: the largest number of values that may arrive")
     if given.pop("as_papers", False):

@@ -16,7 +16,7 @@ def refuse(context: typer.Context, names: Iterable[str], where: str) -> None:
     """
     given = [_option(context, name) for name in names if _is_given(context, name)]
     if given:
-        raise Invalid(f"{', '.join(given)}: not an option {where}")
+        raise Invalid(f"{', '.join(given)} cannot be given {where}")
 
 
 def _is_given(context: typer.Context, name: str) -> bool:

@@ -20,7 +20,7 @@ from undertone_shared.errors import Invalid
 _WRITTEN = (Path, str, bool, int, float)
 _FIELD = re.compile(r"(campaign\.)?\b([a-z_]+)\b")
 # One or more names of fields at the beginning of an error.
-_FIELDS = re.compile(r"(?:campaign\.)?[a-z_]+(?:(?:, | and )[a-z_]+)*(?=: not| is | are | needs | exclude)")
+_FIELDS = re.compile(r"(?:campaign\.)?[a-z_]+(?:(?:, | and )[a-z_]+)*(?= cannot| is | are | needs | exclude)")
 
 
 def with_typed_errors(command: Any) -> Any:

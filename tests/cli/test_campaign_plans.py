@@ -107,7 +107,7 @@ def test_a_preview_without_readings_like_its_own_says_so(home: Home) -> None:
     assert undertone("campaign", "create", str(home.folder), "power", *named).returncode == 2
     assert "slot_seconds" in create(home, *words, code=2)
     for option in (("--devices", "5"), ("--population", "phones"), ("--data", "x.csv")):
-        assert f"{option[0]}: not an option without --preview" in create(home, *option, code=2)
+        assert f"{option[0]} cannot be given without --preview" in create(home, *option, code=2)
     assert home.names() == []
 
 

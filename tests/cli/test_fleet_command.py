@@ -46,7 +46,7 @@ def test_a_small_load_is_accounted_for(tmp_path, mosquitto_binary):
     [
         (["--qos", "0"], "qos is 0, expected 1"),
         (["--interval", "5", "--rate", "3"], "exclude each other"),
-        (["--fleet", "x", "--rate", "3"], "--rate: not an option with --fleet"),
+        (["--fleet", "x", "--rate", "3"], "--rate cannot be given with --fleet"),
         (["--fleet", "x"], "--fleet needs --output"),
         (["--rate", "0"], "rate is 0.0"),
         (["--clients", "10001"], "clients is 10001"),

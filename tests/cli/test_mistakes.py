@@ -178,7 +178,7 @@ def test_a_backup_that_is_not_there_is_said(tmp_path: Path) -> None:
     [
         (("plan", "--epsilon", "0"), "--epsilon is '0', expected a number from 0.05 to 8"),
         (("plan", "--mechanism", "zz"), "--mechanism is 'zz', expected one of auto, hybrid, piecewise, optimal"),
-        (("plan", "--window", "24h", "--error", "5%"), "--error: not an option with window"),
+        (("plan", "--window", "24h", "--error", "5%"), "--error cannot be given with window"),
         (("plan", "--data", "folder"), "folder is a folder, expected a file that ends in .npz, .csv or .parquet"),
         (("plan", "--data", "below.csv"), "the smallest reading is -5, expected 0 or more without --bound"),
         (("simulate", "--drop-out", "1.5"), "--drop-out is 1.5, expected a share from 0 to 1"),
@@ -236,7 +236,7 @@ def mistaken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("words", "sentence"),
     [
         ("demo --broker emqx", "--broker is 'emqx', expected mosquitto, or no such option"),
-        ("demo --delta .1", "--delta: not an option where collect is reports"),
+        ("demo --delta .1", "--delta cannot be given where collect is reports"),
         ("demo --window 16s", "--window needs broker mosquitto, because its log shows when each device published"),
         ("fleet --ramp-up -1", "--ramp-up is -1.0, expected 0 to 86400 seconds"),
         ("certify --mechanism hybrid --epsilon 99", "--epsilon is '99', expected a number from 0.05 to 8"),

@@ -58,19 +58,19 @@ def test_only_a_word_that_is_near_is_suggested():
     [
         (
             ["plan", "--collect", "stream", "--data", "/nope.csv", "--bound", "7"],
-            "--data, --bound: not an option where collect is stream",
+            "--data, --bound cannot be given where collect is stream",
         ),
-        (["plan", "--collect", "stream", "--error", "5%"], "error: not an option where collect is stream"),
-        (["plan", "--slew", "0.1"], "slew: not an option where collect is reports"),
-        (["plan", "--per-report"], "--per-report: not an option where collect is reports"),
-        (["plan", "--window", "24h", "--mechanism", "hybrid"], "mechanism: not an option with window"),
-        (["plan", "--window", "24h", "--collect", "reports"], "collect: not an option with window"),
+        (["plan", "--collect", "stream", "--error", "5%"], "error cannot be given where collect is stream"),
+        (["plan", "--slew", "0.1"], "slew cannot be given where collect is reports"),
+        (["plan", "--per-report"], "--per-report cannot be given where collect is reports"),
+        (["plan", "--window", "24h", "--mechanism", "hybrid"], "mechanism cannot be given with window"),
+        (["plan", "--window", "24h", "--collect", "reports"], "collect cannot be given with window"),
         (["plan", "--data", "x.csv", "--population", "phones"], "--population and --data exclude each other"),
         (["plan", "--unit", "W"], "unit is 'W', expected none"),
         (["simulate", "--data", "x.csv", "--population", "phones"], "--population and --data exclude each other"),
-        (["simulate", "--late-slots", "5"], "--late-slots: not an option without late"),
+        (["simulate", "--late-slots", "5"], "--late-slots cannot be given without late"),
         (["simulate", "--unit", "W"], "unit is 'W', expected none"),
-        (["simulate", "--collect", "stream", "--blocks", "2"], "blocks: not an option where collect is stream"),
+        (["simulate", "--collect", "stream", "--blocks", "2"], "blocks cannot be given where collect is stream"),
     ],
 )
 def test_an_option_of_another_way_is_refused(refused, words, sentence):

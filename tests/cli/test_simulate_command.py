@@ -46,7 +46,7 @@ def test_the_papers_way_is_one_word_and_is_named():
     assert "expected 'hybrid': campaign.as_papers" in str(
         simulate("--as-papers", "--mechanism", "optimal", small=FEW).exception
     )
-    assert "--as-papers: not an option" in str(simulate("--as-papers", "--collect", "stream", small=FEW).exception)
+    assert "--as-papers cannot be given" in str(simulate("--as-papers", "--collect", "stream", small=FEW).exception)
 
 
 def test_a_window_and_a_picture(tmp_path):
@@ -148,8 +148,8 @@ reports = 3
         (["--devices", "0"], "devices is 0"),
         (["--slots", "0"], "slots is 0, expected an integer from 1 to 268435456"),
         (["--collect", "streams"], "collect is 'streams', expected one of reports, stream"),
-        (["--delta", "0.1"], "delta: not an option where collect is reports"),
-        (["--collect", "stream"], "rounds: not an option where collect is stream"),
+        (["--delta", "0.1"], "delta cannot be given where collect is reports"),
+        (["--collect", "stream"], "rounds cannot be given where collect is stream"),
     ],
 )
 def test_bad_input(words, sentence):

@@ -69,7 +69,7 @@ def test_the_brokers_log_is_read(tmp_path):
 
 
 def test_what_does_not_go_together():
-    with pytest.raises(Invalid, match=r"^window: not an option where collect is stream$"):
+    with pytest.raises(Invalid, match=r"^window cannot be given where collect is stream$"):
         DemoOptions(window="16s", collect="stream")
     with pytest.raises(Invalid, match="window and kill_device_at exclude each other"):
         run(DemoOptions(window="16s", kill_device_at=1), None, Silent())

@@ -83,11 +83,11 @@ class DemoOptions:
         if self.collect == "reports":
             others = [name for name in _STREAM if getattr(self, name) is not None]
             if others:
-                raise Invalid(f"{', '.join(others)}: not an option where collect is reports")
+                raise Invalid(f"{', '.join(others)} cannot be given where collect is reports")
         else:
             others = [name for name in ("window", "as_papers") if getattr(self, name)]
             if others:
-                raise Invalid(f"{', '.join(others)}: not an option where collect is {self.collect}")
+                raise Invalid(f"{', '.join(others)} cannot be given where collect is {self.collect}")
         if self.mechanism is not None:
             stream_as(self.mechanism)
         if self.unit is not None and self.data is None:

@@ -63,7 +63,7 @@ def _stream_options(config: Config, devices: int, readings: dict[str, Any]) -> P
     given = [name for name, value in readings.items() if value is not None]
     stream = config.stream
     if given or not stream:
-        raise Invalid(f"{', '.join(given)}: not an option of a stream, whose prediction needs no readings")
+        raise Invalid(f"{', '.join(given)} cannot be given for a stream, whose prediction needs no readings")
     return PlanOptions(
         devices=devices,
         epsilon=config.campaign.epsilon,

@@ -68,4 +68,4 @@ class FleetOptions:
         """Raise Invalid if one of these options was given; ``condition`` says when, for example "with window"."""
         given = self.given(names)
         if given:
-            raise Invalid(f"{', '.join(given)}: not an option {condition}")
+            raise Invalid(f"{', '.join(given)} cannot be given {condition}")

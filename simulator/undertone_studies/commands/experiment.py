@@ -52,7 +52,7 @@ def experiment(
     computed without data.
     """
     if name == ALL and png is not None:
-        raise Invalid(f"--png: not an option with {ALL}, which writes many figures: give --output a folder")
+        raise Invalid(f"--png cannot be given with {ALL}, which writes many figures: give --output a folder")
     repeats = 1 if quick and repeats is None else repeats
     options = StudyOptions(data or data_folder(), repeats, seed, tuple(only or ()), quick, workers)
     if name == ALL:

@@ -220,7 +220,7 @@ def test_slow_and_silent_readers_hold_nobody_up(home: Home) -> None:
 
 def test_whose_page_it_is_has_to_be_said(home: Home, tmp_path: Path) -> None:
     assert "expected stores or --home DIR" in undertone("web").stderr
-    assert "--token: not an option without --home" in undertone("web", "x.sqlite", "--token", "t").stderr
+    assert "--token cannot be given without --home" in undertone("web", "x.sqlite", "--token", "t").stderr
     refused = undertone(
         "web", "--home", str(tmp_path), "--listen", "0.0.0.0:1", "--token", str(tmp_path / "page.token")
     )
