@@ -82,7 +82,7 @@ def check_entry(name: str, entry: "Any") -> "dict[str, Any]":
         raise Invalid("%s is %r, expected an object" % (name, entry))
     check_object(name, entry, tuple([field for field in _ENTRY if field in entry]))
     if ("host" in entry) != ("port" in entry):
-        raise Invalid("%s is %r, expected a host and its port" % (name, entry))
+        raise Invalid("%s is %r, expected both host and port, or neither" % (name, entry))
     if "host" in entry:
         check_text(name + ".host", entry["host"], 255)
         check_integer(name + ".port", entry["port"], 1, 65535)
@@ -95,7 +95,9 @@ def check_entry(name: str, entry: "Any") -> "dict[str, Any]":
     if "agreed" in entry:
         agreed = entry["agreed"]
         if "campaigns" not in entry or not isinstance(agreed, list) or not 1 <= len(agreed) <= MOST_AGREED:
-            raise Invalid("%s.agreed is %r, expected 1 to %d fingerprints, and campaigns" % (name, agreed, MOST_AGREED))
+            raise Invalid(
+                "%s.agreed is %r, expected 1 to %d fingerprints beside campaigns" % (name, agreed, MOST_AGREED)
+            )
         for each in agreed:
             _hex(name + ".agreed", each, 32)
     return entry

@@ -113,7 +113,7 @@ def set_fields(policy: "Any", fields: "dict[str, Any]") -> None:
     policy.signers = _signers(merged["signers"], policy.insecure)
     policy.handover = merged["handover"]
     if policy.handover and not policy.signers:
-        raise Invalid("handover is true, expected signers")
+        raise Invalid("handover is true without signers, expected signers")
     policy.agreed = check_text("agreed", merged["agreed"], _AGREED_DIGITS)
     if policy.agreed and (len(policy.agreed) != _AGREED_DIGITS or policy.agreed.strip("0123456789abcdef")):
         raise Invalid("agreed is %r, expected %d hexadecimal digits" % (policy.agreed, _AGREED_DIGITS))
@@ -122,7 +122,7 @@ def set_fields(policy: "Any", fields: "dict[str, Any]") -> None:
     if policy.rest_by not in ("ticks", "clock"):
         raise Invalid("rest_by is %r, expected ticks or clock" % (policy.rest_by,))
     if policy.one_shot and policy.rest_by == "ticks":
-        raise Invalid("rest_by is 'ticks', expected 'clock' with one_shot: no counter survives the sleep")
+        raise Invalid("rest_by is 'ticks', expected 'clock' with one_shot, because no tick counter survives the sleep")
     policy.stream = None
     if merged["stream"] is not False:
         # The import is inside the function, so that a board without streams never loads the code of streams.

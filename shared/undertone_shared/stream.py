@@ -88,7 +88,9 @@ class StreamRule(StreamAnalysis):
         self.renewal = check_integer("rule.renewal", fields["renewal"], 0, 1 << 24)
         noise = fields["noise"]
         if not isinstance(noise, list) or len(noise) != 2:
-            raise Invalid("rule.noise is %r, expected the noise of the first report and of the others" % (noise,))
+            raise Invalid(
+                "rule.noise is %r, expected two integers: the noise of the first report and of the others" % (noise,)
+            )
         self.noise = (noise[0], noise[1])
         if self.law == GAUSSIAN:
             self._check_variances()

@@ -52,7 +52,7 @@ class StreamPolicy:
         if rule.law not in self.laws or rule.dimension != self.dimension:
             raise Refused(
                 "stream",
-                "the stream is %s of dimension %d, allowed are %s of dimension %d"
+                "the stream is %s of dimension %d, expected %s of dimension %d"
                 % (rule.law, rule.dimension, ", ".join(self.laws), self.dimension),
             )
         if self.per_report:

@@ -72,7 +72,7 @@ def test_text_names_both_levels_of_guarantee():
     text = certify("--mechanism", "piecewise", "--epsilon", 2).stdout
     assert told(text, "2564/347", "e^2")
     assert told(text, "event level", 2, "48 reports", 96)
-    assert "none: no unbiased decode" in certify("--mechanism", "square-wave", "--epsilon", 2).stdout
+    assert "none, because a report is no unbiased value" in certify("--mechanism", "square-wave", "--epsilon", 2).stdout
 
 
 def table_file(tmp_path, shift=0, **changes):
@@ -186,7 +186,7 @@ class Bold(WindowMechanism):
 def test_what_is_not_as_stated_fails(monkeypatch):
     for kind in (Understated, Uneven, Bold):
         monkeypatch.setitem(mechanisms.TABLE, kind, mechanisms.TABLE[WindowMechanism])
-    with pytest.raises(audit.NotCertified, match=r"at level 0 the weights give the variance .*, the closed form"):
+    with pytest.raises(audit.NotCertified, match=r"at level 0 the weights give the variance .*, but the closed form"):
         audit.exact_levels(Understated(7, 3, 5, 2, 8), 2)
     with refused(2, 84, 83, error=audit.NotCertified):
         audit.check_rows(Uneven(7, 3, 5, 2, 8))

@@ -82,7 +82,7 @@ def test_a_store_of_another_campaign_is_refused(home: Path) -> None:
     (home / "campaigns/meters.toml").unlink()
     (home / "stores/meters.sqlite").rename(home / "stores/others.sqlite")
     said = events(home, "failed")[-1]
-    assert "holds the campaign meters, not others: use another store" in said["message"]
+    assert "holds the campaign meters, expected others: use another store" in said["message"]
 
 
 @pytest.mark.parametrize("line", ["device,grp", "device,group\na", "device,group\na,all", "device,group\na,x\na,y"])

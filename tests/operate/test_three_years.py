@@ -509,12 +509,12 @@ SHOWN = (
     ("undertone restore", r"load: no number is published for the time from 20\S+ .* to 20\S+ "),
     ("devices revoke", r"load-003 is revoked(?s:.*)holds the new password of load-004(?s:.*)load-003 is forgotten"),
     ("upgrade home --check", r"nothing would change\n"),
-    ("campaign extend", r"nothing was written\nchanged, version 2 is in force:\n"),
+    ("campaign extend", r"nothing was written\nthe plan was changed; version 2 is in force:\n"),
     ("campaign succeed home load load-2\n", r"10 of 10 devices move to the new campaign by themselves\n"),
     ("campaign log", r"created: .*(?s:.*)version 2: .*(?s:.*)succeeded by load-2\n"),
     ("undertone move", r"has a new certificate for .*\n13 of 13 devices move to "),
     ("authority renew", r"the server's certificate for .* is new"),
-    ("campaign diff", r"campaign\.cohort_share 0\.05 -> 0\.1\n.*\nchanged, version 2 is in force:\n"),
+    ("campaign diff", r"campaign\.cohort_share 0\.05 -> 0\.1\n.*\nthe plan was changed; version 2 is in force:\n"),
     ("campaign retire", r"campaign heat is retired; it was running before\n"),
 )
 

@@ -44,8 +44,8 @@ def recover(job: CountingJob, stop: threading.Event, say: Say) -> None:
         behind = [file for file in files if file.name not in counted]
         batch = 0 if held is None else held.batch + 1
         say(
-            f"the store has counted {batch} batches, of whose files {len(inside)} are still there;"
-            f" {len(behind)} files are not counted yet"
+            f"the store has counted {batch} batches, and {len(inside)} of their files still exist;"
+            f" {len(behind)} other files are not counted yet"
         )
         _put_aside(job.folder, behind)
         try:

@@ -145,7 +145,9 @@ class Database:
                 raise Invalid(f"{self._name} holds the campaigns {', '.join(sorted(numbers))}: name one of them")
             return next(iter(numbers.values()), None)
         if numbers and not self._several and not {campaign, ""} & numbers.keys():
-            raise Invalid(f"{self._name} holds the campaign {next(iter(numbers))}, not {campaign}: use another store")
+            raise Invalid(
+                f"{self._name} holds the campaign {next(iter(numbers))}, expected {campaign}: use another store"
+            )
         return numbers.get(campaign, numbers.get(""))
 
     def close(self) -> None:

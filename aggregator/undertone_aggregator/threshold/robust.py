@@ -161,8 +161,8 @@ def _misfitting(after: Posterior, rounds: Sequence[CohortCounts], bound: int) ->
             "whatever they read; some may be false"
         )
     return (
-        f"uneven rounds: the readings differed from round to round ({after.misfit:.0f} standard deviations); theta is "
-        "for all rounds together"
+        f"uneven rounds: the readings differed from round to round by {after.misfit:.0f} standard deviations; theta "
+        "was chosen for all rounds together"
     )
 
 

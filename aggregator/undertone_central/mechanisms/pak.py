@@ -97,8 +97,8 @@ class Pak(Continual):
         """The guarantee in one sentence."""
         level, epsilon = "event-level differential privacy", f"ε = {float(self.epsilon):g} per value"
         if self._given:
-            return f"{level}, pure {epsilon}; a public θ"
-        theta = f"the first {self._hold_out} values choose θ and are never published"
+            return f"{level}, pure {epsilon}; the threshold θ is public"
+        theta = f"the first {self._hold_out} values choose the threshold θ and are never published"
         if self._noise == "cauchy":
             return f"{level}, pure {epsilon}; {theta}"
         return f"{level}, {epsilon}, δ = {float(self.delta):.3g}; {theta}; for published values δ is 0"

@@ -115,11 +115,11 @@ class Tops(Continual):
     def guarantee(self) -> str:
         """The guarantee in one sentence."""
         theta = {
-            "none": "a public θ"
+            "none": "the threshold θ is public"
             if self._given
-            else f"the first {self._hold_out} values choose θ and are never published",
-            "parallel": f"{self._hold_out} values before each span choose its θ and are never published",
-            "sequential": f"{float(self.epsilon * self._share):g} of ε chooses the next span's θ",
+            else f"the first {self._hold_out} values choose the threshold θ and are never published",
+            "parallel": f"{self._hold_out} values before each span choose its threshold θ and are never published",
+            "sequential": f"{float(self.epsilon * self._share):g} of ε chooses the next span's threshold θ",
         }[self._update]
         return f"event-level differential privacy, pure ε = {float(self.epsilon):g} per value; {theta}"
 

@@ -106,7 +106,7 @@ def _apply(home: Home, name: str, text: str, *, although_refused: bool) -> list[
     if not proposal.changes:
         return []
     note(home.folder, name, f"version {version}: " + "; ".join(proposal.sentences))
-    return [f"changed, version {version} is in force:", *proposal.sentences]
+    return [f"the plan was changed; version {version} is in force:", *proposal.sentences]
 
 
 @dataclass(frozen=True)

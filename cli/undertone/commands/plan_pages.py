@@ -56,7 +56,7 @@ def _show_reports(plan: "FleetPlan") -> None:
     )
     side = "below" if plan.gain >= 0 else "above"
     gain = f", whose variance is {abs(plan.gain):.1%} {side} the Hybrid's" if plan.mechanism != "hybrid" else ""
-    ends = f"range {plan.bottom} to {plan.theta}" if plan.bottom else f"θ = {plan.theta}"
+    ends = f"range {plan.bottom} to {plan.theta}" if plan.bottom else f"threshold θ = {plan.theta}"
     console.print(f"best: {ends}{unit} with the mechanism {plan.mechanism}{gain}")
     if plan.reach is not None:
         cheaper = ""

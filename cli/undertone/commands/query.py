@@ -302,7 +302,7 @@ def _show(
     settled = results.settled
     cells = [_cells(row, zone, settled)[: len(heads)] for row in rows]
     table = long_table(console, campaign.name, heads, cells)
-    theta = f"θ = {results.thetas}" if results.theta is not None else "θ is not chosen yet"
+    theta = f"threshold θ = {results.thetas}" if results.theta is not None else "the threshold θ is not chosen yet"
     # With Gaussian noise, a single report has no bound e^ε and no certificate: only the whole stream has a guarantee.
     certificate = "" if exact is None else f"; certificate {exact} ≤ e^{shown(results.budget.epsilon)}"
     lines = [theta + certificate, results.guarantee]

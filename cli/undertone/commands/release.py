@@ -22,30 +22,33 @@ if TYPE_CHECKING:
     from undertone_central.release import Released
 
 _HELP = {
-    "as_papers": "the paper's choices: sets objective, noise, smoothing, smoother, consistency, update, monotone",
-    "block": "values per block",
-    "c": "mean excess per truncated value in natural units, for --objective count",
-    "concepts": "what the items answer: thresholds (shares up to a value, quantiles), points (shares of single values)",
-    "consistency": "least-squares or least-absolute",
-    "pak.consistency": "none, least-squares or least-absolute",
-    "delta": "failure probability",
-    "fanout": "fan-out of the hierarchy",
-    "k-ary.fanout": "odd fan-out of the tree  [default: the one with the least error]",
+    "as_papers": "take the paper's choices of objective, noise, smoothing, smoother, consistency, update, monotone",
+    "block": "number of values in a block",
+    "c": "mean excess per truncated value in natural units, which --objective count needs",
+    "concepts": "what the synthetic items answer: thresholds (shares up to a value, and quantiles) or points (shares "
+    "of single values)",
+    "consistency": "how sums are made to agree with each other: least-squares or least-absolute",
+    "pak.consistency": "how sums are made to agree with each other: none (not at all), least-squares or least-absolute",
+    "delta": "delta of the guarantee: the probability with which epsilon may be exceeded",
+    "fanout": "number of children of a node in the tree of sums",
+    "k-ary.fanout": "number of children of a node in the tree of sums, an odd number  [default: the one with the least "
+    "error]",
     "hold_out": "number of values held out to choose the threshold",
     "horizon": "largest number of values that will ever arrive",
-    "monotone": "make the running sum never fall",
+    "monotone": "never let the running sum fall",
     "noise": "mechanism that chooses the threshold: exponential or laplace",
     "pak.noise": "noise of the threshold: laplace, gaussian or cauchy",
-    "objective": "excess (no constant), or count (the paper's, with --c)",
-    "percentile": "the quantile sought",
-    "share": "share of epsilon for sequential updates",
+    "objective": "error that the threshold minimises: excess (it needs no constant), or count (the paper's, with --c)",
+    "percentile": "share of the held-out values that should lie below the threshold",
+    "share": "share of epsilon that sequential updates of the threshold use",
     "sanitizer.share": "share of each block's values that is sampled",
-    "smoother": "auto, recent, mean, median, moving-average or exponential",
-    "smoothing": "levels that the smoother replaces; auto, or paper for the authors' rounding",
+    "smoother": "how sums are predicted before they are released: auto, recent, mean, median, moving-average or "
+    "exponential",
+    "smoothing": "number of the tree's lowest levels that are predicted; auto, or paper for the authors' rounding",
     "span": "longest range of values that a query may ask for; a power of the fan-out",
     "theta": "a public threshold; without it, held-out values choose one",
-    "threshold": "s-pak or s-p",
-    "update": "none, parallel or sequential updates of the threshold",
+    "threshold": "how the threshold is chosen: s-pak or s-p",
+    "update": "how the threshold is updated: none (never), parallel or sequential",
 }
 
 
