@@ -34,22 +34,22 @@ FUTURE = "future"
 LATE = "late"
 
 REASONS = {
-    RETAINED: "a stored copy, not a fresh report",
-    TOPIC: "published where no report belongs",
+    RETAINED: "the report is a stored copy, not a fresh one",
+    TOPIC: "the message was published where no report belongs",
     SHARD: "the shard in the topic is not the device's",
-    MALFORMED: "not a report: its length, version, kind or chain is wrong",
-    OTHER_CAMPAIGN: "made for another campaign, or for a slot outside its epoch",
-    REVOKED: "from a device whose operator has revoked it",
-    TURN: "not the device's turn in this slot",
-    WRONG_KIND: "a Square Wave report in a slot for ordinary reports, or an ordinary report in a Square Wave slot",
-    SYMBOL: "no honest device sends it: a symbol that the mechanism never draws, or a stream's number out of range",
-    FUTURE: "for a slot that is not over yet",
-    LATE: "for a slot that ended too long ago",
-    CONFLICT: "another report for a slot that was already counted (alarm)",
+    MALFORMED: "the message is not a report: its length, version, kind or chain is wrong",
+    OTHER_CAMPAIGN: "the report was made for another campaign, or for a slot outside its epoch",
+    REVOKED: "the operator has revoked the device",
+    TURN: "it was not the device's turn in this slot",
+    WRONG_KIND: "the slot is for the other kind of report: a Square Wave report, or an ordinary one",
+    SYMBOL: "no honest device sends this symbol, or this number of a stream",
+    FUTURE: "the report is for a slot that is not over yet",
+    LATE: "the report is for a slot that ended too long ago",
+    CONFLICT: "the device sent another report for a slot that was already counted (alarm)",
 }
 DUPLICATES = {
-    DUPLICATE: "the same bytes again",
-    UNVERIFIED: "for a slot older than all that the server remembers of this device",
+    DUPLICATE: "the same bytes came again",
+    UNVERIFIED: "the report is for a slot older than all that the server remembers of this device",
 }
 # All outcomes that a delivery can have.
 OUTCOMES = (COUNTED, *REASONS, *DUPLICATES)

@@ -51,7 +51,10 @@ class LeastSquares:
 
     def __init__(self, fanout: int, levels: int, scale: float) -> None:
         if _REACH * scale * repunit(fanout, levels) * 4 * fanout**2 >= 2.0**63:
-            raise Invalid(f"noise of scale {scale:g} on {levels} levels of fan-out {fanout} does not fit in 64 bits")
+            raise Invalid(
+                f"noise of scale {scale:g} on {levels} levels of fan-out {fanout} does not fit in 64 bits: choose a"
+                " larger epsilon or a smaller span"
+            )
         self._fanout = fanout
 
     def leaves(self, noisy: Integers) -> Integers:
@@ -86,7 +89,10 @@ class LeastAbsolute:
 
     def __init__(self, fanout: int, levels: int, scale: float) -> None:
         if _REACH * scale * fanout**levels >= 2.0**53:
-            raise Invalid(f"noise of scale {scale:g} on {levels} levels of fan-out {fanout} does not fit in 53 bits")
+            raise Invalid(
+                f"noise of scale {scale:g} on {levels} levels of fan-out {fanout} does not fit in 53 bits: choose a"
+                " larger epsilon or a smaller span"
+            )
         self._fanout = fanout
 
     def leaves(self, noisy: Integers) -> Integers:

@@ -54,7 +54,9 @@ class SquareRoot(Bounded, OneByOne):
         self._f = np.concatenate([[1.0], np.cumprod((2 * k - 1) / (2 * k))])
         self._c = np.rint(self._f * 2.0**_BITS).astype(np.int64)
         if bound * float(self._c.sum()) >= 2.0**60:
-            raise Invalid(f"bound {bound} over {horizon} values does not fit in 64 bits")
+            raise Invalid(
+                f"a sum of {horizon} values up to {bound} does not fit in 64 bits: choose a smaller bound or horizon"
+            )
         squares = sum(int(c) ** 2 for c in self._c)
         multiplier = Fraction(ceil(analytic_multiplier(float(self.epsilon), float(self.delta)) * 2**40), 2**40)
         self._noise = GaussianDraws(ceil(bound**2 * squares * multiplier**2) + Fraction(4), self._source)

@@ -201,7 +201,8 @@ class Difference:
     stored: int
 
     def __str__(self) -> str:
-        return f"slot {self.key.slot}, group {self.key.group}: {self.landed} landed, {self.stored} in the store"
+        where = f"slot {self.key.slot}, group {self.key.group}"
+        return f"{where}: {self.landed} reports in the files, {self.stored} in the store"
 
 
 def compare(again: Recount, store: CountedReports, first: int = 0, last: int = _LAST) -> list[Difference]:

@@ -34,24 +34,24 @@ def query(
     store: StoreUrl,
     campaign: WhichCampaign = None,
     since: Annotated[
-        str | None, typer.Option(help="Only slots of the most recent 90m, 24h, 7d or 2w, for example.")
+        str | None, typer.Option(help="Use only slots of the most recent 90m, 24h, 7d or 2w, for example.")
     ] = None,
     from_: Annotated[
-        str | None, typer.Option("--from", help="Only slots from this local time on: 2026-03-01T18:00.")
+        str | None, typer.Option("--from", help="Use only slots from this local time on: 2026-03-01T18:00.")
     ] = None,
-    to: Annotated[str | None, typer.Option(help="Only slots before this local time.")] = None,
+    to: Annotated[str | None, typer.Option(help="Use only slots before this local time.")] = None,
     tz: Annotated[
         str | None, typer.Option(help="Time zone of given and printed times; by default the campaign's.")
     ] = None,
     first: Annotated[int | None, typer.Option(help="Number of the first slot.")] = None,
     last: Annotated[int | None, typer.Option(help="Number of the last slot.")] = None,
-    newest: Annotated[int | None, typer.Option(min=1, help="Only this many newest slots.")] = None,
+    newest: Annotated[int | None, typer.Option(min=1, help="Use only this many newest slots.")] = None,
     group: Annotated[
-        list[str] | None, typer.Option(help="Only these groups; by default the group all, which is everybody.")
+        list[str] | None, typer.Option(help="Use only these groups; by default the group all, which is everybody.")
     ] = None,
     groups: Annotated[bool, typer.Option("--groups", help="Print every group.")] = False,
     settled: Annotated[
-        bool, typer.Option("--settled", help="Only settled slots: those that no more reports can change.")
+        bool, typer.Option("--settled", help="Use only settled slots: those that no more reports can change.")
     ] = False,
     filtered: Annotated[bool, typer.Option("--filtered", help="Print the filtered series beside the raw one.")] = False,
     every: Annotated[
@@ -59,16 +59,15 @@ def query(
     ] = None,
     between: Annotated[
         str | None,
-        typer.Option(help="Print one mean: of the selected slots in these hours of the day, such as 18:00-23:00."),
+        typer.Option(help="Print one mean of the selected slots in these hours of the day, such as 18:00-23:00."),
     ] = None,
     days: Annotated[
         str | None,
-        typer.Option(
-            help="Print one mean: of the selected slots on workdays, on days-off, or on days such as mon,sat."
-        ),
+        typer.Option(help="Print one mean of the selected slots on workdays, on days-off, or on days such as mon,sat."),
     ] = None,
     by: Annotated[
-        str | None, typer.Option(help="Print one mean of the selected slots: group for each group, all for everybody.")
+        str | None,
+        typer.Option(help="Print one mean of the selected slots: for each group (group) or for everybody (all)."),
     ] = None,
     total: Annotated[
         bool,
@@ -90,9 +89,14 @@ def query(
         ),
     ] = False,
     quantiles: Annotated[
-        str | None, typer.Option(help="Print quantiles of the readings, such as 0.5,0.9, per cycle or per --every.")
+        str | None,
+        typer.Option(
+            help="Print these quantiles of the readings, such as 0.5,0.9, for each cycle or each --every slots."
+        ),
     ] = None,
-    form: Annotated[str, typer.Option("--format", help=f"One of {', '.join([_TABLE, _JSON, *FORMATS])}.")] = _TABLE,
+    form: Annotated[
+        str, typer.Option("--format", help=f"Format of the output: one of {', '.join([_TABLE, _JSON, *FORMATS])}.")
+    ] = _TABLE,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
     output: Annotated[Path | None, typer.Option(help="Write to this file; required for a binary format.")] = None,
 ) -> None:

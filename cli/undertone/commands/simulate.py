@@ -167,7 +167,7 @@ def _show(simulated: "Simulated", slots: "list[Compared]") -> None:
     ratio = f" (ratio {errors[0] / errors[1]:.2f})" if errors[1] else ""
     exact = facts["certificate"]
     theta = simulated.timeline.epochs[-1].campaign.thetas
-    console.print(f"θ = {theta}" + ("" if exact is None else f"; certificate {exact[0]}/{exact[1]}"))
+    console.print(f"threshold θ = {theta}" + ("" if exact is None else f"; certificate {exact[0]}/{exact[1]}"))
     console.print(
         f"error of a slot: {errors[0]:.2f} {unit} measured, {errors[1]:.2f} {unit} predicted{ratio};"
         f" {held} of {len(slots)} intervals hold the mean of the readings"

@@ -69,7 +69,9 @@ def test_the_certificate_is_over_every_level_of_every_column(level: int, symbol:
     if worst == Fraction(7, 3):
         assert audit.checked_ratio(made, (8, 3)) == worst
     else:
-        with pytest.raises(audit.NotCertified, match=f"the weights give the certificate {worst}, the mechanism states"):
+        with pytest.raises(
+            audit.NotCertified, match=f"the weights give the certificate {worst}, but the mechanism states"
+        ):
             audit.checked_ratio(made, (8, 3))
 
 

@@ -104,7 +104,10 @@ def test_a_missing_file_shows(tmp_path: Path) -> None:
     kept.unlink()
     said = [str(difference) for difference in compare(recount(tmp_path, store.epochs()), store)]
     assert said
-    assert all(sentence.startswith(f"slot {FIRST + 1}, group ") and " 0 landed, " in sentence for sentence in said)
+    assert all(
+        sentence.startswith(f"slot {FIRST + 1}, group ") and ": 0 reports in the files, " in sentence
+        for sentence in said
+    )
 
 
 def test_what_is_gathered_while_it_is_read_is_not_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -241,8 +241,8 @@ class Roster:
         if counted != self._told:
             self._told = counted
             reasons = ", ".join(f"{n} {reason}" for reason, n in sorted(self.refused.items())) or "none"
-            sentence = f"{len(self.online)} devices online; connections ended: {reasons}"
+            sentence = f"{len(self.online)} devices are online; connections that the server ended, by reason: {reasons}"
             sentence += f"; the server waited {self.throttled} times because a device sent too much"
             if self.unknown:
-                sentence += f"; reports for unknown campaigns, not acknowledged: {self.unknown}"
+                sentence += f"; {self.unknown} reports were for unknown campaigns, and are not acknowledged"
             self._say(sentence)
