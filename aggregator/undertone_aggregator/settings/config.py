@@ -74,7 +74,7 @@ class CampaignPlan(Checked):
     collect: str = option("reports", "reports, or stream: all reports of a device under one budget, see [stream]",
                           choice(*COLLECT))  # fmt: skip
     default: int = option(0, "the public reading that a device sends for a failed sensor", integer(-_READING, _READING))
-    epsilon: Fraction = option(..., "privacy of one reading (event level): a number from 0.05 to 8",  # noqa: RUF009
+    epsilon: Fraction = option(..., "privacy budget ε of one reading (event level): a number from 0.05 to 8",  # noqa: RUF009
                                check.epsilon)  # fmt: skip
     start: int | None = option(None, '"now" or the Unix second of the first slot', check.start)
     rounds: tuple[int, ...] = option(ROUNDS, "slots of each threshold epoch, in which all devices report for "

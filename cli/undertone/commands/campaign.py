@@ -41,7 +41,7 @@ def create(
     sensor: Annotated[str, typer.Option(help="The sensor that the campaign collects from.")],
     unit: Annotated[str, typer.Option(help="Unit of the readings, which are whole numbers.")],
     bound: Annotated[int, typer.Option(help="Public upper bound of a reading.")],
-    epsilon: Annotated[str, typer.Option(help="Privacy of one reading, or of a whole stream; 0.05 to 8.")],
+    epsilon: Annotated[str, typer.Option(help="Privacy budget ε of one reading, or of a whole stream: 0.05 to 8.")],
     title: Annotated[
         str | None, typer.Option(help="What is measured, as the page shows it, such as 'Electricity of a home'.")
     ] = None,

@@ -27,7 +27,10 @@ def certify(
     message: Annotated[Path | None, typer.Option(help="A file with a campaign's body or its retained message.")] = None,
     delta: Annotated[
         float | None,
-        typer.Option(help="δ of a stream campaign (default 1e-5), or of the published numbers (default 1e-6)."),
+        typer.Option(
+            help="Probability δ of the guarantee of a stream campaign (default 1e-5), or of the published numbers"
+            " (default 1e-6)."
+        ),
     ] = None,
     signer: Annotated[
         str | None, typer.Option(help="The public key in hex that must have signed the retained message.")

@@ -28,7 +28,9 @@ def demo(
     slots: Annotated[
         int, typer.Option(help="Number of report slots; with reports, 3 threshold rounds of 12 slots come first.")
     ] = 48,
-    epsilon: Annotated[str, typer.Option(help="Privacy of one reading, or of a whole stream; 0.05 to 8.")] = "1",
+    epsilon: Annotated[
+        str, typer.Option(help="Privacy budget ε of one reading, or of a whole stream: 0.05 to 8.")
+    ] = "1",
     seed: Annotated[int, typer.Option(help="Seed of the population and the cohort, never of a device's noise.")] = 1,
     data: Annotated[Path | None, typer.Option(help="File of readings to play: .npz, .csv or .parquet.")] = None,
     unit: Annotated[
@@ -55,7 +57,10 @@ def demo(
         ),
     ] = "reports",
     delta: Annotated[
-        float | None, typer.Option(help="With --collect stream: δ of the whole stream (default 0.00001).")
+        float | None,
+        typer.Option(
+            help="With --collect stream: probability δ of the guarantee of the whole stream (default 0.00001)."
+        ),
     ] = None,
     slew: Annotated[
         float | None,

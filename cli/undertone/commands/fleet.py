@@ -54,7 +54,7 @@ def fleet(
     ] = 0.0,
     drop_out: Annotated[float, typer.Option(help="Share of the reports that never leave their device.")] = 0.0,
     late: Annotated[float, typer.Option(help="Share of the devices that join late.")] = 0.0,
-    epsilon: Annotated[str, typer.Option(help="Privacy of one reading (event level); 0.05 to 8.")] = "1",
+    epsilon: Annotated[str, typer.Option(help="Privacy budget ε of one reading (event level): 0.05 to 8.")] = "1",
     population: Annotated[
         str,
         typer.Option(
