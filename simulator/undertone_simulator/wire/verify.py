@@ -67,7 +67,7 @@ class Accounts:
             f"accounts: {self.sent} reports sent, {self.acknowledged} acknowledged, {self.counted} counted,"
             f" {self.duplicates} duplicate deliveries, {self.rejected.total()} rejected,"
             f" {self.lost.total()} lost by a named fault,"
-            f" {'zero' if self.holds else self.unexplained.total()} unexplained"
+            f" {'nothing is' if self.holds else f'{self.unexplained.total()} are'} unexplained"
         )
 
     def summary(self) -> dict[str, Any]:
