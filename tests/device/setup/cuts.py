@@ -119,7 +119,7 @@ class Life:
         self.released = {}
         self.sequences = {}
         self.number = 0
-        self.counts = {"cuts": 0, "reports": 0, "handovers": 0, "losses": 0, "unreadable": 0}
+        self.counts = {"cuts": 0, "reports": 0, "handovers": 0, "losses": 0, "repeated": 0, "unreadable": 0}
 
     def run(self):
         """Return the counts of this life."""
@@ -155,6 +155,8 @@ class Life:
         storage = (Forgetful if self.job["forgetful"] else FileStorage)("/flash/state")
         clock = Clock()
         reporter = Reporter("meter-1", self.policy, storage, Entropy(), clock)
+        if reporter.ledger.lost and (self.released or storage.read("begun") is not None):
+            self.counts["losses"] += 1
         for i in range(len(reporter.outbox)):
             self.release(reporter.outbox[i])
         for _ in range(40):
@@ -206,7 +208,7 @@ class Life:
         had = self.released.setdefault(slot, report)
         assert had == report, ("a slot was drawn twice", slot)
         if self.sequences.setdefault(sequence, report) != report:
-            self.counts["losses"] += 1
+            self.counts["repeated"] += 1
 
     def check(self):
         """Check that everything released is within the limits of the policy."""
