@@ -93,9 +93,14 @@ def test_what_was_spent_is_summed_by_month_and_ever():
     device.pass_time(32 * 86400)
     state = describe(Client(device), device.now)
     assert (state["ever"], state["month"]) == (144 * unit, 0)
-    # A day later, the device still accepts a campaign.
-    device.pass_time(86400)
-    device.accept(make_campaign(epoch=START + 40 * 86400, last_slot=START // SLOT_SECONDS + 100 * 48), device.now)
+    # Three more reports: one of the slot that was open then, which is no longer in the month, and two of the next epoch.
+    epoch = START + 40 * 86400
+    device.pass_time(epoch - SLOT_SECONDS - device.now)
+    device.accept(make_campaign(epoch=epoch, last_slot=START // SLOT_SECONDS + 100 * 48), device.now)
+    for _ in range(3):
+        assert device.slot() is not None
+    state = describe(Client(device), device.now)
+    assert (state["ever"], state["month"]) == (147 * unit, 2 * unit)
 
 
 def test_a_lost_ledger_is_told():
