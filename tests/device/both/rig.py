@@ -17,6 +17,8 @@ SLOT = 1800
 DAY = 86400
 # The start of a day, ten days after the firmware was built.
 START = (BUILT // DAY + 10) * DAY
+# The certificate of a mechanism that hardly perturbs.
+SHARP = [1 << 28, 1]
 
 
 class Memory:
@@ -105,6 +107,15 @@ def make_campaign(**changes):
     for name in changes:
         fields[name] = changes[name]
     return issue.build(**fields)
+
+
+def sharp_campaign(**changes):
+    """A campaign that shows readings, for a device with the cap ``SHARP``.
+
+    The symbol is almost surely 1 for a reading of at least 300, and 0 for one of at most 100.
+    """
+    mechanism = Hybrid(0, WindowMechanism(SHARP[0], 1, 1, 1, 1), WindowMechanism(2, 1, 1, 1, 1, None, 2))
+    return make_campaign(report=ReportRule(100, 300, mechanism), **changes)
 
 
 def make_policy(**changes):

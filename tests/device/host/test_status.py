@@ -93,7 +93,7 @@ def test_what_was_spent_is_summed_by_month_and_ever():
     device.pass_time(32 * 86400)
     state = describe(Client(device), device.now)
     assert (state["ever"], state["month"]) == (144 * unit, 0)
-    # Three more reports: one of the slot that was open then, which is no longer in the month, and two of the next epoch.
+    # Three more reports: one of the slot that was open then, no longer in the month, and two of the next epoch.
     epoch = START + 40 * 86400
     device.pass_time(epoch - SLOT_SECONDS - device.now)
     device.accept(make_campaign(epoch=epoch, last_slot=START // SLOT_SECONDS + 100 * 48), device.now)

@@ -1,6 +1,6 @@
 """The core of the reporter with an injected clock: what it reports, what it refuses, and what survives a reboot."""
 
-from rig import DAY, SLOT, START, Counting, Device, Memory, hybrid, make_campaign, square_wave
+from rig import DAY, SHARP, SLOT, START, Counting, Device, Memory, hybrid, make_campaign, sharp_campaign, square_wave
 
 from undertone_device.core.campaign_files import NAMES
 from undertone_device.core.ledger import Ledger
@@ -8,7 +8,6 @@ from undertone_device.core.units import epsilon_units
 from undertone_shared import report as reports
 from undertone_shared.entropy import Entropy
 from undertone_shared.errors import Invalid, Refused
-from undertone_shared.mechanism import Hybrid, WindowMechanism
 from undertone_shared.off_board import intake, issue
 from undertone_shared.scalar import Cohort, ReportRule
 
@@ -36,9 +35,9 @@ class CutAfter(Memory):
             raise OSError("power")
 
 
-def running(**policy):
+def running(campaign=None, **policy):
     device = Device(now=START - SLOT, **policy)
-    device.accept(make_campaign())
+    device.accept(campaign or make_campaign())
     device.reporter.close_slot(device.now)
     # The device booted in the middle of a slot, as far as it knows, so it does not report for this slot.
     assert device.slot() is None
@@ -69,9 +68,11 @@ def test_reports_of_a_day_have_consecutive_slots():
 
 
 def test_a_sensor_without_samples_reports_the_public_default():
-    device = running()
-    device.pass_time(SLOT)
-    assert device.reporter.close_slot(device.now) is not None
+    for default, symbol in ((300, 1), (100, 0)):
+        device = running(sharp_campaign(default=default), cap=SHARP)
+        for _ in range(3):
+            device.pass_time(SLOT)
+            assert intake.unpack(device.reporter.close_slot(device.now)).values == (symbol,)
 
 
 def test_everybody_is_in_the_cohort_of_a_threshold_epoch():
@@ -83,13 +84,15 @@ def test_everybody_is_in_the_cohort_of_a_threshold_epoch():
 
 
 def test_a_late_sample_counts_for_the_next_slot():
-    device = running()
-    device.pass_time(SLOT + 5)
-    device.reporter.observe(9, device.now)
-    first = intake.unpack(device.reporter.close_slot(device.now))
-    assert first.slot == START // SLOT
-    device.pass_time(SLOT)
-    assert intake.unpack(device.reporter.close_slot(device.now)).slot == START // SLOT + 1
+    for default, late, symbols in ((0, 300, [0, 1]), (300, 0, [1, 0])):
+        device = running(sharp_campaign(default=default), cap=SHARP)
+        device.pass_time(SLOT + 5)
+        device.reporter.observe(late, device.now)
+        drawn = [intake.unpack(device.reporter.close_slot(device.now))]
+        device.pass_time(SLOT)
+        drawn.append(intake.unpack(device.reporter.close_slot(device.now)))
+        assert [report.slot for report in drawn] == [START // SLOT, START // SLOT + 1]
+        assert [report.values[0] for report in drawn] == symbols
 
 
 def test_a_slot_entered_after_a_jump_of_the_clock_is_not_reported():
@@ -529,11 +532,8 @@ def test_messages_that_are_no_campaign_are_invalid_and_counted():
 
 
 def test_a_slots_reading_is_truncated_before_it_is_drawn():
-    # The certificate is 2^28, so the symbol is almost surely 1 for a reading of at least θ = 300, and 0 for one of at
-    # most 100.
-    sharp = Hybrid(0, WindowMechanism(1 << 28, 1, 1, 1, 1), WindowMechanism(2, 1, 1, 1, 1, None, 2))
-    device = Device(now=START - SLOT, cap=[1 << 28, 1])
-    device.accept(make_campaign(report=ReportRule(100, 300, sharp)))
+    device = Device(now=START - SLOT, cap=SHARP)
+    device.accept(sharp_campaign())
     device.reporter.close_slot(device.now)
     device.slot()
     for reading, symbol in ((5000, 1), (300, 1), (100, 0), (0, 0), (-5, 0)):
@@ -541,11 +541,10 @@ def test_a_slots_reading_is_truncated_before_it_is_drawn():
 
 
 def test_a_buffer_of_samples_counts_as_its_samples_do():
-    sharp = Hybrid(0, WindowMechanism(1 << 28, 1, 1, 1, 1), WindowMechanism(2, 1, 1, 1, 1, None, 2))
-    device = Device(now=START - SLOT, cap=[1 << 28, 1])
+    device = Device(now=START - SLOT, cap=SHARP)
     # Without a campaign, there is no slot in which these readings could count.
     device.reporter.observe([1, 2], device.now)
-    device.accept(make_campaign(report=ReportRule(100, 300, sharp)))
+    device.accept(sharp_campaign())
     device.reporter.close_slot(device.now)
     device.slot()
     for samples, symbol in (([150, 100, 50], 1), ([60, 40], 0), ([300], 1)):
@@ -555,9 +554,8 @@ def test_a_buffer_of_samples_counts_as_its_samples_do():
 
 
 def test_a_sleeper_may_hand_over_all_samples_of_its_slot():
-    sharp = Hybrid(0, WindowMechanism(1 << 28, 1, 1, 1, 1), WindowMechanism(2, 1, 1, 1, 1, None, 2))
-    device = Device(now=START - SLOT, cap=[1 << 28, 1])
-    device.accept(make_campaign(report=ReportRule(100, 300, sharp)))
+    device = Device(now=START - SLOT, cap=SHARP)
+    device.accept(sharp_campaign())
     device.pass_time(2 * SLOT)
     for samples, symbol in (([150, 100, 50], 1), (bytes([60, 40]), 0)):
         device.pass_time(SLOT)
