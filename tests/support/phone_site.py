@@ -4,10 +4,13 @@ import functools
 import gzip
 import http.server
 import json
+import math
 import queue
 import secrets
+import struct
 import threading
 import time
+import wave
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,6 +28,8 @@ from undertone_shared.topics import DEFAULT_PREFIX, config_topic, report_topic
 CODE = "TEST-CODE"
 # How many seconds a test waits for a browser.
 PATIENCE = 60
+# The level of `write_tone` in the app. Its mean square is a hundredth of the largest one, which is at 96 dB.
+LOUDNESS = 76
 # Each report has epsilon = 1.
 _PIECES = WindowMechanism(2721, 1001, 621, 4, 256, None, 2)
 
@@ -40,6 +45,14 @@ def offer(policy: str) -> dict[str, Any]:
         "websocket": "ws://localhost:1/mqtt",
         "code_expires": "2027-12-31T00:00:00Z",
     }
+
+
+def write_tone(path: Path) -> None:
+    """Write a second of a tone, as a browser's microphone can hear it again and again."""
+    peak = 0.1 * math.sqrt(2) * 32767
+    with wave.open(str(path), "wb") as file:
+        file.setparams((1, 2, 48000, 0, "NONE", ""))
+        file.writeframes(b"".join(struct.pack("<h", round(peak * math.sin(math.tau * i / 100))) for i in range(48000)))
 
 
 class FastClock:

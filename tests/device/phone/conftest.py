@@ -15,15 +15,23 @@ from support.ci import unavailable
 from support.factory import policy_of
 from support.mosquitto import MISSING as NO_MOSQUITTO
 from support.mosquitto import find_mosquitto
-from support.phone_site import CODE, PATIENCE, PhoneSite, Receiver, WebSocketBroker, offer
+from support.phone_site import CODE, PATIENCE, PhoneSite, Receiver, WebSocketBroker, offer, write_tone
 
 
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     if find_chromium() is None:
         unavailable(MISSING)
-    # The browser's microphone hears beeps. The browser asks nobody for permission, and accepts the tests' certificates.
-    options = ("--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream", "--ignore-certificate-errors")
+    tone = tmp_path_factory.mktemp("microphone") / "tone.wav"
+    write_tone(tone)
+    # The browser's microphone hears the tone. The browser asks nobody for permission, and accepts the tests'
+    # certificates.
+    options = (
+        "--use-fake-device-for-media-stream",
+        f"--use-file-for-fake-audio-capture={tone}",
+        "--use-fake-ui-for-media-stream",
+        "--ignore-certificate-errors",
+    )
     with browser(*options) as running:
         yield running
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from support.factory import DAY
-from support.phone_site import CODE, PATIENCE, FastClock, PhoneSite, Receiver, WebSocketBroker
+from support.phone_site import CODE, LOUDNESS, PATIENCE, FastClock, PhoneSite, Receiver, WebSocketBroker
 from support.phone_tap import Tap
 from support.waiting import wait_for
 from undertone_shared.topics import DEFAULT_PREFIX, config_topic
@@ -564,14 +564,41 @@ def test_a_topic_of_another_campaign_is_no_campaign(phones: Any, receiver: Recei
     assert drawn(page) == 0
 
 
+# Notes what the page does with sound: what it sends to its worker, and what it plays, records or hands to other code.
+SOUND = """() => {
+    window.sent = [];
+    window.used = [];
+    const watch = (owner, name, note) => {
+        const original = owner[name];
+        owner[name] = function (...values) {
+            note(this, values);
+            return original.apply(this, values);
+        };
+    };
+    watch(Worker.prototype, "postMessage", (worker, [message]) => sent.push(message));
+    watch(AudioNode.prototype, "connect", (node, [next]) => used.push(next.constructor.name));
+    for (const name of ["MediaRecorder", "AudioWorkletNode", "MediaStreamTrackProcessor", "RTCPeerConnection"])
+        window[name] = class { constructor() { used.push(name); } };
+}"""
+
+
 def test_the_microphone_gives_a_level_and_no_sound(phones: Any, site: PhoneSite, receiver: Receiver, now: int) -> None:
     site.allow(unit="dB")
     receiver.issue(now, unit="dB")
     page = phones()
     take_part(page)
+    # The service worker has fetched its copies of the app's files.
+    page.wait_for_function("() => navigator.serviceWorker.ready.then(() => true)")
+    page.evaluate(SOUND)
+    asked = len(site.requests)
     press(page, "Turn the microphone on")
-    says(page, "dB loud here")
+    says(page, f"It is {LOUDNESS} dB loud here")
     # The page was open in these slots from beginning to end.
     for _ in range(3):
         receiver.report()
     receiver.check()
+    assert page.evaluate("used") == ["AnalyserNode"], "the sound is measured, and neither played nor recorded"
+    sent = page.evaluate("sent")
+    assert {"do": "sample", "value": LOUDNESS} in sent
+    assert all(message == {"do": "sample", "value": int(message["value"])} for message in sent)
+    assert site.requests[asked:] == []
