@@ -18,11 +18,12 @@ class FileStorage(DurableFolder):
     """Named byte strings in one folder, each written to a new file that is then renamed over the old one.
 
     Rename is the commit point on POSIX and on LittleFS. FAT first removes the old name; until the new file has its
-    name, only the complete new file exists, and ``read`` uses it.
+    name, only the complete new file exists. ``read`` uses it, and the next ``write`` gives it its name first.
     """
 
     def __init__(self, directory: str):
         self.directory = directory
+        self.unnamed = set()  # names that were read from NAME.new
 
     def _path(self, name: str) -> str:
         return self.directory + "/" + name
@@ -32,7 +33,10 @@ class FileStorage(DurableFolder):
         for candidate in (name, name + ".new"):
             try:
                 with open(self._path(candidate), "rb") as file:
-                    return file.read()
+                    data = file.read()
+                if candidate != name:
+                    self.unnamed.add(name)
+                return data
             except OSError as error:
                 if not self._lacks(candidate, error):
                     raise
@@ -46,6 +50,9 @@ class FileStorage(DurableFolder):
     def write(self, name: str, data: "bytes | memoryview") -> None:
         """Write the content durably. Raises OSError, and keeps the old content then."""
         path = self._path(name)
+        if name in self.unnamed:
+            os.rename(path + ".new", path)
+            self.unnamed.remove(name)
         sync = getattr(self, "sync", None)
         with getattr(self, "create", open)(path + ".new", "wb") as file:
             file.write(data)
