@@ -8,23 +8,12 @@ import sys
 
 # A C stack of 8 KB, as on the Pico W, has room for three nested imports. So the package first loads the modules that
 # every device needs, each after the modules that it imports itself.
-for _name in (
-    "undertone_shared.errors",
-    "undertone_shared.checks",
-    "undertone_shared.topics",
-    "undertone_shared.report",
-    "undertone_shared.schedule",
-    "undertone_shared.entropy",
-    "undertone_shared.mechanism",
-    "undertone_shared.notation",
-    "undertone_shared.scalar",
-    "undertone_shared.campaign",
-    "undertone_shared.policy",
-    "undertone_device.core.slot_value",
-    "undertone_device.core.ledger",
-    "undertone_device.core.campaign_files",
+for _package, _modules in (
+    ("undertone_shared.", "errors checks topics report schedule entropy mechanism notation scalar campaign policy"),
+    ("undertone_device.core.", "slot_value ledger campaign_files"),
 ):
-    __import__(_name)
+    for _name in _modules.split():
+        __import__(_package + _name)
 
 
 def unload(name: str) -> None:

@@ -8,11 +8,10 @@ campaign is not signed. A hand-over may follow the signature (`undertone_shared.
 """
 
 import hashlib
-import json
 import struct
 
 from undertone_shared import scalar
-from undertone_shared.checks import SMALL, check_integer, check_object, check_text
+from undertone_shared.checks import SMALL, check_integer, check_kind, check_object, check_text, parse_json
 from undertone_shared.errors import Invalid
 from undertone_shared.report import FINGERPRINT_BYTES
 from undertone_shared.schedule import Schedule, check_coprime
@@ -71,13 +70,11 @@ class Campaign(CampaignAnalysis):
     """
 
     def __init__(self, body: "bytes | memoryview"):
-        if len(body) > LARGEST_BODY:
-            raise Invalid("the campaign has %d bytes, expected at most %d" % (len(body), LARGEST_BODY))
-        value = _parse(body)
+        value = parse_json("the campaign", body, LARGEST_BODY)
         digest = hashlib.sha256(body).digest()
         if not _is_canonical(value, digest):
-            raise Invalid("the campaign's JSON is not canonical, expected sorted keys and no white space")
-        fields = check_object("the campaign", value, tuple(_FIELDS))
+            raise Invalid("the campaign is not canonical JSON: sorted keys, no white space")
+        fields = check_object("the campaign", value, _FIELDS)
         check_integer("version", fields["version"], VERSION, VERSION)
         self.body: bytes | memoryview = body
         self.fingerprint = digest[:FINGERPRINT_BYTES]
@@ -100,11 +97,8 @@ class Campaign(CampaignAnalysis):
         )
         self.default = check_integer("default", fields["default"], self.offset, self.offset + self.bound)
         self.schedule = _schedule(fields["schedule"], self.cycle)
-        rule = fields["rule"]
-        kind = rule.get("kind") if isinstance(rule, dict) else None
-        if not isinstance(kind, str) or kind not in RULES:
-            raise Invalid("rule has kind %r, expected one of %s" % (kind, ", ".join(sorted(RULES))))
-        self.rule: Rule = RULES[kind](fields, self.bound, self.cycle, self.schedule)
+        parse_rule = RULES[check_kind("rule", fields["rule"], RULES)]
+        self.rule: Rule = parse_rule(fields, self.bound, self.cycle, self.schedule)
 
     @property
     def end(self) -> int:
@@ -208,13 +202,3 @@ def _is_canonical(value: object, digest: bytes) -> bool:
     except (RuntimeError, ValueError, TypeError):
         return False
     return canonical.digest() == digest
-
-
-def _parse(body: "bytes | memoryview") -> object:
-    try:
-        try:
-            return json.loads(body)  # type: ignore[arg-type]
-        except TypeError:  # CPython's parser accepts no memoryview.
-            return json.loads(bytes(body))
-    except (ValueError, RuntimeError):
-        raise Invalid("the campaign is not JSON")

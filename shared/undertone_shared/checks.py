@@ -1,9 +1,12 @@
 """Checks of single values; each names the field, the value and what was expected."""
 
+import json
+
 from undertone_shared.errors import Invalid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Container, Iterable
     from typing import Any
 
 # Small integers of a 32-bit MicroPython are below 2^30; every intermediate result of a draw is one.
@@ -52,17 +55,37 @@ def check_cap(cap: tuple[int, int]) -> None:
     check_integer("cap's numerator", cap[0], cap[1], 1 << 62)
 
 
-def check_object(name: str, value: object, fields: tuple[str, ...]) -> "dict[str, Any]":
-    """Return ``value`` if it is an object with exactly these fields. Raises Invalid naming the field otherwise."""
+def check_flag(name: str, value: bool) -> bool:
+    """Return ``value`` if it is true or false. Raises Invalid naming the field otherwise."""
+    if not isinstance(value, bool):
+        raise Invalid("%s is %r, expected true or false" % (name, value))
+    return value
+
+
+def check_object(
+    name: str, value: object, needed: "Iterable[str]", optional: "Container[str]" = ()
+) -> "dict[str, Any]":
+    """Return ``value`` if it is an object with all ``needed`` fields, and no others but the ``optional`` ones.
+
+    Raises Invalid naming the field otherwise.
+    """
     if not isinstance(value, dict):
         raise Invalid("%s is %r, expected an object" % (name, value))
-    for field in fields:
+    for field in needed:
         if field not in value:
             raise Invalid("%s has no field %r" % (name, field))
     for field in value:
-        if field not in fields:
+        if field not in needed and field not in optional:
             raise Invalid("%s has an unknown field %r" % (name, field))
     return value
+
+
+def check_kind(name: str, value: object, kinds: "Iterable[str]") -> str:
+    """Return the field ``kind`` of the object ``value`` if it is one of ``kinds``. Raises Invalid otherwise."""
+    kind = value.get("kind") if isinstance(value, dict) else None
+    if not isinstance(kind, str) or kind not in kinds:
+        raise Invalid("%s has kind %r, expected one of %s" % (name, kind, ", ".join(sorted(kinds))))
+    return kind
 
 
 def integers(name: str, value: object, low: int, high: int) -> tuple[int, ...]:
@@ -76,3 +99,17 @@ def integers(name: str, value: object, low: int, high: int) -> tuple[int, ...]:
             # The element's name is made only for an error message, because on a board 257 names are 12 KB of garbage.
             check_integer("%s[%d]" % (name, i), value[i], -_LARGEST, _LARGEST)
     return tuple(value)
+
+
+def parse_json(name: str, data: "bytes | memoryview", most: int) -> "Any":
+    """Return the JSON value in at most ``most`` bytes. Raises Invalid."""
+    if len(data) > most:
+        # Files are read up to one byte above what is allowed.
+        raise Invalid("%s has %d bytes or more, expected at most %d" % (name, len(data), most))
+    try:
+        try:
+            return json.loads(data)  # type: ignore[arg-type]
+        except TypeError:  # CPython's parser accepts no memoryview.
+            return json.loads(bytes(data))
+    except (ValueError, RuntimeError):
+        raise Invalid("%s is not JSON" % name)

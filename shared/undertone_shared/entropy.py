@@ -39,7 +39,7 @@ class Entropy:
         if source is None:
             source = getattr(os, "urandom", None)
             if source is None:
-                raise EntropyError("this machine has no os.urandom: no reading can be perturbed on it")
+                raise EntropyError("this machine has no os.urandom to draw noise from")
         self._source = source
         self._buffer = bytearray(BUFFER_BYTES)
         self._next = BUFFER_BYTES

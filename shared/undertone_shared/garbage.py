@@ -8,22 +8,14 @@ full.
 import gc
 
 
-def pause() -> int:
-    """Switch the threshold off; return what it was before, -1 if there was none."""
+def set_threshold(size: int) -> int:
+    """Set the threshold, -1 for none; return what it was before. CPython has none: return -1."""
     threshold = getattr(gc, "threshold", None)
     if threshold is None:
-        # CPython has no such threshold.
         return -1
     before: int = threshold()
-    threshold(-1)
+    threshold(size)
     return before
-
-
-def resume(before: int) -> None:
-    """Set the threshold that `pause` returned."""
-    threshold = getattr(gc, "threshold", None)
-    if threshold is not None:
-        threshold(before)
 
 
 def collect() -> None:
@@ -31,5 +23,5 @@ def collect() -> None:
 
     CPython collects by itself, and a fleet whose devices share one process would wait for seconds here.
     """
-    if getattr(gc, "threshold", None) is not None:
+    if hasattr(gc, "threshold"):
         gc.collect()

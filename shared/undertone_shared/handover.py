@@ -17,9 +17,8 @@ that the device's authority signed.
 """
 
 import hashlib
-import json
 
-from undertone_shared.checks import check_integer, check_object, check_text
+from undertone_shared.checks import check_integer, check_object, check_text, parse_json
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import check_name
 
@@ -58,18 +57,14 @@ def split(trailer: "bytes | memoryview") -> "tuple[bytes, bytes]":
 
 def parse(body: bytes) -> "dict[str, Any]":
     """Return the fields of a hand-over. Raises Invalid, naming the field."""
-    try:
-        value = json.loads(body)
-    except (ValueError, RuntimeError):
-        raise Invalid("the hand-over is not JSON")
+    value = parse_json("the hand-over", body, len(body))
     fields = check_object("the hand-over", value, ("all", "campaign", "devices", "number"))
     check_name("campaign", fields["campaign"])
     check_integer("number", fields["number"], 1, _LARGEST_NUMBER)
     check_entry("all", fields["all"])
-    if not isinstance(fields["devices"], dict):
-        raise Invalid("devices is %r, expected an object" % (fields["devices"],))
-    for name in fields["devices"]:
-        check_entry("devices." + _hex("a device's key", name, 16), fields["devices"][name])
+    devices = fields["devices"]
+    for name in check_object("devices", devices, (), devices):
+        check_entry("devices." + _hex("a device's key", name, 16), devices[name])
     return fields
 
 
@@ -78,9 +73,7 @@ def check_entry(name: str, entry: "Any") -> "dict[str, Any]":
 
     Raises Invalid.
     """
-    if not isinstance(entry, dict):
-        raise Invalid("%s is %r, expected an object" % (name, entry))
-    check_object(name, entry, tuple([field for field in _ENTRY if field in entry]))
+    fields = check_object(name, entry, (), _ENTRY)
     if ("host" in entry) != ("port" in entry):
         raise Invalid("%s is %r, expected both host and port, or neither" % (name, entry))
     if "host" in entry:
@@ -100,7 +93,7 @@ def check_entry(name: str, entry: "Any") -> "dict[str, Any]":
             )
         for each in agreed:
             _hex(name + ".agreed", each, 32)
-    return entry
+    return fields
 
 
 def _hex(name: str, text: "Any", digits: int) -> str:

@@ -6,8 +6,7 @@
 ``{"kind": "table", "bits", "shift", "values": [...], "rows": [base64, ...]}`` (a row per level, 3 bytes a weight)
 """
 
-from undertone_shared.checks import check_object, integers
-from undertone_shared.errors import Invalid
+from undertone_shared.checks import check_kind, check_object, integers
 from undertone_shared.mechanism import Hybrid, WindowMechanism
 
 TYPE_CHECKING = False
@@ -22,10 +21,7 @@ _LARGEST_EDGES = 257
 
 def parse_mechanism(name: str, value: object) -> "Mechanism":
     """Return the mechanism that a JSON value describes. Raises Invalid, naming the field as part of ``name``."""
-    kind = value.get("kind") if isinstance(value, dict) else None
-    if not isinstance(kind, str) or kind not in KINDS:
-        raise Invalid("%s has kind %r, expected one of %s" % (name, kind, ", ".join(sorted(KINDS))))
-    names, make = KINDS[kind]
+    names, make = KINDS[check_kind(name, value, KINDS)]
     return make(name, check_object(name, value, ("kind",) + names))
 
 

@@ -31,10 +31,9 @@ storage        the device could not store it
 ============== ========================================================================
 """
 
-import json
-
 from undertone_shared.campaign import Campaign
-from undertone_shared.errors import Invalid, Refused
+from undertone_shared.checks import parse_json
+from undertone_shared.errors import Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,20 +81,16 @@ class Policy:
     def check_campaign(self, campaign: Campaign) -> None:
         """Check a campaign by itself. Raises Refused if it is more than the owner allows."""
         if campaign.sensor != self.sensor:
-            raise Refused("sensor", "sensor is %s, but this device serves %s" % (campaign.sensor, self.sensor))
+            raise _refused("sensor", campaign.sensor, self.sensor)
         if campaign.measure not in self.measures:
-            raise Refused("measure", "measure is %s, expected one of %s" % (campaign.measure, ", ".join(self.measures)))
+            raise _refused("measure", campaign.measure, " or ".join(self.measures))
         if self.unit and campaign.unit != self.unit:
-            raise Refused("unit", "unit is %s, expected %s" % (campaign.unit, self.unit))
+            raise _refused("unit", campaign.unit, self.unit)
         if campaign.slot_seconds < self.slot_seconds:
-            raise Refused(
-                "slot_seconds", "slot_seconds is %d, expected at least %d" % (campaign.slot_seconds, self.slot_seconds)
-            )
+            raise _refused("slot_seconds", campaign.slot_seconds, "at least %d" % self.slot_seconds)
         duration = campaign.end - campaign.epoch
         if duration > self.duration_seconds:
-            raise Refused(
-                "duration", "the campaign lasts %d s, expected at most %d s" % (duration, self.duration_seconds)
-            )
+            raise _refused("duration", duration, "at most %d seconds" % self.duration_seconds)
         if self.until and campaign.end > self.until:
             raise Refused(
                 "until", "the campaign ends at %d, expected at most %d (Unix seconds)" % (campaign.end, self.until)
@@ -106,7 +101,7 @@ class Policy:
             raise Refused(rule.kind, "the campaign is a %s, which the policy does not allow" % rule.kind)
         for _, _, theta in rule.ranges:
             if not self.theta[0] <= theta <= self.theta[1]:
-                raise Refused("theta", "theta is %d, expected %d to %d" % (theta, self.theta[0], self.theta[1]))
+                raise _refused("theta", theta, "%d to %d" % self.theta)
         for name, mechanism in rule.mechanisms:
             if not mechanism.permits(self.cap):
                 certificate = mechanism.certificate()
@@ -132,14 +127,14 @@ class Policy:
         from undertone_shared.ed25519 import verify
 
         # Verification makes a megabyte of garbage.
-        before = garbage.pause()
+        before = garbage.set_threshold(-1)
         try:
             for key in self.signers:
                 if verify(key, digest, signature, alive):
                     return
         finally:
             garbage.collect()
-            garbage.resume(before)
+            garbage.set_threshold(before)
         raise Refused("signature", "none of the policy's %d signers signed the campaign" % len(self.signers))
 
     def check_succession(
@@ -155,8 +150,7 @@ class Policy:
         ``last_epoch`` is the newest epoch ever accepted (0 for none), even if its campaign was lost. ``successors``:
         names of campaigns that may begin before the accepted one ends, because a hand-over named them.
         """
-        other = accepted is not None and accepted.name != campaign.name and campaign.name not in successors
-        if other and accepted is not None and now < accepted.end:
+        if accepted and now < accepted.end and campaign.name not in (accepted.name,) + successors:
             raise Refused("sensor_busy", "campaign %s uses the sensor until it ends" % accepted.name)
         if campaign.end <= now:
             raise Refused("ended", "the campaign ended at %d, and now is %d (Unix seconds)" % (campaign.end, now))
@@ -178,14 +172,10 @@ class Policy:
                 )
 
 
+def _refused(reason: str, value: object, allowed: object) -> Refused:
+    return Refused(reason, "%s is %s, allowed is %s" % (reason, value, allowed))
+
+
 def parse_policy(data: bytes) -> Policy:
     """Parse the policy in JSON bytes. Raises Invalid, naming the field."""
-    if len(data) > LARGEST:
-        raise Invalid("the policy has %d bytes, expected at most %d" % (len(data), LARGEST))
-    try:
-        fields = json.loads(data)
-    except (ValueError, RuntimeError):
-        raise Invalid("the policy is not JSON")
-    if not isinstance(fields, dict):
-        raise Invalid("the policy is not a JSON object")
-    return Policy(fields)
+    return Policy(parse_json("the policy", data, LARGEST))

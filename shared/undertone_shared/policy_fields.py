@@ -1,7 +1,7 @@
 """The fields of a policy, checked one by one. A board unloads this code after the start."""
 
 from undertone_shared.campaign import LONGEST_UNIT, MEASURES
-from undertone_shared.checks import check_cap, check_integer, check_object, check_text
+from undertone_shared.checks import check_cap, check_flag, check_integer, check_object, check_text
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import check_name
 
@@ -18,6 +18,20 @@ _YEAR = 366 * 86400
 _LARGEST_REST_SECONDS = 6 * 86400
 
 _NEEDED = ("version", "sensor", "measures", "cap", "slot_seconds", "theta", "duration_seconds")
+# (name, least, most) of the fields that are integers.
+_INTEGERS = (
+    ("slot_seconds", 1, 7 * 86400),
+    ("duration_seconds", 1, 100 * _YEAR),
+    ("until", 0, 0xFFFFFFFF),
+    ("period_seconds", 1, _YEAR),
+    ("reports_per_period", 1, 1 << 24),
+    ("rest_seconds", 0, _LARGEST_REST_SECONDS),
+    ("lifetime", 0, 1 << 62),
+    ("epoch_seconds", 0, _YEAR),
+    ("boots_per_day", 1, 1000),
+    ("write_seconds", 1, 86400),
+    ("lead_seconds", 1, _YEAR),
+)
 
 
 def default_fields() -> "dict[str, Any]":
@@ -80,8 +94,12 @@ def default_fields() -> "dict[str, Any]":
 def set_fields(policy: "Any", fields: "dict[str, Any]") -> None:
     """Set the attributes of a `Policy`. Raises Invalid for a wrong field."""
     merged = default_fields()
-    merged.update(check_object("the policy", fields, tuple([n for n in merged if n in fields or n in _NEEDED])))
+    merged.update(check_object("the policy", fields, _NEEDED, merged))
     check_integer("version", merged["version"], VERSION, VERSION)
+    for name, least, most in _INTEGERS:
+        setattr(policy, name, check_integer(name, merged[name], least, most))
+    for name in ("one_shot", "insecure", "handover"):
+        setattr(policy, name, check_flag(name, merged[name]))
     policy.sensor = check_name("sensor", merged["sensor"])
     measures = merged["measures"]
     if not isinstance(measures, list) or not measures or [m for m in measures if m not in MEASURES]:
@@ -90,39 +108,22 @@ def set_fields(policy: "Any", fields: "dict[str, Any]") -> None:
     policy.unit = check_text("unit", merged["unit"], LONGEST_UNIT)
     check_cap(merged["cap"])
     policy.cap = (merged["cap"][0], merged["cap"][1])
-    policy.slot_seconds = check_integer("slot_seconds", merged["slot_seconds"], 1, 7 * 86400)
     theta = merged["theta"]
     if not isinstance(theta, list) or len(theta) != 2:
         raise Invalid("theta is %r, expected the list [least, most]" % (theta,))
-    least = check_integer("theta[0]", theta[0], 1, (1 << 30) - 1)
-    policy.theta = (least, check_integer("theta[1]", theta[1], least, (1 << 30) - 1))
-    policy.duration_seconds = check_integer("duration_seconds", merged["duration_seconds"], 1, 100 * _YEAR)
-    policy.until = check_integer("until", merged["until"], 0, 0xFFFFFFFF)
-    policy.period_seconds = check_integer("period_seconds", merged["period_seconds"], 1, _YEAR)
-    policy.reports_per_period = check_integer("reports_per_period", merged["reports_per_period"], 1, 1 << 24)
-    policy.rest_seconds = check_integer("rest_seconds", merged["rest_seconds"], 0, _LARGEST_REST_SECONDS)
-    policy.lifetime = check_integer("lifetime", merged["lifetime"], 0, 1 << 62)
-    policy.epoch_seconds = check_integer("epoch_seconds", merged["epoch_seconds"], 0, _YEAR)
-    policy.boots_per_day = check_integer("boots_per_day", merged["boots_per_day"], 1, 1000)
-    policy.write_seconds = check_integer("write_seconds", merged["write_seconds"], 1, 86400)
-    for name in ("one_shot", "insecure", "handover"):
-        if not isinstance(merged[name], bool):
-            raise Invalid("%s is %r, expected true or false" % (name, merged[name]))
-    policy.one_shot = merged["one_shot"]
-    policy.insecure = merged["insecure"]
+    low = check_integer("theta[0]", theta[0], 1, (1 << 30) - 1)
+    policy.theta = (low, check_integer("theta[1]", theta[1], low, (1 << 30) - 1))
     policy.signers = _signers(merged["signers"], policy.insecure)
-    policy.handover = merged["handover"]
     if policy.handover and not policy.signers:
-        raise Invalid("handover is true without signers, expected signers")
-    policy.agreed = check_text("agreed", merged["agreed"], _AGREED_DIGITS)
-    if policy.agreed and (len(policy.agreed) != _AGREED_DIGITS or policy.agreed.strip("0123456789abcdef")):
-        raise Invalid("agreed is %r, expected %d hexadecimal digits" % (policy.agreed, _AGREED_DIGITS))
-    policy.lead_seconds = check_integer("lead_seconds", merged["lead_seconds"], 1, _YEAR)
+        raise Invalid("handover is true, expected signers")
+    agreed = merged["agreed"]
+    if not isinstance(agreed, str) or len(agreed) not in (0, _AGREED_DIGITS) or agreed.strip("0123456789abcdef"):
+        raise Invalid("agreed is %r, expected %d hexadecimal digits" % (agreed, _AGREED_DIGITS))
+    policy.agreed = agreed
     policy.rest_by = merged["rest_by"] or ("clock" if policy.one_shot else "ticks")
-    if policy.rest_by not in ("ticks", "clock"):
-        raise Invalid("rest_by is %r, expected ticks or clock" % (policy.rest_by,))
-    if policy.one_shot and policy.rest_by == "ticks":
-        raise Invalid("rest_by is 'ticks', expected 'clock' with one_shot, because no tick counter survives the sleep")
+    # No counter survives a sleep, so a device with one_shot has no ticks to measure by.
+    if policy.rest_by != "clock" and (policy.one_shot or policy.rest_by != "ticks"):
+        raise Invalid("rest_by is %r, expected 'clock', or 'ticks' without one_shot" % (policy.rest_by,))
     policy.stream = None
     if merged["stream"] is not False:
         # The import is inside the function, so that a board without streams never loads the code of streams.

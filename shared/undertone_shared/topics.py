@@ -11,19 +11,14 @@ _NAME = "abcdefghijklmnopqrstuvwxyz0123456789-"
 
 def check_name(field: str, name: str) -> str:
     """Return ``name`` if it matches [a-z0-9-]{1,32}. Raises Invalid naming the field otherwise."""
-    fits = isinstance(name, str) and 1 <= len(name) <= 32
-    for character in name if fits else "":
-        fits = fits and character in _NAME
-    if not fits:
+    if not isinstance(name, str) or not 1 <= len(name) <= 32 or name.strip(_NAME):
         raise Invalid("%s is %r, expected 1 to 32 characters of a-z, 0-9 and -" % (field, name))
     return name
 
 
 def check_prefix(prefix: str) -> str:
     """Return ``prefix`` if each of its levels is a name. Raises Invalid otherwise."""
-    if not isinstance(prefix, str):
-        raise Invalid("prefix is %r, expected text" % (prefix,))
-    for level in prefix.split("/"):
+    for level in prefix.split("/") if isinstance(prefix, str) else [prefix]:
         check_name("a level of the prefix", level)
     return prefix
 

@@ -32,7 +32,7 @@ def test_a_signature_is_verified_without_collecting_in_between(monkeypatch: pyte
     with pytest.raises(Refused) as refused:
         parse_policy(POLICY).check_signature(bytes(32), bytes(64))
     assert refused.value.reason == "signature"
-    assert calls == [(), (-1,), "collect", (4096,)]
+    assert calls == [(), (-1,), "collect", (), (4096,)]
 
 
 def test_cpython_collects_nothing_because_many_devices_may_share_one_process(monkeypatch: pytest.MonkeyPatch) -> None:

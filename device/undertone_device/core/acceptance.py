@@ -62,10 +62,9 @@ class Acceptance:
                 return False
         # The signature of a message body is verified only once: the loop above has already recognised bodies that were
         # accepted before.
-        self.policy.check_signature(
-            campaigns.digest_of(campaigns.body_of(message)), campaigns.signature_of(message), alive
-        )
-        campaign = campaigns.Campaign(campaigns.body_of(message))
+        body = campaigns.body_of(message)
+        self.policy.check_signature(campaigns.digest_of(body), campaigns.signature_of(message), alive)
+        campaign = campaigns.Campaign(body)
         _check_name(campaign, name)
         self.policy.check_campaign(campaign)
         if not _agree(now, issued_at):

@@ -183,8 +183,7 @@ class Guard:
         from undertone_device.core import reset
 
         reset.clamp(ledger, policy, now)
-        del reset
-        unload("undertone_device.core.reset")
+        unload(reset.__name__)
         self._until = now
         self._reserved = 0
         # The rest before the next draw starts now, also if no report has been drawn since the boot.
@@ -235,8 +234,7 @@ class Guard:
 
         for _, mechanism in campaign.rule.mechanisms:
             self._units = max(self._units, units.epsilon_units(*mechanism.certificate()))
-        del units
-        unload("undertone_device.core.units")
+        unload(units.__name__)
 
     def spend(self, campaign: "Campaign", slot: int) -> None:
         """Count the slot's draw, in memory alone."""

@@ -246,13 +246,12 @@ class Client:
             self._held_since = self.platform.ticks()
 
     def _held(self) -> int:
-        if not self._hold:
-            return 0
-        left = self._hold - self._since(self._held_since)
-        if left <= 0:
+        if self._hold:
+            left = self._hold - self._since(self._held_since)
+            if left > 0:
+                return left
             self._hold = 0
-            return 0
-        return left
+        return 0
 
     def _connect(self) -> None:
         if not self.reachable or self._since(self._waits_since) < self._wait:
@@ -330,8 +329,7 @@ class Client:
 
                     if handover.follow(self, name, handover_of(payload)):
                         self._state = _MOVED
-                    del handover
-                    unload("undertone_device.core.handover")
+                    unload(handover.__name__)
 
     def _send(self) -> None:
         outbox = self.reporter.outbox

@@ -119,13 +119,13 @@ class SocketConnection:
     def _take(self, call: "Callable[[Any], int | None]", data: "bytearray | memoryview") -> "int | None":
         if not self._shaking:
             return _unless_busy(call, data)
-        before = garbage.pause()
+        before = garbage.set_threshold(-1)
         try:
             count = _unless_busy(call, data)
         except (OSError, ValueError) as error:
             raise OSError("TLS: %s" % error)
         finally:
-            garbage.resume(before)
+            garbage.set_threshold(before)
         # The result is None until the handshake is done.
         self._shaking = count is None
         return count

@@ -74,8 +74,7 @@ def apply_handover(config: "DeviceConfig", policy: "Policy") -> None:
         from undertone_device.core import handover
 
         handover.apply(config, FileStorage(config.state))
-        del handover
-        unload("undertone_device.core.handover")
+        unload(handover.__name__)
 
 
 def board_transport(

@@ -21,24 +21,22 @@ group in a campaign, for a display that shows the group's mean. ``wifi`` and ``n
 the device may release are in the policy, not here.
 """
 
-import json
-
 from undertone_device.core.ledger import DEFAULT_OUTBOX, LARGEST_OUTBOX
 from undertone_device.mqtt.packets import DEFAULT_KEEPALIVE
 from undertone_device.setup.storage import LARGEST_SECRET, read_bounded
-from undertone_shared.checks import check_integer, check_object
+from undertone_shared.checks import check_integer, check_object, parse_json
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import DEFAULT_PREFIX, check_name, check_prefix
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import Any
 
 LARGEST = 8192
 
-_FIELDS = ("name broker prefix campaigns groups policy state outbox counter_modulus source publish wifi ntp").split()
-_BROKER = ("host", "port", "user", "password", "password_file", "tls", "keepalive")
+_NEEDED = ("name", "broker", "campaigns", "policy", "state")
+_FIELDS = ("prefix", "groups", "outbox", "counter_modulus", "source", "publish", "wifi", "ntp")
+_BROKER = ("port", "user", "password", "password_file", "tls", "keepalive")
 
 
 class BrokerSettings:
@@ -87,55 +85,47 @@ class DeviceConfig:
     ntp: str
 
 
-def known_fields(name: str, value: "Any", fields: "Sequence[str]", needed: "Sequence[str]") -> "dict[str, Any]":
-    """Return ``value`` if it is an object with some of ``fields``, including all ``needed`` ones. Raises Invalid."""
-    if not isinstance(value, dict):
-        raise Invalid("%s is %r, expected an object" % (name, value))
-    check_object(name, value, tuple([f for f in fields if f in value or f in needed]))
-    return value
-
-
-def check_text(name: str, value: "Any", most: int = 255) -> str:
-    """Return ``value`` if it is text of 1 to ``most`` characters. Raises Invalid."""
+def check_text(name: str, value: "Any", most: int = 255, secret: bool = False) -> str:
+    """Return ``value`` if it is text of 1 to ``most`` characters. Raises Invalid, which shows no ``secret`` value."""
     if not isinstance(value, str) or not 1 <= len(value) <= most or "\0" in value:
-        raise Invalid("%s is %r, expected text of 1 to %d characters" % (name, value, most))
+        shown = "wrong" if secret else repr(value)
+        raise Invalid("%s is %s, expected text of 1 to %d characters" % (name, shown, most))
     return value
 
 
-def _secret(name: str, value: "Any", most: int) -> str:
-    """Return a password. Unlike other errors, that of a wrong password does not show the value."""
-    try:
-        return check_text(name, value, most)
-    except Invalid:
-        raise Invalid("%s is wrong, expected text of 1 to %d characters" % (name, most))
+def _integer(fields: "dict[str, Any]", path: str, default: int, low: int, high: int) -> int:
+    """Return the integer in a field; ``path``: its name, which the names of objects around it precede."""
+    return check_integer(path, fields.get(path.split(".")[-1], default), low, high)
 
 
 def _broker(value: "Any", name: str, folder: str) -> BrokerSettings:
-    fields = known_fields("broker", value, _BROKER, ("host",))
+    fields = check_object("broker", value, ("host",), _BROKER)
     broker = BrokerSettings()
     broker.host = check_text("broker.host", fields["host"])
     broker.tls = broker.identity = None
     if fields.get("tls") is not None:
-        tls = known_fields("broker.tls", fields["tls"], ("ca", "identity"), ())
+        tls = check_object("broker.tls", fields["tls"], (), ("ca", "identity"))
         broker.tls = in_folder(folder, check_text("broker.tls.ca", tls["ca"])) if "ca" in tls else ""
         if "identity" in tls:
             broker.identity = in_folder(folder, check_text("broker.tls.identity", tls["identity"]))
-    broker.port = check_integer("broker.port", fields.get("port", 1883 if broker.tls is None else 8883), 1, 65535)
+    broker.port = _integer(fields, "broker.port", 1883 if broker.tls is None else 8883, 1, 65535)
     broker.places = [(broker.host, broker.port)]
     broker.user = check_text("broker.user", fields.get("user", name))
     broker.password = broker.password_file = None
     if "password" in fields:
-        broker.password = _secret("broker.password", fields["password"], LARGEST_SECRET)
+        broker.password = check_text("broker.password", fields["password"], LARGEST_SECRET, True)
     if "password_file" in fields:
         if broker.password is not None:
             raise Invalid("broker has a password and a password_file, expected one of them")
         broker.password_file = in_folder(folder, check_text("broker.password_file", fields["password_file"]))
-    broker.keepalive = check_integer("broker.keepalive", fields.get("keepalive", DEFAULT_KEEPALIVE), 2, 65535)
+    broker.keepalive = _integer(fields, "broker.keepalive", DEFAULT_KEEPALIVE, 2, 65535)
     return broker
 
 
-def _config(value: "Any", folder: str) -> DeviceConfig:
-    fields = known_fields("the configuration", value, _FIELDS, ("name", "broker", "campaigns", "policy", "state"))
+def parse_config(data: bytes, folder: str = "") -> DeviceConfig:
+    """Parse the configuration in JSON bytes of a file in ``folder``. Raises Invalid, naming the field."""
+    value = parse_json("the configuration", data, LARGEST)
+    fields = check_object("the configuration", value, _NEEDED, _FIELDS)
     config = DeviceConfig()
     config.folder = folder
     config.name = check_name("name", fields["name"])
@@ -146,28 +136,26 @@ def _config(value: "Any", folder: str) -> DeviceConfig:
         raise Invalid("campaigns is %r, expected a list of 1 to 8 names" % (campaigns,))
     config.campaigns = tuple([check_name("campaigns[%d]" % i, campaigns[i]) for i in range(len(campaigns))])
     config.successors = ()
-    config.groups = fields.get("groups", {})
-    if not isinstance(config.groups, dict):
-        raise Invalid("groups is %r, expected an object" % (config.groups,))
+    groups = fields.get("groups", {})
+    config.groups = check_object("groups", groups, (), groups)
     for name in config.groups:
         check_name("groups." + check_name("a campaign in groups", name), config.groups[name])
     config.policy = in_folder(folder, check_text("policy", fields["policy"]))
     config.state = in_folder(folder, check_text("state", fields["state"]))
-    config.outbox = check_integer("outbox", fields.get("outbox", DEFAULT_OUTBOX), 1, LARGEST_OUTBOX)
-    config.counter_modulus = check_integer("counter_modulus", fields.get("counter_modulus", 0), 0, (1 << 30) - 1)
-    publish = known_fields("publish", fields.get("publish", {}), ("in_flight", "spread_percent"), ())
-    config.in_flight = check_integer("publish.in_flight", publish.get("in_flight", 4), 1, 100)
-    config.spread_percent = check_integer("publish.spread_percent", publish.get("spread_percent", 50), 0, 90)
-    config.source = fields.get("source", {})
-    if not isinstance(config.source, dict):
-        raise Invalid("source is %r, expected an object" % (config.source,))
-    config.sample_seconds = check_integer("source.seconds", config.source.get("seconds", 0), 0, 7 * 86400)
+    config.outbox = _integer(fields, "outbox", DEFAULT_OUTBOX, 1, LARGEST_OUTBOX)
+    config.counter_modulus = _integer(fields, "counter_modulus", 0, 0, (1 << 30) - 1)
+    publish = check_object("publish", fields.get("publish", {}), (), ("in_flight", "spread_percent"))
+    config.in_flight = _integer(publish, "publish.in_flight", 4, 1, 100)
+    config.spread_percent = _integer(publish, "publish.spread_percent", 50, 0, 90)
+    source = fields.get("source", {})
+    config.source = check_object("source", source, (), source)
+    config.sample_seconds = _integer(source, "source.seconds", 0, 0, 7 * 86400)
     config.wifi = None
     if "wifi" in fields:
-        config.wifi = known_fields("wifi", fields["wifi"], ("ssid", "password"), ("ssid",))
+        config.wifi = check_object("wifi", fields["wifi"], ("ssid",), ("password",))
         check_text("wifi.ssid", config.wifi["ssid"], 64)
         if "password" in config.wifi:
-            _secret("wifi.password", config.wifi["password"], 64)
+            check_text("wifi.password", config.wifi["password"], 64, True)
     config.ntp = check_text("ntp", fields.get("ntp", "pool.ntp.org"))
     return config
 
@@ -176,23 +164,12 @@ def check(config: DeviceConfig) -> None:
     """Check that a board's configuration names no source but its sensor.py. Raises Invalid."""
     kind = config.source.get("kind", "board")
     if kind != "board":
-        raise Invalid("source.kind is %r, expected 'board' on a board, whose samples come from sensor.py" % (kind,))
+        raise Invalid("source.kind is %r, expected 'board': samples come from sensor.py" % (kind,))
 
 
 def in_folder(folder: str, path: str) -> str:
     """Return the path, joined to ``folder`` if it is relative."""
     return path if path[:1] == "/" or not folder else folder + "/" + path
-
-
-def parse_config(data: bytes, folder: str = "") -> DeviceConfig:
-    """Parse the configuration in JSON bytes of a file in ``folder``. Raises Invalid, naming the field."""
-    if len(data) > LARGEST:
-        raise Invalid("the configuration has %d bytes or more, expected at most %d" % (len(data), LARGEST))
-    try:
-        value = json.loads(data)
-    except (ValueError, RuntimeError):
-        raise Invalid("the configuration is not JSON")
-    return _config(value, folder)
 
 
 def read_config(path: str) -> DeviceConfig:

@@ -40,8 +40,8 @@ def verified_context(ca: bytes) -> "Any":
 
     Raises Invalid on a machine whose TLS cannot verify (MicroPython's default context silently does not).
     """
-    if ssl is None or not hasattr(ssl, "CERT_REQUIRED") or not hasattr(ssl, "SSLContext"):
-        raise Invalid("tls: this machine cannot verify servers, so it may not use TLS")
+    if not hasattr(ssl, "CERT_REQUIRED") or not hasattr(ssl, "SSLContext"):
+        raise Invalid("tls: this machine cannot verify a server")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.verify_mode = ssl.CERT_REQUIRED
     for certificate in certificates(ca):

@@ -4,9 +4,13 @@ Each name of a program needs a place in MicroPython's table of names, which is n
 a place in its module. mpy-cross keeps all of them, because it sees one module at a time. Four kinds are removed: blocks
 for type checkers; base classes from modules that no board carries; private constants of a module; and constants that
 modules import from each other, unless a program on the board may use them.
+
+Each file also has the names of all modules from which it imports. A name that another of these modules has imported is
+therefore imported from there, and modules of the same package are named relative to the file.
 """
 
 import ast
+import copy
 from collections.abc import Iterable, Mapping
 
 Value = int | str | bytes
@@ -26,6 +30,7 @@ class Constants:
     def __init__(self, trees: Mapping[str, ast.Module], programs: Iterable[ast.Module] = ()):
         self._trees = trees
         self._found: dict[str, dict[str, Value]] = {}
+        self._imports: dict[str, set[tuple[str | None, str]]] = {}
         everything = list(trees.values()) + list(programs)
         self._kept = {node.attr for tree in everything for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
         self._kept |= {name.name for tree in programs for name in _imported(tree)}
@@ -53,6 +58,25 @@ class Constants:
     def on_boards(self, module: str) -> bool:
         """Return False for a module of this project that no board carries."""
         return not module.startswith("undertone_") or module in self._trees
+
+    def is_package(self, module: str) -> bool:
+        """Return True if a board has modules in ``module``."""
+        return any(name.startswith(module + ".") for name in self._trees)
+
+    def imports(self, module: str) -> set[tuple[str | None, str]]:
+        """Return (module, name) of what the compiled ``module`` imports at its top under that name."""
+        if module not in self._imports:
+            self._imports[module] = set()
+            if module in self._trees:
+                body = _Slim(self, module).visit(copy.deepcopy(self._trees[module])).body
+                self._imports[module] = {
+                    (node.module, each.name)
+                    for node in body
+                    if isinstance(node, ast.ImportFrom)
+                    for each in node.names
+                    if each.asname is None
+                }
+        return self._imports[module]
 
     def removed(self, module: str) -> set[str]:
         """Return the names among `of` that the compiled module does not contain."""
@@ -102,7 +126,38 @@ class _Slim(ast.NodeTransformer):
 
 def slim(tree: ast.Module, constants: Constants, module: str) -> str:
     """Return the source of ``tree``, which is ``module``, without the names that a board never looks up."""
-    return ast.unparse(ast.fix_missing_locations(_Slim(constants, module).visit(tree))) + "\n"
+    slimmed = _Slim(constants, module).visit(tree)
+    _join_imports(slimmed, constants)
+    _shorten_imports(slimmed, constants, module)
+    return ast.unparse(ast.fix_missing_locations(slimmed)) + "\n"
+
+
+def _join_imports(tree: ast.Module, constants: Constants) -> None:
+    """Import what one module has imported from another, and ``tree`` imports from both, from the former alone."""
+    for node in [node for node in tree.body if isinstance(node, ast.ImportFrom)]:
+        for other in tree.body:
+            if isinstance(other, ast.ImportFrom) and other is not node:
+                known = constants.imports(other.module or "")
+                if all(each.asname is None and (node.module, each.name) in known for each in node.names):
+                    other.names += node.names
+                    tree.body.remove(node)
+                    break
+
+
+def _shorten_imports(tree: ast.Module, constants: Constants, module: str) -> None:
+    """Name modules of the package that contains ``module`` relative to it."""
+    here = module.split(".")
+    if constants.is_package(module):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and not node.level:
+            there = (node.module or "").split(".")
+            common = 0
+            while common < min(len(here) - 1, len(there)) and here[common] == there[common]:
+                common += 1
+            if common:
+                node.level = len(here) - common
+                node.module = ".".join(there[common:]) or None
 
 
 def _imported(tree: ast.Module) -> list[ast.alias]:

@@ -24,16 +24,19 @@ NEEDED = {
 
 
 def accepted() -> set[str]:
-    """The fields that the calls of ``known_fields`` in config.py allow, with those of ``source`` that it reads."""
+    """The fields that the calls of ``check_object`` in config.py allow, with those of ``source`` that it reads."""
     found = {"source.kind", "source.seconds"}
     with open(config.__file__, encoding="utf-8") as file:
         tree = ast.parse(file.read())
     for call in ast.walk(tree):
-        if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "known_fields":
-            where, _, fields, _ = call.args
-            names = vars(config)[fields.id] if isinstance(fields, ast.Name) else ast.literal_eval(fields)
+        if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "check_object":
+            where, value, *lists = call.args
             prefix = ast.literal_eval(where) + "."
-            found |= {prefix.removeprefix("the configuration.") + name for name in names}
+            for fields in lists:
+                # The objects `groups` and `source` may have any fields, so their own are the optional ones.
+                if ast.dump(fields) != ast.dump(value):
+                    names = vars(config)[fields.id] if isinstance(fields, ast.Name) else ast.literal_eval(fields)
+                    found |= {prefix.removeprefix("the configuration.") + name for name in names}
     return found
 
 

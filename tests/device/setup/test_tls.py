@@ -188,7 +188,7 @@ def test_a_machine_that_cannot_verify_refuses(monkeypatch):
     ca = (TLS / "ca.pem").read_bytes()
     for absent in (None, types.SimpleNamespace(SSLContext=object, PROTOCOL_TLS_CLIENT=0)):
         monkeypatch.setattr(tls_context, "ssl", absent)
-        with pytest.raises(Invalid, match="cannot verify servers"):
+        with pytest.raises(Invalid, match="cannot verify a server"):
             verified_context(ca)
 
 

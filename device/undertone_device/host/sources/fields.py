@@ -7,8 +7,8 @@ source needs, or raises Invalid with the field's name.
 from collections.abc import Callable
 from typing import Any
 
-from undertone_device.setup.config import check_text, in_folder, known_fields
-from undertone_shared.checks import check_integer, integers
+from undertone_device.setup.config import check_text, in_folder
+from undertone_shared.checks import check_flag, check_integer, check_object, integers
 from undertone_shared.errors import Invalid
 
 Check = Callable[[str, Any, str], Any]
@@ -21,7 +21,7 @@ _LARGEST = (1 << 30) - 1
 def parse_object(name: str, value: Any, folder: str, needed: Checks, optional: Checks) -> Fields:
     """Return an object's fields, each as its check returns it. Raises Invalid for unknown and for missing fields."""
     checks = needed | optional
-    fields = known_fields(name, value, tuple(checks), tuple(needed))
+    fields = check_object(name, value, needed, optional)
     return {field: checks[field](f"{name}.{field}", fields[field], folder) for field in fields}
 
 
@@ -56,9 +56,7 @@ def choice(*words: str) -> Check:
 
 def flag(name: str, value: Any, folder: str) -> bool:
     """Check that a field is true or false."""
-    if not isinstance(value, bool):
-        raise Invalid(f"{name} is {value!r}, expected true or false")
-    return value
+    return check_flag(name, value)
 
 
 def command(name: str, value: Any, folder: str) -> list[str]:

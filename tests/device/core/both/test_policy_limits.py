@@ -83,7 +83,7 @@ def test_a_policys_bytes_are_bounded():
     try:
         parse_policy(data + b" " * (4097 - len(data)))
     except Invalid as error:
-        assert str(error) == "the policy has 4097 bytes, expected at most 4096"
+        assert str(error) == "the policy has 4097 bytes or more, expected at most 4096"
     else:
         raise AssertionError("a policy of 4097 bytes was read")
 
