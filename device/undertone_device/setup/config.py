@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 LARGEST = 8192
 
 _NEEDED = ("name", "broker", "campaigns", "policy", "state")
-_FIELDS = ("prefix", "groups", "outbox", "counter_modulus", "source", "publish", "wifi", "ntp")
-_BROKER = ("port", "user", "password", "password_file", "tls", "keepalive")
+_FIELDS = ("name broker prefix campaigns groups policy state outbox counter_modulus source publish wifi ntp").split()
+_BROKER = ("host", "port", "user", "password", "password_file", "tls", "keepalive")
 
 
 class BrokerSettings:
