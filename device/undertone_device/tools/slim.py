@@ -6,7 +6,7 @@ for type checkers; base classes from modules that no board carries; private cons
 modules import from each other, unless a program on the board may use them.
 
 Each file also has the names of all modules from which it imports. A name that another of these modules has imported is
-therefore imported from there, and modules of the same package are named relative to the file.
+therefore imported from there, and at its top modules of the same package are named relative to the file.
 """
 
 import ast
@@ -145,11 +145,11 @@ def _join_imports(tree: ast.Module, constants: Constants) -> None:
 
 
 def _shorten_imports(tree: ast.Module, constants: Constants, module: str) -> None:
-    """Name modules of the package that contains ``module`` relative to it."""
-    here = module.split(".")
+    """Name modules of the package that contains ``module`` relative to it, at the top of ``tree``."""
     if constants.is_package(module):
         return
-    for node in ast.walk(tree):
+    here = module.split(".")
+    for node in tree.body:
         if isinstance(node, ast.ImportFrom) and not node.level:
             there = (node.module or "").split(".")
             common = 0

@@ -45,7 +45,8 @@ class Imports:
         self._answered.acquire()
         self._arguments = None
         self._answer = None
-        self._depth = 0
+        # The modules that are being imported, outermost first.
+        self._nested = []
         self._deepest = 0
         builtins.__import__ = self.take
 
@@ -65,17 +66,34 @@ class Imports:
         return self._answer
 
     def _count(self, arguments):
+        wanted = arguments[3] if len(arguments) > 3 else None
+        name = self._absolute(arguments[0], arguments[4] if len(arguments) > 4 else 0)
+        made = self._make(name, wanted)
+        # The interpreter would import these modules of a package without calling `take`.
+        for each in wanted or ():
+            if hasattr(made, "__path__") and not hasattr(made, each):
+                self._make(name + "." + each, None)
+        return made
+
+    def _absolute(self, name, level):
+        """Return the whole name of a module. Only the top of a module, while it is imported, has relative names."""
+        if not level:
+            return name
+        package = ".".join(self._nested[-1].split(".")[:-level])
+        return package + "." + name if name else package
+
+    def _make(self, name, wanted):
         # The import of main does not count, because a board runs its main.py without importing it.
-        if arguments[0] in sys.modules or arguments[0] == "main":
-            return self._import(*arguments)
-        self._depth += 1
+        if name in sys.modules or name == "main":
+            return self._import(name, None, None, wanted, 0)
+        self._nested.append(name)
         try:
-            made = self._import(*arguments)
+            made = self._import(name, None, None, wanted, 0)
         finally:
-            self._depth -= 1
+            self._nested.pop()
         # A module in C does not count, because it runs no code of its own.
-        if hasattr(sys.modules.get(arguments[0]), "__file__"):
-            self._deepest = max(self._deepest, self._depth + 1)
+        if hasattr(sys.modules.get(name), "__file__"):
+            self._deepest = max(self._deepest, len(self._nested) + 1)
         return made
 
     def serve(self):
