@@ -8,12 +8,12 @@ import sys
 
 # A C stack of 8 KB, as on the Pico W, has room for three nested imports. So the package first loads the modules that
 # every device needs, each after the modules that it imports itself.
-for _package, _modules in (
-    ("undertone_shared.", "errors checks topics report schedule entropy mechanism notation scalar campaign policy"),
-    ("undertone_device.core.", "slot_value ledger campaign_files"),
-):
-    for _name in _modules.split():
-        __import__(_package + _name)
+for _name in (
+    "shared.errors shared.checks shared.topics shared.report shared.schedule shared.entropy shared.mechanism"
+    " shared.notation shared.scalar shared.campaign shared.policy"
+    " device.core.slot_value device.core.ledger device.core.campaign_files"
+).split():
+    __import__("undertone_" + _name)
 
 
 def unload(name: str) -> None:

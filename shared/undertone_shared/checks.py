@@ -1,7 +1,5 @@
 """Checks of single values; each names the field, the value and what was expected."""
 
-import json
-
 from undertone_shared.errors import Invalid
 
 TYPE_CHECKING = False
@@ -11,7 +9,6 @@ if TYPE_CHECKING:
 
 # Small integers of a 32-bit MicroPython are below 2^30; every intermediate result of a draw is one.
 SMALL = 1 << 30
-_LARGEST = SMALL - 1
 
 
 def check_integer(name: str, value: int, low: int, high: int) -> int:
@@ -55,13 +52,6 @@ def check_cap(cap: tuple[int, int]) -> None:
     check_integer("cap's numerator", cap[0], cap[1], 1 << 62)
 
 
-def check_flag(name: str, value: bool) -> bool:
-    """Return ``value`` if it is true or false. Raises Invalid naming the field otherwise."""
-    if not isinstance(value, bool):
-        raise Invalid("%s is %r, expected true or false" % (name, value))
-    return value
-
-
 def check_object(
     name: str, value: object, needed: "Iterable[str]", optional: "Container[str]" = ()
 ) -> "dict[str, Any]":
@@ -94,10 +84,10 @@ def integers(name: str, value: object, low: int, high: int) -> tuple[int, ...]:
         raise Invalid("%s is not a list of %d to %d integers" % (name, low, high))
     for i in range(len(value)):
         try:
-            check_integer(name, value[i], -_LARGEST, _LARGEST)
+            check_integer(name, value[i], 1 - SMALL, SMALL - 1)
         except Invalid:
             # The element's name is made only for an error message, because on a board 257 names are 12 KB of garbage.
-            check_integer("%s[%d]" % (name, i), value[i], -_LARGEST, _LARGEST)
+            check_integer("%s[%d]" % (name, i), value[i], 1 - SMALL, SMALL - 1)
     return tuple(value)
 
 
@@ -106,6 +96,8 @@ def parse_json(name: str, data: "bytes | memoryview", most: int) -> "Any":
     if len(data) > most:
         # Files are read up to one byte above what is allowed.
         raise Invalid("%s has %d bytes or more, expected at most %d" % (name, len(data), most))
+    import json
+
     try:
         try:
             return json.loads(data)  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
 """The fields of a policy, checked one by one. A board unloads this code after the start."""
 
 from undertone_shared.campaign import LONGEST_UNIT, MEASURES
-from undertone_shared.checks import check_cap, check_flag, check_integer, check_object, check_text
+from undertone_shared.checks import check_cap, check_integer, check_object, check_text
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import check_name
 
@@ -18,20 +18,6 @@ _YEAR = 366 * 86400
 _LARGEST_REST_SECONDS = 6 * 86400
 
 _NEEDED = ("version", "sensor", "measures", "cap", "slot_seconds", "theta", "duration_seconds")
-# (name, least, most) of the fields that are integers.
-_INTEGERS = (
-    ("slot_seconds", 1, 7 * 86400),
-    ("duration_seconds", 1, 100 * _YEAR),
-    ("until", 0, 0xFFFFFFFF),
-    ("period_seconds", 1, _YEAR),
-    ("reports_per_period", 1, 1 << 24),
-    ("rest_seconds", 0, _LARGEST_REST_SECONDS),
-    ("lifetime", 0, 1 << 62),
-    ("epoch_seconds", 0, _YEAR),
-    ("boots_per_day", 1, 1000),
-    ("write_seconds", 1, 86400),
-    ("lead_seconds", 1, _YEAR),
-)
 
 
 def default_fields() -> "dict[str, Any]":
@@ -96,10 +82,24 @@ def set_fields(policy: "Any", fields: "dict[str, Any]") -> None:
     merged = default_fields()
     merged.update(check_object("the policy", fields, _NEEDED, merged))
     check_integer("version", merged["version"], VERSION, VERSION)
-    for name, least, most in _INTEGERS:
+    for name, least, most in (
+        ("slot_seconds", 1, 7 * 86400),
+        ("duration_seconds", 1, 100 * _YEAR),
+        ("until", 0, 0xFFFFFFFF),
+        ("period_seconds", 1, _YEAR),
+        ("reports_per_period", 1, 1 << 24),
+        ("rest_seconds", 0, _LARGEST_REST_SECONDS),
+        ("lifetime", 0, 1 << 62),
+        ("epoch_seconds", 0, _YEAR),
+        ("boots_per_day", 1, 1000),
+        ("write_seconds", 1, 86400),
+        ("lead_seconds", 1, _YEAR),
+    ):
         setattr(policy, name, check_integer(name, merged[name], least, most))
     for name in ("one_shot", "insecure", "handover"):
-        setattr(policy, name, check_flag(name, merged[name]))
+        if not isinstance(merged[name], bool):
+            raise Invalid("%s is %r, expected true or false" % (name, merged[name]))
+        setattr(policy, name, merged[name])
     policy.sensor = check_name("sensor", merged["sensor"])
     measures = merged["measures"]
     if not isinstance(measures, list) or not measures or [m for m in measures if m not in MEASURES]:

@@ -1,6 +1,6 @@
 """The device owner's limits for streams; imported only if a policy has any."""
 
-from undertone_shared.checks import SMALL, check_flag, check_integer, check_object, integers
+from undertone_shared.checks import SMALL, check_integer, check_object, integers
 from undertone_shared.errors import Invalid, Refused
 from undertone_shared.report import LARGEST_DIMENSION
 from undertone_shared.stream import LARGEST_RHO, LAWS, RHO_UNIT, StreamRule
@@ -40,7 +40,9 @@ class StreamPolicy:
             raise Invalid("stream.laws is %r, expected a list of %s" % (laws, ", ".join(LAWS)))
         self.laws = tuple(laws)
         self.dimension = check_integer("stream.dimension", fields.get("dimension", 1), 1, LARGEST_DIMENSION)
-        self.per_report = check_flag("stream.per_report", fields.get("per_report", False))
+        self.per_report = fields.get("per_report", False)
+        if not isinstance(self.per_report, bool):
+            raise Invalid("stream.per_report is %r, expected true or false" % (self.per_report,))
 
     def check(self, campaign: "Campaign", rule: StreamRule) -> None:
         """Check a stream by itself, without earlier charges. Raises Refused if it is more than the owner allows."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from undertone_device.setup.config import check_text, in_folder
-from undertone_shared.checks import check_flag, check_integer, check_object, integers
+from undertone_shared.checks import check_integer, check_object, integers
 from undertone_shared.errors import Invalid
 
 Check = Callable[[str, Any, str], Any]
@@ -56,7 +56,9 @@ def choice(*words: str) -> Check:
 
 def flag(name: str, value: Any, folder: str) -> bool:
     """Check that a field is true or false."""
-    return check_flag(name, value)
+    if not isinstance(value, bool):
+        raise Invalid(f"{name} is {value!r}, expected true or false")
+    return value
 
 
 def command(name: str, value: Any, folder: str) -> list[str]:
