@@ -54,9 +54,12 @@ def test_candidates_are_distinct_integers_up_to_the_bound():
 def test_the_variance_may_depend_on_theta():
     density, edges = np.full(100, 0.01), tuple(range(101))
     plain, _ = best_threshold(density, edges, even_thetas(100), Query.fleet(1000), lambda t: 1.0)
-    cheap, _ = best_threshold(density, edges, even_thetas(100), Query.fleet(1000), lambda t: 1.0 if t > 50 else 1e6)
-    assert plain != cheap or plain > 50
-    assert cheap > 50
+    for cheap in (30, 60):
+        assert cheap != plain
+        best, _ = best_threshold(
+            density, edges, even_thetas(100), Query.fleet(1000), lambda t, cheap=cheap: 1.0 if t == cheap else 1e6
+        )
+        assert best == cheap
 
 
 def test_paper_mode_on_pos_is_the_figure_of_the_mathematics_sheet(undertone_data):
