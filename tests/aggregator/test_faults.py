@@ -29,7 +29,6 @@ from support.reports import expected, some_reports
 from support.server import delivery
 from support.waiting import wait_for
 from undertone_aggregator.counts.epochs import Timeline
-from undertone_aggregator.counts.seen import digest
 from undertone_aggregator.mqtt import credentials
 from undertone_aggregator.store.store import open_store
 from undertone_operate.examine.recount import recount
@@ -372,7 +371,7 @@ def test_retained_reports_are_refused_over_the_wire(server: Server, sender: Send
     server.end()
     with open_store(server.store, read_only=True) as store:
         assert store.outcomes() == {"counted": 1, "retained": 1, "received": 2}
-    assert digest(payload) == digest(bytes(payload))
+        assert store.partial().reports == 1
 
 
 def test_a_store_in_use_is_refused(site: Site) -> None:
