@@ -163,15 +163,28 @@ def test_strangers_are_refused(broker: Mosquitto) -> None:
             assert stranger.refused
 
 
-def test_our_password_file_is_mosquittos(tmp_path: Path, mosquitto_binary: str) -> None:
+def test_what_a_password_file_cannot_hold_is_refused() -> None:
     with pytest.raises(Invalid, match="user is 'a:b'"):
         credentials.password_entry("a:b", "x")
     with pytest.raises(Invalid, match="is empty"):
         credentials.password_entry("a", "")
+
+
+def test_our_password_file_is_mosquittos(
+    tmp_path: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
     path = tmp_path / "p"
-    credentials.write_passwords(path, {f"d{number}": credentials.new_password() for number in range(2000)})
+    passwords = {f"d{number}": credentials.new_password() for number in range(2000)}
+    credentials.write_passwords(path, passwords)
     assert path.stat().st_mode & 0o777 == 0o600
     assert len(path.read_text(encoding="utf-8").splitlines()) == 2000
+    with Mosquitto(tmp_path / "broker", passwords=path) as broker:
+        for name in ("d0", "d1000", "d1999"):
+            with User(broker, name, passwords[name]) as user:
+                assert not user.refused
+        with User(broker, "d1", passwords["d0"]) as user:
+            assert user.refused, "the password is another device's"
 
 
 def test_generated_passwords_and_what_is_retained_are_kept(
