@@ -488,8 +488,8 @@ def test_other_files_are_refused_and_left_alone(tmp_path: Path) -> None:
         for read_only in (True, False):
             with pytest.raises(Invalid):
                 open_store(path, read_only=read_only)
-        if path is text:
             assert path.read_bytes() == before
+    assert set(tmp_path.iterdir()) == {text, foreign}
 
 
 def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
