@@ -23,7 +23,7 @@ class FileStorage(DurableFolder):
 
     def __init__(self, directory: str):
         self.directory = directory
-        self.unnamed = set()  # names that were read from NAME.new
+        self.unnamed: set[str] = set()  # names that were read from NAME.new
 
     def _path(self, name: str) -> str:
         return self.directory + "/" + name
