@@ -6,7 +6,9 @@ result. It lies halfway between two extremes. In the first, each device's readin
 removes nothing. In the second, what each device measures is drawn anew every hour, or in every slot if slots are
 shorter, from the distribution that has the largest entropy for its mean: an exponential distribution, truncated. A
 reading over a longer slot is the sum of its hours, each of which is at most the bound divided by their number. So
-readings of whole days vary less, and clipping removes less from them.
+readings of whole days vary less, and the slew limit removes less from them. But some homes are large for long, whatever
+the length of a slot. So clipping removes at least what the range alone removes from one draw of the exponential
+distribution.
 
 In the second case the clipped readings are a Markov chain n' = min(max(x, n - c), n + c), and its stationary
 distribution function F is known in closed form. With Q the distribution function of readings x,
@@ -63,6 +65,8 @@ class ClippingBias:
         top = max(bound - rule.low, rule.width) / rule.width
         rates = _RATES[_RATES * top >= -_STEEPEST]
         clipped = stationary_means(rates, slew, top, draws)
+        if draws > 1:
+            clipped = np.minimum(clipped, stationary_means(rates, 1.0, top))
         means = 1.0 / rates + top * np.exp(-rates * top) / np.expm1(-rates * top)
         order = np.argsort(clipped)
         self._clipped, self._removed = clipped[order], np.maximum(means - clipped, 0.0)[order]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from undertone_aggregator.campaign.stream_rounds import stream_rule
-from undertone_aggregator.estimate.clipping import ClippingBias, stationary_means
+from undertone_aggregator.estimate.clipping import PART, ClippingBias, stationary_means
 from undertone_aggregator.settings.config import parse_config
 
 TOML = """
@@ -91,3 +91,12 @@ def test_less_is_removed_from_readings_of_slots_longer_than_an_hour():
     )
     assert half_hours == hours > watches > days
     assert days == weeks < 0.002 * 2000
+
+
+def test_from_readings_of_days_at_least_the_readings_above_theta_are_cut():
+    """Some homes are large all day. A limit θ removes m e^(-θ/m) from an exponential distribution of mean m."""
+    level, limited = np.array([700.0]), ClippingBias(rule("direct"), 10_000, 86_400)
+    removed = limited.at(level)
+    mean = level[0] + removed.bias[0] / PART
+    assert removed.bias[0] / PART == pytest.approx(mean * np.exp(-2000 / mean), rel=0.02)
+    assert ClippingBias(rule(), 10_000, 86_400).at(level).bias >= removed.bias * (1 - 1e-9)
