@@ -67,7 +67,7 @@ def test_intervals_of_the_right_width_vary_by_as_many_slots_as_are_independent()
     assert several.chance < 0.7 * daily.chance
 
 
-def test_the_plan_predicts_the_headlines_error_where_cells_have_several_campaigns() -> None:
+def test_the_plan_predicts_the_headlines_error() -> None:
     rows = json.loads((RESULTS / "load.json").read_text("utf-8"))["rows"]
     ratios = {
         (row["way"], row["devices"]): row["planned / rmse"]
@@ -79,7 +79,9 @@ def test_the_plan_predicts_the_headlines_error_where_cells_have_several_campaign
     # The planner assumes that half of the bias is left after filtering. The half was chosen on campaigns with reports,
     # so their median ratio gets a narrower band than that of turns.
     for way, low, high in (("event", 0.9, 1.1), ("turns", 0.85, 1.2)):
-        every = [row["planned / rmse"] for row in rows if row["way"] == way and row["series"] == HEADLINE]
+        some = [row for row in rows if row["way"] == way and row["series"] == HEADLINE]
+        # No plan predicts daily readings in turns.
+        every = [row["planned / rmse"] for row in some if row["planned / rmse"] != ""]
         assert low <= np.median(every) <= high, way
 
 
