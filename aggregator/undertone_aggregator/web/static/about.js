@@ -60,8 +60,13 @@ export function aboutIt(campaign, week) {
     over
       ? `It ran from ${date(campaign.begins, campaign.time_zone)} ${ends(campaign)}; its devices send no more.`
       : `Since ${date(campaign.begins, campaign.time_zone)}, ${ends(campaign)}. Then devices send no more.`,
-    " What the server keeps stays until whoever runs it deletes it: ",
-    link("what is stored", "guides/privacy.md#what-is-stored-where-and-for-how-long"),
+  );
+  const kept = element("dd");
+  kept.append(
+    "The server counts the reports of each time and group, without names, and keeps the counts until whoever runs it deletes them." +
+      " So what a home has sent cannot be taken out again. The list of the devices' names stays until the operator removes a name. ",
+    campaign.kept_by_name.length ? `${campaign.kept_by_name.join(" ")} ` : "",
+    link("Everything that is stored", "guides/privacy.md#what-is-stored-where-and-for-how-long"),
     ".",
   );
   const leaving = element("dd");
@@ -86,7 +91,7 @@ export function aboutIt(campaign, week) {
   const each = lasting(campaign.stride * campaign.slot_seconds);
   seen.append(
     `One report every ${campaign.stride > 1 ? `${each}, in its turn` : each}: one number, which the device has changed at random so` +
-      " that it says little about the real reading (this is the noise); the device's name and the time; and, like any web" +
+      " that one report says little about the real reading (this is the noise); the device's name and the time; and, like any web" +
       ` service, the internet address from which it reports.${groups} The name is not yours, but whoever gave you the link may` +
       " know that it is you. A reading never leaves the home. So" +
       " whoever breaks into the server, or may demand its data, can get reports or sums of them, but no reading. ",
@@ -101,6 +106,8 @@ export function aboutIt(campaign, week) {
     ...(purpose ? [element("dt", "What for"), element("dd", purpose)] : []),
     element("dt", "From when to when"),
     until,
+    element("dt", "How long is it kept?"),
+    kept,
     element("dt", "How a home takes part"),
     joining,
     element("dt", "How a home leaves"),
@@ -115,12 +122,12 @@ export function aboutIt(campaign, week) {
     element(
       "dd",
       "Only your own device knows, because your readings stay there. It compares them with the means of this page: see You and" +
-        " the others in the phone's app, or Your home and Average home in Home Assistant.",
+        " the others in the phone's app, or Your home and Average home in Home Assistant. A gateway or a board shows no comparison.",
     ),
     element("dt", "Could anybody see what my home does?"),
     element(
       "dd",
-      `${watched(campaign)} This limit holds even if very few homes take part. Each further report tells a little more: a device counts` +
+      `${watched(campaign)} These limits hold even if very few homes take part. Each further report tells a little more: a device counts` +
         " this, stops by itself at the limit that its home agreed to, if there is one, and shows both. A number from too few reports is not shown.",
     ),
     element("dt", "What does the server see of my home?"),

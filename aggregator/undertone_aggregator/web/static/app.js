@@ -100,6 +100,7 @@ function glance(campaign) {
   $("more-alarms").hidden = known.length <= SHOWN_NOTICES;
   refresh($("more-alarms").lastElementChild, known.slice(SHOWN_NOTICES));
   spans(campaign);
+  limitDay(campaign);
   chooseGroups(campaign);
   offer(campaign);
   now(campaign);
@@ -174,8 +175,8 @@ function following(campaign) {
   const now = Date.now() / 1000;
   const next = due < now ? "is due now" : `comes about ${due - now < 86400 ? clock(due, zone) : time(due, zone)}`;
   const waits = server.settle_slots
-    ? `: each number waits ${lasting(server.settle_slots * slot)} for late reports. The`
-    : "; the";
+    ? `. A new number comes every ${lasting(slot)}, after it has waited ${lasting(server.settle_slots * slot)} for late reports. The`
+    : `. A new number comes every ${lasting(slot)}. The`;
   return `${waits} next ${next}.`;
 }
 
@@ -225,7 +226,7 @@ async function answers(campaign) {
       api(`campaigns/${name}/selection?${asked}`).catch((error) => ({ selections: [], error })),
       // In its first week, a campaign has nothing to compare with.
       api(`campaigns/${name}/difference?${asked}&against=7d`).catch(() => ({ differences: [] })),
-      peaks(campaign, when) ? series() : null,
+      peaks(campaign) ? series() : null,
     ]);
     if (name !== shown) return;
     const [row] = answer.selections;
@@ -236,7 +237,9 @@ async function answers(campaign) {
     if (row?.devices) registered = { name, devices: row.devices };
     refresh(
       $(id),
-      row ? answerOf(row, campaign, apart.differences[0], than, more, Boolean(slots)) : noAnswer(answer.error),
+      row
+        ? answerOf(row, campaign, apart.differences[0], than, more, Boolean(slots), when === "7")
+        : noAnswer(answer.error),
     );
   };
   await Promise.all([...ANSWERS.map(tile), compared()]);
@@ -260,7 +263,7 @@ function noAnswer(refused) {
   return made;
 }
 
-function answerOf(row, campaign, apart, than, slots, ofDay) {
+function answerOf(row, campaign, apart, than, slots, peaked, several) {
   const { sum, each, error, better } = best(row, campaign, slots);
   const sized = scale(Math.max(Math.abs(sum), error ?? 0), campaign.unit);
   const shape = amount(sum, error, campaign.unit, sized);
@@ -292,7 +295,7 @@ function answerOf(row, campaign, apart, than, slots, ofDay) {
     const { kind, words } = differing(apart, campaign, than, sized, each);
     made.push(element("div", words, `small ${kind}`));
   }
-  if (ofDay) made.push(...highest(slots, campaign).map((words) => element("div", words, "small")));
+  if (peaked) made.push(...highest(slots, campaign, several).map((words) => element("div", words, "small")));
   return made;
 }
 
@@ -325,40 +328,45 @@ function smoothed(slots, row, campaign) {
   return { sum: each * mean((i) => estimate[i]), error: each * mean((i) => (high[i] - low[i]) / 2) };
 }
 
-// The page names the highest and the lowest slot of a day if the day has at least this many slots, and at most that many.
+// The page names the highest and the lowest slot of a tile if a day has at least this many slots, and at most that many.
 const PEAK_SLOTS = [4, 288];
-const peaks = ({ slot_seconds: slot }, when) =>
-  (when === "0" || when === "1") && 86400 / slot >= PEAK_SLOTS[0] && 86400 / slot <= PEAK_SLOTS[1];
+const peaks = ({ slot_seconds: slot }) => 86400 / slot >= PEAK_SLOTS[0] && 86400 / slot <= PEAK_SLOTS[1];
 
-// The highest and the lowest slot of a day, as sentences, by the series that the chart shows.
-function highest({ raw, filtered }, campaign) {
+// The highest and the lowest slot of a day, or the highest one of several days, as sentences, by the series that the chart
+// shows.
+function highest({ raw, filtered }, campaign, several) {
   const { estimate, low, high, start } = filtered?.start.length ? filtered : raw;
   const known = start.map((_, i) => i).filter((i) => estimate[i] !== null && low[i] !== null);
   if (known.length < PEAK_SLOTS[0]) return [];
   const [least, ...others] = [...known].sort((a, b) => estimate[a] - estimate[b]);
   const most = others.at(-1);
   // The errors of two slots of one series may be independent; comparing the intervals' ends is right even then.
-  if (low[most] <= high[least]) return ["No time of the day stands out from the noise."];
+  if (low[most] <= high[least])
+    return [several ? "No time stands out from the noise." : "No time of the day stands out from the noise."];
   const sized = scale(high[most], campaign.unit);
   const at = (i) => {
     const shape = amount(estimate[i], (high[i] - low[i]) / 2, campaign.unit, sized);
     const below = estimate[i] < 0 && campaign.offset >= 0 ? " (below zero only by noise)" : "";
-    return `at about ${clock(start[i], campaign.time_zone)}, ${shape.value} ${shape.unit} ${shape.error}${below}`;
+    const on = several ? `on ${day(start[i], campaign.time_zone)} ` : "";
+    return `${on}at about ${clock(start[i], campaign.time_zone)}, ${shape.value} ${shape.unit} ${shape.error}${below}`;
   };
-  // The slots around one that are not clearly on its other side; `sign`: 1 around the highest, -1 around the lowest.
-  const alike = (i, sign, word) => {
+  // The slots around one that noise does not part from it; `sign`: 1 around the highest, -1 around the lowest.
+  const alike = (i, sign) => {
     const near = (j) =>
       known.includes(j) && sign * (estimate[i] - estimate[j]) <= Math.hypot(high[i] - low[i], high[j] - low[j]) / 2;
     let [first, last] = [i, i];
     while (near(first - 1)) first -= 1;
     while (near(last + 1)) last += 1;
-    if (first === last) return "";
+    const far = several && known.some((j) => (j < first || j > last) && near(j));
+    const others = far ? "; some other times are about as high" : "";
+    if (first === last) return others;
     const [from, to] = [start[first], start[last] + campaign.slot_seconds].map((edge) =>
       clock(edge, campaign.time_zone),
     );
-    return `; between ${from} and ${to}, no slot of ${lasting(campaign.slot_seconds)} is clearly ${word}`;
+    return `; it may lie anywhere between ${from} and ${to}${others}`;
   };
-  return [`Highest ${at(most)}${alike(most, 1, "lower")}.`, `Lowest ${at(least)}${alike(least, -1, "higher")}.`];
+  const top = `Highest ${at(most)}${alike(most, 1)}.`;
+  return several ? [top] : [top, `Lowest ${at(least)}${alike(least, -1)}.`];
 }
 
 // Returns the sum over a selection's slots if slots add up, otherwise their mean; and the number of its slots.
@@ -443,7 +451,8 @@ async function byGroup() {
   const made = [
     element(
       "p",
-      `${said[0].toUpperCase()}${said.slice(1)}, on average, from ${time(from, zone)} to ${time(to, zone)}.`,
+      `${said[0].toUpperCase()}${said.slice(1)}, on average, from ${time(from, zone)} to ${time(to, zone)}. What a group stands for, ` +
+        `${about.server.asks || "whoever runs the campaign"} has decided.`,
       "small",
     ),
     table,
@@ -483,12 +492,12 @@ async function ahead(groups, sized) {
   const { differences } = await api(`campaigns/${shown}/difference?${asked}`).catch(() => ({ differences: [] }));
   const apart = new Map(differences.map((row) => [row.group, row]));
   const pairs = pairsOf(groups.length);
-  const found = { clear: [], alone: [], unclear: [] };
+  const found = { clear: [], unclear: [] };
   for (const { group } of others) {
     const row = apart.get(group);
     if (!row || row.chance === null) continue;
     const shape = amount(Math.abs(row.estimate), Z * row.standard_error, about.unit, sized);
-    const kind = certainty(row, pairs);
+    const kind = certainty(row, pairs) === "clear" ? "clear" : "unclear";
     const by = kind === "clear" ? "by " : "";
     found[kind].push(`${group} (${by}${shape.value} ${shape.unit} ${shape.error})`);
   }
@@ -497,11 +506,10 @@ async function ahead(groups, sized) {
     return found[kind].slice(0, NAMED).join(", ") + (more > 0 ? ` and ${number(more)} more` : "");
   };
   return [
-    `Highest: ${first.group}${found.clear.length ? `, clearly above ${list("clear")}` : ""}.`,
-    found.alone.length
-      ? `Its lead over ${list("alone")} is more than chance if you look at no other group, but may be chance for the highest of ${number(groups.length)}.`
-      : "",
-    found.unclear.length ? `Its lead over ${list("unclear")} may be chance.` : "",
+    found.clear.length
+      ? `Highest: ${first.group}, clearly above ${list("clear")}.`
+      : `No group is clearly the highest in this time. ${first.group} has the highest number.`,
+    found.unclear.length ? `Its lead over ${list("unclear")} may be chance: a longer time tells more.` : "",
   ]
     .filter(Boolean)
     .map((words) => `${words} `)
@@ -1011,6 +1019,18 @@ function daysOf(when, zone, seconds = Date.now() / 1000) {
   return { from: words(Number(when)), to: words(when === "1" ? 0 : -1) };
 }
 
+// A selection's day is one of the campaign's days; at first the newest.
+function limitDay({ name, begins, time_zone: zone }) {
+  const field = $("choose-selection").elements.day;
+  const iso = (seconds) => new Intl.DateTimeFormat("sv-SE", { timeZone: zone }).format(seconds * 1000);
+  [field.min, field.max] = [iso(begins), iso((ends ?? begins + 1) - 1)];
+  if (field.dataset.name !== name) field.value = field.max;
+  field.dataset.name = name;
+}
+
+// Returns from and to of a day such as 2027-01-17.
+const oneDay = (from) => ({ from, to: new Date(Date.parse(from) + 86_400_000).toISOString().slice(0, 10) });
+
 const ofOne = ({ estimate, standard_error: error, slots, absent }, unit) =>
   amount((slots + absent) * estimate, Z * (slots + absent) * error, unit);
 
@@ -1019,9 +1039,11 @@ async function select() {
   const name = shown,
     chosen = new FormData($("choose-selection"));
   if (!$("choose-selection").reportValidity()) return;
-  const words = new URLSearchParams(
-    chosen.get("when") === "chart" ? chartSpan() : daysOf(chosen.get("when"), about.time_zone),
-  );
+  const when = chosen.get("when");
+  $("which-day").hidden = when !== "day";
+  // The last 7 days are those of the tile above.
+  const choices = { chart: chartSpan, day: () => oneDay(chosen.get("day")), 7: () => lastDays("7", about.time_zone) };
+  const words = new URLSearchParams(choices[when]?.() ?? daysOf(when, about.time_zone));
   words.set("by", "group");
   if (chosen.get("begin") !== "00:00" || chosen.get("end") !== "24:00")
     words.set("between", `${chosen.get("begin")}-${chosen.get("end")}`);
@@ -1179,7 +1201,7 @@ function devices(place, campaign) {
     place.append(
       element(
         "p",
-        "Silent: no report for the slot named under the newest number. Lost: reports that never came. Conflicting: reports that" +
+        "Reporting and silent count devices, the others reports. Silent: no report for the slot named under the newest number. Lost: never came. Conflicting: reports that" +
           " contradict an earlier one of the same device. The operator finds conflicting devices in the server's log, and silent ones by" +
           ` undertone devices list --home HOME --campaign ${campaign.name} --silent 12h. If no device reports, the top of this page says so, and what to do.`,
         "small",

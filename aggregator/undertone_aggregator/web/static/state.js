@@ -216,7 +216,8 @@ export function reporting({ newest, server, stride, slot_seconds: slot, time_zon
   const when = `reported for ${slotOf(server.devices_until - slot, slot, zone)}`;
   const turns = stride > 1 ? ", in which only some devices had their turn" : "";
   const devices = known || of.reporting !== 1 ? "devices" : "device";
-  if (of.reporting) return `${number(of.reporting, 9)} ${known}${devices} ${when}${turns}`;
+  const silent = of.silent && !turns ? "; the others may be off, paused or without a connection" : "";
+  if (of.reporting) return `${number(of.reporting, 9)} ${known}${devices} ${when}${turns}${silent}`;
   return `${known ? "None" : "No"} ${known}${known ? "devices" : "device"} ${when}${last ? `; before: ${last}` : ""}`;
 }
 
