@@ -16,7 +16,7 @@ const DAYS_OFF = "days:days-off";
 const OTHERS = {
   "7d": "the same time a week before",
   "1d": "the same time a day before",
-  [DAYS_OFF]: "its days off (workdays against days off)",
+  [DAYS_OFF]: "its days off, against workdays",
 };
 
 // How certain the difference of two groups is: "clear" even if the two were picked among `pairs` pairs because they differ;
