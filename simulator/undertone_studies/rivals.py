@@ -1,8 +1,8 @@
-"""Rival mechanisms and methods at equal privacy: formulas for one reading, simulations for any 24 hours, streams.
+"""Rival mechanisms and methods at equal privacy: formulas for one reading; simulations for windows of slots and streams.
 
 For one reading, variances are in units of (θ/2)², for x = 2 reading/θ - 1. For any window of w slots, a fleet of n
-copies of the data's devices is simulated: noise of a mean of many reports, and the choice of the devices that report,
-are normal with their exact variances; IPP and CAPP are drawn device by device.
+copies of the data's devices is simulated. The noise of a mean, and the choice of the devices that report, are drawn
+from normal distributions with the exact variances. Only IPP and CAPP (`perturbed_input`) are drawn device by device.
 """
 
 from collections.abc import Callable, Sequence

@@ -76,10 +76,11 @@ class Move:
 
 
 class Ageing:
-    """How far readings moved after each cycle of a campaign. ``estimates``: those of the slots of its report
+    """How far readings have moved since each cycle of a campaign. ``estimates``: those of the slots of its report
     ``epochs``.
 
-    All states are relative to the readings of the threshold rounds, as the first choice of θ describes them.
+    Kept for each cycle is the move to its readings from those of the threshold rounds, which the first choice of θ
+    describes.
     """
 
     def __init__(self, epochs: Sequence[Epoch], estimates: Estimates) -> None:

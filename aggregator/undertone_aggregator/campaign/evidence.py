@@ -35,7 +35,7 @@ class Evidence:
 
     @property
     def settled(self) -> int:
-        """The newest slot whose reports have all arrived."""
+        """The newest slot that has settled: later reports do not change its published numbers."""
         return self.now // self.plan.slot_seconds - self.plan.settle_slots - 1
 
     @cached_property

@@ -2,8 +2,8 @@
 
 For streams it holds vectors of moments, which add up in the same way (`undertone_aggregator.counts.moments`).
 
-One process, several processes and the store use the same object. After admission, the server keeps nothing else of a
-report.
+One process, several processes and the store use the same object. Estimates use nothing else of a report. (To find
+duplicates, the server also keeps the slots and digests of a device's newest reports.)
 """
 
 import struct

@@ -248,8 +248,9 @@ class Results(OpenCampaign):
     def _late_and_lost(
         self, low: int, high: int, group: str
     ) -> tuple[Mapping[int, int] | None, Mapping[int, int] | None]:
-        """Return two maps: slot -> late reports, and slot -> missing reports noticed in it. None if these may not be
-        published.
+        """Return two maps: slot -> late reports, and slot -> missing reports that were noticed in that slot.
+
+        Public results return None for a map that may not be published.
         """
         ((_, tables),) = self._store.histograms(low, high, late=True).each_group([group])
         late = reports_by_slot(tables)

@@ -138,7 +138,7 @@ def _shares(smoothness: Vector, cycle: int, most: int) -> Vector:
     half = cycle // 2
     kernel = np.exp((np.cos(2 * np.pi * np.arange(cycle) / cycle) - 1.0) / smoothness**2)
     share = np.fft.rfft(kernel, axis=1).real / cycle
-    # Every harmonic stands for a pair, except the constant and the harmonic of half the cycle's slots.
+    # `rfft` gives the harmonics k and -k as one, so each share counts twice, except for k = 0 and k = cycle/2.
     order = np.arange(half + 1)
     folded = np.maximum(share, 0.0) * np.where((order == 0) | (2 * order == cycle), 1.0, 2.0)
     return np.asarray(folded[:, _orders(cycle, most)])

@@ -236,8 +236,9 @@ class Filter:
         return Filter(self._components, self.size - self._d, copied)
 
     def run(self, observed: Observed, keep: bool = False, signal: bool = True) -> Trace:
-        """Process values. ``keep``: store the input of ``smooth``. Without ``signal``, the trace has only its
-        errors.
+        """Advance the filter over these values. ``keep``: store the input of ``smooth``.
+
+        Without ``signal`` and ``keep``, only ``error`` and ``scale`` of the trace are filled.
         """
         trace = Trace(*np.empty((4, len(observed.values), len(self.state.mean))))
         for first, block in observed.blocks():

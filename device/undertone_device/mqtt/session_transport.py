@@ -70,9 +70,9 @@ class SessionTransport:
         return self._session.publish(topic, payload, self.ticks())
 
     def poll(self, milliseconds: int) -> "list[Event]":
-        """Send, wait for at most ``milliseconds``, and return the events of one message, or of one read.
+        """Send, wait for at most ``milliseconds``, read until a read completes a message, and return its events.
 
-        The next message stays in the connection, because a board has no memory for two campaigns at once.
+        Nothing more is read then, because a board has no memory for two campaigns at once.
         """
         stream = self._line
         if not stream:

@@ -68,7 +68,7 @@ class Hostile:
         return len(acked)
 
     def steal(self, victim: str, seconds: float) -> bool:
-        """Log in as another device with that device's password, and under the server's client id with its own password.
+        """Log in as ``victim`` with the victim's password, and as this device itself, but with the server's client id.
 
         Return True if the broker accepted the login as the victim.
         """

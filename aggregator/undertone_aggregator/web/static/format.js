@@ -63,8 +63,9 @@ export const sure = (share) => {
   return whole >= 100 ? "practically sure" : `at most ${number(whole)} % sure`;
 };
 
-// Units for which `scale` returns a unit that people read easily: [how many of the given unit it contains, its name].
+// Units that take the prefixes k, M and G.
 const SCALED = ["Wh", "W", "J", "g", "VA", "VAh"];
+// Returns a unit that people read easily: [how many of the given unit it contains, its name].
 export function scale(most, unit) {
   if (unit === "l" && most >= 10_000) return [1000, "m³"];
   const prefixed = [
