@@ -41,7 +41,8 @@ DELTA = 1e-5
 # Number of devices whose readings choose θ. Readings are also generated for this many devices at a time.
 _SOME = 4096
 # Cycles after which hyper-parameters are fitted again. A server does so after each cycle; the study does so less often
-# if a cycle has more than `_SHORT_CYCLE` slots. The series of each slot given those before it is evaluated from the third cycle on.
+# if a cycle has more than `_SHORT_CYCLE` slots. The series of each slot given those before it is evaluated from the
+# third cycle on.
 _REFITS, _SHORT_CYCLE = (2, 3, 4, 6, 8, 11, 15, 20), 24
 
 

@@ -1,4 +1,4 @@
-"""Rival mechanisms and methods at equal privacy: formulas for one reading; simulations for windows of slots and streams.
+"""Rival mechanisms and methods at equal privacy: formulas for one reading; simulations for windows and streams.
 
 For one reading, variances are in units of (θ/2)², for x = 2 reading/θ - 1. For any window of w slots, a fleet of n
 copies of the data's devices is simulated. The noise of a mean, and the choice of the devices that report, are drawn
