@@ -60,6 +60,8 @@ class SqliteStore(SqlStore):
             if application != tables.APPLICATION and (read_only or not empty):
                 raise Invalid(f"{where} is a database, but not an Undertone store")
             if not read_only:
+                # The mode of another program's file is not changed.
+                _close_to_others(self._path)
                 raw.execute("PRAGMA journal_mode = WAL")
                 raw.execute("PRAGMA synchronous = FULL")
                 # What is deleted is overwritten, such as the digests of older reports when a snapshot replaces them.
@@ -162,7 +164,7 @@ def revision_in(path: Path) -> str | None:
 
 
 def _make_private(path: Path) -> None:
-    """Make the store's file readable by its owner only, because it tells when each device reported.
+    """Create the store's file, unless it exists, for its owner only, because it tells when each device reported.
 
     SQLite gives the mode of this file to its logs as well.
 
@@ -174,11 +176,16 @@ def _make_private(path: Path) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         give_to_owner(path, path.parent)
     except FileExistsError:
-        status = path.stat()
-        # The store may be readable for others, for example after it was copied. Only its owner can change its mode.
-        if status.st_mode & 0o077 and status.st_uid == os.geteuid():
-            path.chmod(0o600)
+        pass
     except OSError as wrong:
         if is_full(wrong):
             raise
         raise Invalid(f"{path} cannot be used as a store: {wrong.strerror}") from None
+
+
+def _close_to_others(path: Path) -> None:
+    """Make a store readable by its owner only. Others may read it, for example after it was copied."""
+    status = path.stat()
+    # Only the owner of a file can change its mode.
+    if status.st_mode & 0o077 and status.st_uid == os.geteuid():
+        path.chmod(0o600)

@@ -484,11 +484,13 @@ def test_other_files_are_refused_and_left_alone(tmp_path: Path) -> None:
         database.execute("CREATE TABLE mine (x)")
     database.close()
     for path in (text, foreign):
+        path.chmod(0o644)
         before = path.read_bytes()
         for read_only in (True, False):
             with pytest.raises(Invalid):
                 open_store(path, read_only=read_only)
             assert path.read_bytes() == before
+            assert path.stat().st_mode & 0o777 == 0o644
     assert set(tmp_path.iterdir()) == {text, foreign}
 
 
