@@ -33,7 +33,10 @@ function watched({ odds }) {
   const holder = told
     ? ` Whoever holds the reports of a home, as the server does, can tell two guesses about the home apart: ${told}; without reports, 50 %.`
     : "";
-  return `Nobody can from this page, which shows means of many homes.${holder}`;
+  const usual = odds.some(({ of, at_most: share }) => of !== "one report" && share > 0.95)
+    ? " How much the home used in one slot they cannot see; but over many reports they can learn what it uses as a habit."
+    : "";
+  return `Nobody can from this page, which shows means of many homes.${holder}${usual}`;
 }
 
 // Returns the terms of a list, each with its answer. `week`: see `told`.

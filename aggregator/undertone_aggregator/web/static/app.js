@@ -451,7 +451,7 @@ async function byGroup() {
   const made = [
     element(
       "p",
-      `${said[0].toUpperCase()}${said.slice(1)}, on average, from ${time(from, zone)} to ${time(to, zone)}. What a group stands for, ` +
+      `${said[0].toUpperCase()}${said.slice(1)}, on average, from ${time(from, zone)} to ${time(to, zone)}. ${learnt()} What a group stands for, ` +
         `${about.server.asks || "whoever runs the campaign"} has decided.`,
       "small",
     ),
@@ -509,7 +509,9 @@ async function ahead(groups, sized) {
     found.clear.length
       ? `Highest: ${first.group}, clearly above ${list("clear")}.`
       : `No group is clearly the highest in this time. ${first.group} has the highest number.`,
-    found.unclear.length ? `Its lead over ${list("unclear")} may be chance: a longer time tells more.` : "",
+    found.unclear.length
+      ? `Its lead over ${list("unclear")} may be chance: the highest of ${number(groups.length)} groups leads by some amount even if all are alike. A longer time tells more.`
+      : "",
   ]
     .filter(Boolean)
     .map((words) => `${words} `)
@@ -862,10 +864,21 @@ function drawReports(raw, zone, width) {
   $("reports-caption").textContent = words.join(" ");
 }
 
+// Says from when to when the range of readings was learnt, so that there is no mean; "" if not in the time of the chart.
+function learnt() {
+  const { kind, start } = data.raw;
+  const known = start.filter((_, i) => kind[i] === "model");
+  if (!known.length) return "";
+  const [from, to] = [known[0], known.at(-1) + about.slot_seconds].map((at) => time(at, data.time_zone));
+  return `From ${from} to ${to} the range of readings was learnt: there is no mean of that time.`;
+}
+
 function tabulateGaps() {
   const place = $("losses").lastElementChild,
-    known = data.gaps.slice(-500).reverse();
+    known = data.gaps.slice(-500).reverse(),
+    learning = learnt();
   place.replaceChildren(
+    learning ? element("p", learning, "small") : "",
     known.length
       ? rows(
           known.map((gap) => [

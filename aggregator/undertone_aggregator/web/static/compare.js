@@ -108,6 +108,12 @@ export async function compare(campaign, spanOf, api) {
     return;
   }
   const other = against.startsWith("group:") ? named(row.against_group) : byDays ? "days off" : OTHERS[against];
+  const two = against.startsWith("group:") && group !== "all" && row.against_group !== "all";
+  const groups = two ? campaign.groups.filter((each) => each !== "all").length : 0;
+  const picked =
+    pairsOf(groups) > 1 && certainty(row, pairsOf(groups)) === "alone"
+      ? ", if you did not pick these two because they differ"
+      : "";
   const sized = scale(Math.max(Math.abs(row.mean), Math.abs(row.against)), campaign.unit);
   const { kind, words: sentence } = differing(
     row,
@@ -115,7 +121,7 @@ export async function compare(campaign, spanOf, api) {
     other,
     sized,
     1,
-    addsUp(campaign) ? ` per ${lasting(campaign.slot_seconds)}, on average` : "",
+    (addsUp(campaign) ? ` per ${lasting(campaign.slot_seconds)}, on average` : "") + picked,
   );
   const side = (value) => {
     const shape = amount(value, Z * row.standard_error, campaign.unit, sized);
@@ -123,8 +129,6 @@ export async function compare(campaign, spanOf, api) {
   };
   const from = (start) =>
     row.start === row.against_start || byDays ? "" : ` (the time from ${day(start, campaign.time_zone)} on)`;
-  const two = against.startsWith("group:") && group !== "all" && row.against_group !== "all";
-  const groups = two ? campaign.groups.filter((each) => each !== "all").length : 0;
   const least = amount(Z * row.standard_error, Z * row.standard_error, campaign.unit, sized);
   const found = amount(FOUND * Z * row.standard_error, Z * row.standard_error, campaign.unit, sized);
   const means =
