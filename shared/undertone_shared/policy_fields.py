@@ -115,7 +115,7 @@ def set_fields(policy: "Any", fields: "dict[str, Any]") -> None:
     policy.theta = (low, check_integer("theta[1]", theta[1], low, (1 << 30) - 1))
     policy.signers = _signers(merged["signers"], policy.insecure)
     if policy.handover and not policy.signers:
-        raise Invalid("handover is true, expected signers")
+        raise Invalid("handover needs signers")
     agreed = merged["agreed"]
     if not isinstance(agreed, str) or len(agreed) not in (0, _AGREED_DIGITS) or agreed.strip("0123456789abcdef"):
         raise Invalid("agreed is %r, expected %d hexadecimal digits" % (agreed, _AGREED_DIGITS))

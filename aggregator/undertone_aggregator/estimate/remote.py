@@ -108,7 +108,7 @@ class RemoteResults(Results):
         self._at = f"campaigns/{urllib.parse.quote(campaign or names[0])}"
         facts = self._ask(f"{self._at}/facts")
         if facts["version"] != VERSION:
-            raise Invalid(f"{url} speaks version {facts['version']} of the API, expected {VERSION}: use its Undertone")
+            raise Invalid(f"{url} has version {facts['version']} of the API, expected {VERSION}: install its Undertone")
         self._understand(Timeline([_epoch(row) for row in facts["epochs"]]), facts["reading"], collections)
 
     def close(self) -> None:

@@ -97,8 +97,9 @@ class CampaignPlan(Checked):
                                  "2: a higher reach lowers the noise, and lets one false report move a mean further; "
                                  "absent: 1.25 if noise outweighs 1 % of false reports, else 1.1",
                                  check.reach)  # fmt: skip
-    as_papers: bool = option(False, "true: the way of the papers, which sets method, query, bins, rounds, mechanism, "
-                             "cohort_share, blocks and filter, and refuses other values of them", boolean)  # fmt: skip
+    as_papers: bool = option(False, "true: work as the paper of ToPL does; this sets method, query, bins, rounds, "
+                             "mechanism, cohort_share, blocks and filter, which may then have no other value",
+                             boolean)  # fmt: skip
     method: str = option("robust", "how the threshold is chosen: robust, ems or sw-w (the paper's)",
                          choice("robust", "ems", "sw-w"))  # fmt: skip
     query: str = option("shown", "the query that the threshold is best for: shown (a slot as it is shown), fleet (a "

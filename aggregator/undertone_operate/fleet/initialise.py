@@ -64,7 +64,7 @@ SystemCallArchitectures=native
 WantedBy=multi-user.target
 """
 _COMPOSE = """\
-# The broker alone: `undertone serve` runs on the host, outside the container. Not tried with a Docker daemon.
+# This file starts only the broker; `undertone serve` runs on the host. Nobody has tried this file with Docker yet.
 services:
   mosquitto:
     image: eclipse-mosquitto:2

@@ -246,7 +246,7 @@ def _code(body: dict[str, Any], names: tuple[str, ...]) -> bytes:
     values.
     """
     if sorted(body) != sorted(names):
-        raise JoinRefused(INVALID, detail=f"the body has other fields than expected: {', '.join(names)}")
+        raise JoinRefused(INVALID, detail=f"the body has the wrong fields, expected exactly {', '.join(names)}")
     try:
         return parse_code(body["code"])
     except Invalid as wrong:

@@ -93,7 +93,9 @@ def fleet(
         )
     if provisioned is not None:
         refuse(context, ["interval", "rate", "window", "epsilon"], "with --fleet, whose campaign sets it")
-        refuse(context, ["micropython"], "with --fleet: MicroPython clients need a fleet of their own")
+        refuse(
+            context, ["micropython"], "with --fleet: only clients that this command creates can run under MicroPython"
+        )
     options = LoadOptions(
         clients=clients,
         slots=slots,

@@ -32,7 +32,7 @@ class FleetOptions:
     epsilon: Annotated[Fraction | float | str | None, "Privacy of one reading (event level), or of a whole stream."]
     collect: Annotated[
         str | None,
-        "How to collect: reports, or stream, where one budget covers all reports of a device (default reports).",
+        "How to collect: reports (the default; epsilon is for each reading), or stream (one budget for all reports).",
     ] = None
     population: Annotated[
         str | None,

@@ -132,12 +132,12 @@ def _steps(bound: int, rho: int, levels: int, slew: int, shift: int, reuse: int)
         return bound * den * RHO_UNIT <= 2 * rho * num
 
     later = _least(
-        later_suffices, width // 2 + 1, "the budget needs a step above 2^29, the largest that devices can draw"
+        later_suffices, width // 2 + 1, "the budget needs more noise than devices can draw (a step above 2^29)"
     )
     first = _least(
         lambda step: first_step_suffices(step, later, levels, slew, shift, reuse),
         levels // 2 + 1,
-        "the budget needs a first step above 2^29, the largest that devices can draw",
+        "the budget needs more noise than devices can draw (a first step above 2^29)",
     )
     return [first, later]
 
