@@ -69,6 +69,7 @@ export function aboutIt(campaign, week) {
     "The server counts the reports of each time and group, without names, and keeps the counts until whoever runs it deletes them." +
       " So what a home has sent cannot be taken out again. The list of the devices' names stays until the operator removes a name. ",
     campaign.kept_by_name.length ? `${campaign.kept_by_name.join(" ")} ` : "",
+    "The server stores no internet address; a proxy in front of it may. ",
     link("Everything that is stored", "guides/privacy.md#what-is-stored-where-and-for-how-long"),
     ".",
   );
@@ -96,7 +97,7 @@ export function aboutIt(campaign, week) {
     `One report every ${campaign.stride > 1 ? `${each}, in its turn` : each}: one number, which the device has changed at random so` +
       " that one report says little about the real reading (this is the noise); the device's name and the time; and, like any web" +
       ` service, the internet address from which it reports.${groups} The name is not yours, but whoever gave you the link may` +
-      " know that it is you. A reading never leaves the home. So" +
+      " know that it is you. The program on the device sends no reading without noise (a phone gets its program from this server). So" +
       " whoever breaks into the server, or may demand its data, can get reports or sums of them, but no reading. ",
     link("Who sees what", "guides/privacy.md#who-sees-what"),
     ".",

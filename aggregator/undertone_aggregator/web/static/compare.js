@@ -90,7 +90,13 @@ export async function compare(campaign, spanOf, api) {
   const [group, against] = [chosen.get("group"), chosen.get("against")];
   if (!group || !against) return;
   if (against === `group:${group}`) {
-    refresh(place, [element("p", "A group cannot be compared with itself: choose another group, or the same time a day or a week before.", "small")]);
+    refresh(place, [
+      element(
+        "p",
+        "A group cannot be compared with itself: choose another group, or the same time a day or a week before.",
+        "small",
+      ),
+    ]);
     return;
   }
   const byDays = against === DAYS_OFF;

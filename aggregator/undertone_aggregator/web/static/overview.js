@@ -77,7 +77,10 @@ function lately(campaigns) {
   const reported = counted.reduce((sum, of) => sum + of.reporting, 0);
   const known = counted.reduce((sum, of) => sum + of.reporting + of.silent, 0);
   const several = campaigns.length > 1 ? `, in ${counted.length} of ${campaigns.length} campaigns` : "";
-  const why = counted.length < campaigns.length ? " (in the others devices take turns, nobody counts them, or the campaign does not run)" : "";
+  const why =
+    counted.length < campaigns.length
+      ? " (in the others devices take turns, nobody counts them, or the campaign does not run)"
+      : "";
   const words = `${number(reported, 9)} of ${number(known, 9)} devices reported lately${several}${why}`;
   return [element("span", words, "devices")];
 }
