@@ -105,5 +105,5 @@ def test_streams_of_two_coordinates_are_shown_alone(tmp_path):
 
 
 def test_the_papers_way_is_for_reports():
-    with refused("as_papers", "not an option", "stream"):
+    with refused("as_papers", "cannot be given", "stream"):
         DemoOptions(collect="stream", as_papers=True)

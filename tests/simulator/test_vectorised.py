@@ -120,7 +120,7 @@ def test_nobody():
     [
         ([0, 6], 5, "the truncated readings lie in 0 to 6, expected 0 to theta = 5"),
         ([-1, 0], 5, "the truncated readings lie in -1 to 0"),
-        ([0, 0], 0, "theta is 0, expected 1 to"),
+        ([0, 0], 0, "theta is 0, expected 1 or more"),
         ([0, 0], 1 << 30, "theta is 1073741824"),
         ([0], 5, "there are 1 readings, expected one for each of 2 devices"),
     ],

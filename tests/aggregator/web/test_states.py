@@ -130,7 +130,7 @@ OVERALL = {
     "twenty": [
         "of 20 campaigns need you, most of all broken (cannot be read)",
         "3,800 of 4,800 devices",
-        " of 20 campaigns (the others take turns",
+        " of 20 campaigns (in the others devices take turns",
     ],
 }
 
