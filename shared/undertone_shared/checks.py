@@ -57,7 +57,7 @@ def check_object(
 ) -> "dict[str, Any]":
     """Return ``value`` if it is an object with all ``needed`` fields, and no others but the ``optional`` ones.
 
-    Raises Invalid naming the field otherwise.
+    If ``optional`` is ``value`` itself, the object may have any fields. Raises Invalid naming the field otherwise.
     """
     if not isinstance(value, dict):
         raise Invalid("%s is %r, expected an object" % (name, value))

@@ -9,7 +9,10 @@ import gc
 
 
 def set_threshold(size: int) -> int:
-    """Set the threshold, -1 for none; return what it was before. CPython has none: return -1."""
+    """Set the number of allocated bytes at which garbage is collected, -1 for none; return the number before.
+
+    CPython has no such threshold: there this does nothing, and returns -1.
+    """
     threshold = getattr(gc, "threshold", None)
     if threshold is None:
         return -1

@@ -173,7 +173,7 @@ class Policy:
 
 
 def _refused(reason: str, value: object, allowed: object) -> Refused:
-    return Refused(reason, "%s is %s, allowed is %s" % (reason, value, allowed))
+    return Refused(reason, "%s is %s, expected %s" % (reason, value, allowed))
 
 
 def parse_policy(data: bytes) -> Policy:

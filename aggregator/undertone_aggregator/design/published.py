@@ -28,8 +28,9 @@ _WIDE = 9.0
 # is for displayed numbers, COARSE for numbers computed while the server does other work.
 FINE = 32
 COARSE = 10
-# Numbers T of blankets are grouped in buckets. A bucket is this share of the mean of T wide, divided by the number of
-# cells, and at least 1. Its lower end stands for the whole bucket, because fewer blankets hide less.
+# The possible numbers T of blankets are grouped in buckets. The width of a bucket is this number times the mean of T,
+# divided by the number of cells, and at least 1. Its lower end stands for the whole bucket, because fewer blankets hide
+# less.
 _BUCKET = 0.25
 _LEAST_CHANCE = 1e-22
 # Number of probabilities of pairs (A, B) that are computed at a time, which limits the memory.

@@ -84,7 +84,7 @@ class BrokerOptions(Checked):
     TABLE = "broker"
 
     mode: str = option(DIRECT, "; ".join(f"{name}: {kind.help}" for name, kind in SOURCES.items()), source)
-    prefix: str = option(DEFAULT_PREFIX, "the first level of every MQTT topic", topic_prefix)
+    prefix: str = option(DEFAULT_PREFIX, "the beginning of every MQTT topic", topic_prefix)
     port: int = option(0, "the port; 0 means 8883 with TLS and 1883 without TLS", integer(0, 65535))
     passwords: str = option("passwords", "direct: the devices' password file, as undertone init writes it",
                             text)  # fmt: skip

@@ -98,8 +98,15 @@ def _integer(fields: "dict[str, Any]", path: str, default: int, low: int, high: 
     return check_integer(path, fields.get(path.split(".")[-1], default), low, high)
 
 
+def _no_text(name: str, value: "Any") -> "Any":
+    """Return ``value`` if it is no text. The error does not show the text, which may have a password in it."""
+    if isinstance(value, str):
+        raise Invalid("%s is text, expected an object" % name)
+    return value
+
+
 def _broker(value: "Any", name: str, folder: str) -> BrokerSettings:
-    fields = check_object("broker", value, ("host",), _BROKER)
+    fields = check_object("broker", _no_text("broker", value), ("host",), _BROKER)
     broker = BrokerSettings()
     broker.host = check_text("broker.host", fields["host"])
     broker.tls = broker.identity = None
@@ -152,7 +159,7 @@ def parse_config(data: bytes, folder: str = "") -> DeviceConfig:
     config.sample_seconds = _integer(source, "source.seconds", 0, 0, 7 * 86400)
     config.wifi = None
     if "wifi" in fields:
-        config.wifi = check_object("wifi", fields["wifi"], ("ssid",), ("password",))
+        config.wifi = check_object("wifi", _no_text("wifi", fields["wifi"]), ("ssid",), ("password",))
         check_text("wifi.ssid", config.wifi["ssid"], 64)
         if "password" in config.wifi:
             check_text("wifi.password", config.wifi["password"], 64, True)

@@ -51,7 +51,10 @@ class FileStorage(DurableFolder):
         """Write the content durably. Raises OSError, and keeps the old content then."""
         path = self._path(name)
         if name in self.unnamed:
-            os.rename(path + ".new", path)
+            # Meanwhile the file may have been deleted, or written by another object.
+            present = os.listdir(self.directory)
+            if name not in present and name + ".new" in present:
+                os.rename(path + ".new", path)
             self.unnamed.remove(name)
         sync = getattr(self, "sync", None)
         with getattr(self, "create", open)(path + ".new", "wb") as file:

@@ -153,3 +153,27 @@ def test_what_was_deleted_does_not_come_back_as_what_was_to_replace_it(tmp_path)
     assert storage.read("name") is None
     (tmp_path / "name.new").write_bytes(b"whole")
     assert storage.read("name") == b"whole"
+
+
+def test_the_only_copy_is_not_overwritten_whatever_happened_to_it_meanwhile(tmp_path):
+    """Where a power cut left only NAME.new, as FAT may, the next write gives it its name before it begins."""
+    for meanwhile in ("nothing", "deleted", "written by another object"):
+        (tmp_path / "ledger").unlink(missing_ok=True)
+        (tmp_path / "ledger.new").write_bytes(b"old")
+        storage = FileStorage(str(tmp_path))
+        assert storage.read("ledger") == b"old"
+        if meanwhile == "deleted":
+            storage.delete("ledger")
+        elif meanwhile == "written by another object":
+            FileStorage(str(tmp_path)).write("ledger", b"other")
+        opened = []
+
+        def create(path, mode, opened=opened):
+            opened.append({file.name: file.read_bytes() for file in tmp_path.iterdir()})
+            return open(path, mode)
+
+        storage.create = create
+        storage.write("ledger", b"new")
+        assert storage.read("ledger") == b"new"
+        if meanwhile == "nothing":
+            assert opened[0] == {"ledger": b"old"}

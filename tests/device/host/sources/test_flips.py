@@ -65,7 +65,7 @@ def test_only_a_digit_becomes_another_reading_and_only_within_the_range(name):
             others.append(reading)
     # A digit that changes within the range is not noticed.
     assert others
-    # Without a range, at least as many wrong readings are taken.
+    # Without a range, the source accepts at least as many wrong readings.
     unbounded = [reading_of(Plausible(Fixed([damaged], field, scale))) for _, damaged in flips(payload)]
     assert len([reading for reading in unbounded if reading not in (None, true)]) >= len(others)
 

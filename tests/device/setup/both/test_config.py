@@ -72,6 +72,9 @@ def test_every_refusal_names_the_field():
     refused("outbox is 0, expected an integer from 1 to 4096", outbox=0)
     refused("outbox is 5000", outbox=5000)
     refused("broker is 3", broker=3)
+    # Text may be an address with a password in it, so no error shows it.
+    refused("broker is text, expected an object", broker="mqtt://user:secret@h")
+    refused("wifi is text, expected an object", wifi="secret")
     refused("broker.host", broker={"host": ""})
     refused("broker.host", broker={"host": 5})
     refused("broker.port", broker={"host": "h", "port": 0})
