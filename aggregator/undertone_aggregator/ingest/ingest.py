@@ -1,6 +1,5 @@
 """Ingest worker: takes deliveries in batches, commits each batch in one transaction, then acknowledges it."""
 
-import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -228,11 +227,6 @@ class Ingest:
         if batch.conflicting:
             names = ", ".join(sorted(batch.conflicting)[:_MOST_NAMES])
             self._say(f"alarm: devices sent a second, different report for a slot that was already counted: {names}")
-        self._records += len(batch.seen) // RECORD_BYTES
-        if self._records > max(COMPACT_RECORDS, len(self._admission.seen)):
-            # No count depends on compacting. If it fails, it is tried again after the next batch.
-            with contextlib.suppress(StoreError):
-                self._compact()
         return True
 
     def _report_ready(self, ready: bool) -> None:
@@ -244,14 +238,17 @@ class Ingest:
         batch = Batch()
         FastPath(self._admission, self._say).judge(deliveries, now, batch)
         self._failpoint("before_commit")
-        with COMMITS.timed(self._plan.campaign):
+        records = self._records + len(batch.seen) // RECORD_BYTES
+        compacts = records > max(COMPACT_RECORDS, len(self._admission.seen))
+        # One transaction for both, because a small campaign compacts after nearly every slot, and each transaction
+        # waits for the disk.
+        with COMMITS.timed(self._plan.campaign), self._store.transaction():
             self._store.commit(self._plan.share.name, batch)
+            if compacts:
+                for name, snapshot in self._admission.states.snapshots():
+                    self._store.compact(name, self._plan.share.name, snapshot)
+        self._records = 0 if compacts else records
         return batch
-
-    def _compact(self) -> None:
-        for name, snapshot in self._admission.states.snapshots():
-            self._store.compact(name, self._plan.share.name, snapshot)
-        self._records = 0
 
     def _gather(self, how: Callable[[Landing], None]) -> None:
         if self._landing is not None:

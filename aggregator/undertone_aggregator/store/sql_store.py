@@ -485,11 +485,14 @@ class SqlStore(Database):
 
     def compact(self, state: str, worker: str, snapshot: bytes, *, everyone: bool = False) -> None:
         table = tables.segments
-        replaced = and_(self.own_rows(table), table.c.state == state)
-        if not everyone:
-            replaced = and_(replaced, table.c.worker == worker)
+        replaced = {"replaced": state} if everyone else {"replaced": state, "owner": worker}
+
+        def build() -> Any:
+            of_all = and_(self.own_rows(table), table.c.state == bindparam("replaced"))
+            return delete(table).where(of_all if everyone else and_(of_all, table.c.worker == bindparam("owner")))
+
         with self.transaction():
-            self.execute(delete(table).where(replaced))
+            self.run("delete everyone's segments" if everyone else "delete segments", build, [replaced])
             self._append(worker, [(state, snapshot)], is_snapshot=True)
 
     def _append(self, worker: str, states: Iterable[tuple[str, bytes]], *, is_snapshot: bool) -> None:
