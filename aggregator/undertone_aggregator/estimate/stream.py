@@ -2,7 +2,9 @@
 
 The reports show the mean of the *clipped* readings of the devices that reported: truncated to [low, theta], then moved
 by at most the slew from one report to the next. The estimate adds the model of `undertone_aggregator.estimate.clipping`
-for what clipping removes.
+for what clipping removes. The model starts from the mean. Where the noise of a slot is larger than half of the mean,
+the estimate adds only a part of what the model says, and nothing where the noise is larger than the whole mean. What it
+does not add becomes a part of the error.
 """
 
 import math
@@ -27,6 +29,7 @@ from undertone_shared.stream import StreamRule
 Vector = NDArray[np.float64]
 # The level of readings around a slot is the mean over this many cycles before and after it.
 _LEVEL_CYCLES = 7
+_TINY = 1e-300
 
 
 @dataclass(frozen=True)
@@ -223,7 +226,11 @@ class StreamReconstruction:
         first = np.searchsorted(curve.slots, curve.slots - reach)
         end = np.searchsorted(curve.slots, curve.slots + reach, side="right")
         sums = np.append(0.0, np.cumsum(curve.mean - campaign.offset))
-        return self._biases[rule].at((sums[end] - sums[first]) / (end - first))
+        noise = np.append(0.0, np.cumsum(curve.standard_error))
+        levels, errors = ((of[end] - of[first]) / (end - first) for of in (sums, noise))
+        removed = self._biases[rule].at(levels)
+        added = np.clip(2.0 - 2.0 * errors / np.maximum(np.abs(levels), _TINY), 0.0, 1.0)
+        return removed._replace(bias=added * removed.bias, fit=np.hypot(removed.fit, (1.0 - added) * removed.bias))
 
     @property
     def _newest(self) -> tuple[Campaign, StreamRule, Layout, Vector]:

@@ -24,6 +24,10 @@ from undertone_aggregator.threshold import Threshold
 # It is needed because a slot's readings are spread differently from those of a whole cycle. `_WHOLE` is used if only
 # the level of the whole cycle is known, so that the slot's readings may also lie elsewhere.
 _NEAR_BY, _WHOLE = 0.5, 1.0
+# The share of the bias that is kept if only the level of the whole cycle is known. The sum of what both ends remove is
+# then the error of the bias, and also the standard deviation of a bias that may have either sign. So the mean of the
+# posterior is half of the bias.
+_KEPT = 0.5
 # The level around a slot is a mean over 1/16, 1/8, 1/4 or 1/2 of a cycle before and after the slot. The shortest of
 # these times is taken at which its error is at most 1/16 of the range.
 _NEAR, _SHARP = (16, 8, 4, 2), 16.0
@@ -108,7 +112,7 @@ class TwoSided:
         tables = self._tables(self._within(reported, levels))
         every = self._explained(reported, levels, tables, 1)
         if levels.whole:
-            return every
+            return every._replace(bias=_KEPT * every.bias)
         still = int(np.abs(self._moves).argmin())
         moved = ([(1.0 - share) * of[still] + share * of[::_COARSE] for share in _SHARES] for of in tables)
         some = self._explained(reported, levels, _Tables(*map(np.concatenate, moved)), _COARSE)

@@ -1,7 +1,8 @@
 """Truncation from below as well: readings far from zero, such as temperatures, are truncated to [bottom, θ].
 
-A range of half the width has half the noise. Both ends come from the same private rounds. They use the likeliest
-density of all rounds, which describes the body of a distribution far from zero better than a model of tails does. With
+A range of half the width has half the noise. Both ends come from the same private rounds. They use the plainest density
+that these rounds allow (`_plainest`), which describes the body of a distribution far from zero better than a model of
+tails does. With
 up = E[(x - θ)⁺] and down = E[(bottom - x)⁺] the ends minimise ToPL's Eq. 8 (`threshold.objective`), with the width in
 place of θ and up + down as the bias. The sum is used because in a single slot only one of the two may occur. If a
 bottom gains little, it is 0.
@@ -14,10 +15,11 @@ from dataclasses import replace
 import numpy as np
 
 from undertone_aggregator.threshold.bin_edges import quantile
-from undertone_aggregator.threshold.channel import StackedChannel, Vector
+from undertone_aggregator.threshold.channel import Channel, MatrixChannel, StackedChannel, Vector
 from undertone_aggregator.threshold.counts import CohortCounts, common_grid
-from undertone_aggregator.threshold.em import expectation_maximisation
+from undertone_aggregator.threshold.em import Fit, expectation_maximisation
 from undertone_aggregator.threshold.excess import without_excess
+from undertone_aggregator.threshold.newton import log_likelihood
 from undertone_aggregator.threshold.objective import Integers, Query, Variance, mean_excess
 from undertone_aggregator.threshold.remembered import remembered
 from undertone_aggregator.threshold.result import Threshold
@@ -29,6 +31,14 @@ WORTH = 0.8
 _OUTSIDE = 0.03
 # A share of readings is visible in the reports if it is at least this many of its standard errors.
 _SEEN = 4.0
+# A density contradicts the reports if its log-likelihood is lower than the largest by more than this, as much as a
+# share of `_SEEN` standard errors adds.
+_CONTRADICTS = _SEEN**2 / 2.0
+# The ranges that are tried for the density, from the narrowest to the widest: each leaves out one of these shares of
+# the likeliest density at each end, and then gets a margin at each end, as a share of its width.
+_OUTSIDES, _WIDE_MARGIN = (0.25, 0.15, 0.1, 0.05, 0.03), 1.5
+# The normal parts that are tried for the density, as shares of its standard deviation, from the smoothest on.
+_NORMAL = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
 # Margin that is added at each end of the range, as a share of its width.
 _MARGIN = 0.5
 # A round zooms to a range only if the range's low end is at least this share of its high end, and if the low end stays
@@ -43,16 +53,19 @@ def two_sided_range(rounds: Sequence[CohortCounts], bound: int) -> tuple[int, in
     return far_range(density, grid, bound, min(max(_visible(rounds), _OUTSIDE), 0.25))
 
 
-def far_range(density: Vector, grid: Sequence[int], bound: int, outside: float = _OUTSIDE) -> tuple[int, int] | None:
-    """Return the range that leaves out the share ``outside`` of readings at each end, with a margin.
+def far_range(
+    density: Vector, grid: Sequence[int], bound: int, outside: float = _OUTSIDE, margin: float = _MARGIN
+) -> tuple[int, int] | None:
+    """Return the range that leaves out the share ``outside`` of readings at each end, with a ``margin`` at each end.
 
-    Return None if the range is not far from zero. ``density`` [d] over ``grid`` [d + 1].
+    The margin is a share of the range's width. Return None if the range is not far from zero. ``density`` [d] over
+    ``grid`` [d + 1].
     """
     low, high = quantile(density, grid, outside), quantile(density, grid, 1 - outside)
-    margin = max(int(_MARGIN * (high - low)), 1)
-    if low < max(_FAR * high, margin + 1):
+    more = max(int(margin * (high - low)), 1)
+    if low < max(_FAR * high, more + 1):
         return None
-    return low - margin, min(high + margin, bound)
+    return low - more, min(high + more, bound)
 
 
 def with_bottom(
@@ -64,8 +77,8 @@ def with_bottom(
     span = two_sided_range(rounds, bound)
     if span is None:
         return chosen
-    density, grid = _density(rounds, bound)
-    return best_range(chosen, _without_noise(density, grid, span, _visible(rounds)), grid, bound, query, variance)
+    density, grid = _plainest(rounds, bound)
+    return best_range(chosen, density, grid, bound, query, variance)
 
 
 def best_range(
@@ -111,27 +124,70 @@ def _visible(rounds: Sequence[CohortCounts]) -> float:
     return _SEEN / math.sqrt(max(information, 1.0))
 
 
-def _without_noise(density: Vector, grid: Sequence[int], span: tuple[int, int], visible: float) -> Vector:
-    """Return the density without its mass below or above ``span``, if this mass is too little to be visible.
+def _plainest(rounds: Sequence[CohortCounts], bound: int) -> tuple[Vector, tuple[int, ...]]:
+    """Return the plainest density that the reports do not contradict, and its grid.
 
-    A likeliest density is never negative, so noise leaves some mass in the wide cells far from all readings. This mass
-    would move the mean excess by much.
+    The likeliest density follows noise in two ways: it puts some mass far from all readings, which would move the mean
+    excess by much, and it gathers in a few cells. So the plainest density has no mass outside of the narrowest range
+    that the reports allow. Within it, it is as near to a normal distribution of the same mean and variance as they
+    allow.
     """
-    reduced = density.copy()
+    density, grid = _density(rounds, bound)
+    channel, together = _together(rounds, grid)
     edges = np.asarray(grid)
-    for outside in (edges[1:] <= span[0], edges[:-1] > span[1]):
-        if density[outside].sum() < visible:
-            reduced[outside] = 0.0
-    return np.asarray(reduced / reduced.sum())
+    best = log_likelihood(channel, together, density)
+    for outside in _OUTSIDES:
+        span = far_range(density, grid, bound, outside, _WIDE_MARGIN)
+        if span is None:
+            continue
+        inside = np.flatnonzero((edges[1:] > span[0]) & (edges[:-1] <= span[1]))
+        fit = _likeliest(MatrixChannel(channel.columns(inside)), together)
+        if best - fit.log_likelihood <= _CONTRADICTS:
+            density, best = np.zeros(len(density)), fit.log_likelihood
+            density[inside] = fit.density
+            break
+    for normal in _NORMAL:
+        smooth = _smoothed(density, edges, normal)
+        if best - log_likelihood(channel, together, smooth) <= _CONTRADICTS:
+            return smooth, grid
+    return density, grid
+
+
+def _smoothed(density: Vector, edges: Integers, normal: float) -> Vector:
+    """Return the density of m + √(1 - normal²) (x - m) + normal σ Z, for x with ``density``, mean m and variance σ².
+
+    Z has a standard normal distribution. Half a unit is the least standard deviation that is added.
+    """
+    # Readers of a store import this module but never call this function, and scipy takes long to import.
+    from scipy.special import ndtr
+
+    middles = (edges[:-1] + edges[1:] - 1.0) / 2.0
+    mean = float(density @ middles)
+    deviation = math.sqrt(float(density @ np.square(middles - mean)))
+    centres = mean + math.sqrt(1.0 - normal**2) * (middles - mean)
+    held = density > 0.0
+    below = ndtr((edges - 0.5 - centres[held, None]) / max(normal * deviation, 0.5))
+    below[:, 0], below[:, -1] = 0.0, 1.0
+    return np.asarray(density[held] @ np.diff(below, axis=1))
 
 
 @remembered
 def _density(rounds: Sequence[CohortCounts], bound: int) -> tuple[Vector, tuple[int, ...]]:
+    grid = common_grid([without_excess(counts)[0] for counts in rounds if counts.total], bound)
+    return _likeliest(*_together(rounds, grid)).density, grid
+
+
+def _together(rounds: Sequence[CohortCounts], grid: tuple[int, ...]) -> tuple[StackedChannel, Vector]:
+    """Return the channel of all rounds on a grid, and their counts, without more of a symbol than honest devices
+    send.
+    """
     honest = [without_excess(counts)[0] for counts in rounds if counts.total]
-    grid = common_grid(honest, bound)
     channel = StackedChannel([counts.channel(grid) for counts in honest])
-    together = np.concatenate([np.asarray(counts.counts, dtype=np.float64) for counts in honest])
-    return expectation_maximisation(channel, together, tolerance=1e-5, max_iterations=2000).density, grid
+    return channel, np.concatenate([np.asarray(counts.counts, dtype=np.float64) for counts in honest])
+
+
+def _likeliest(channel: Channel, counts: Vector) -> Fit:
+    return expectation_maximisation(channel, counts, tolerance=1e-5, max_iterations=2000)
 
 
 def _candidates(density: Vector, grid: Sequence[int], bound: int) -> Integers:

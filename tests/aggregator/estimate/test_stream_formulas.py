@@ -249,7 +249,11 @@ def test_every_group_and_coordinate_that_is_wanted_has_a_row_a_slot(groups: list
                 assert row.carried == carried[i]
                 near = abs(curve.slots - slot) <= 7 * CYCLE
                 level = curve.mean[near].mean() - NEW.campaign.offset
-                assert row.bias == pytest.approx(REMOVED.at(np.array([level])).bias[0], rel=1e-9)
+                whole = REMOVED.at(np.array([level]))
+                added = np.clip(2 - 2 * curve.standard_error[near].mean() / abs(level), 0, 1)
+                assert row.bias == pytest.approx(added * whole.bias[0], rel=1e-9)
+                errors = whole.fit[0], whole.shape[0], (1 - added) * whole.bias[0]
+                assert row.bias_se == pytest.approx(np.sqrt(np.sum(np.square(errors))), rel=1e-9)
                 half = Z * row.standard_error
                 assert (row.low, row.high) == (row.estimate - half, row.estimate + half)
                 assert row.theta == NEW.campaign.rule.theta + NEW.campaign.offset
@@ -267,6 +271,18 @@ def test_what_clipping_removes_is_that_of_the_level_over_seven_cycles_before_and
     bias = REMOVED.at(np.array(levels)).bias
     assert len(set(bias.round(6))) > CYCLE, "the bias follows the level"
     assert STREAMS._removed(curve).bias == pytest.approx(bias, rel=1e-9)
+
+
+@pytest.mark.parametrize(("noise", "added"), [(0.0, 1.0), (100.0, 1.0), (150.0, 0.5), (200.0, 0.0), (900.0, 0.0)])
+def test_noise_above_half_of_the_mean_takes_from_the_bias_and_adds_to_its_error(noise: float, added: float) -> None:
+    slots = np.arange(FIRST, FIRST + 3 * CYCLE)
+    band = np.zeros((len(slots), LAGS + 1))
+    band[:, 0] = noise**2
+    curve = Curve(slots, np.ones_like(slots), np.full(len(slots), NEW.campaign.offset + 200.0), band)
+    whole, removed = REMOVED.at(np.full(len(slots), 200.0)), STREAMS._removed(curve)
+    assert removed.bias == pytest.approx(added * whole.bias)
+    assert removed.fit == pytest.approx(np.hypot(whole.fit, (1 - added) * whole.bias))
+    assert removed.shape == pytest.approx(whole.shape)
 
 
 @pytest.mark.parametrize("every", [7, 65, 100])

@@ -63,6 +63,19 @@ def test_a_level_of_the_whole_cycle_leaves_more_doubt_about_a_slot():
     assert by_cycle.shared[20] > 1.5 * by_slots.shared[20]
 
 
+def test_a_level_of_the_whole_cycle_adds_half_of_what_it_says():
+    """The sign of a slot's bias may be another than that of the whole cycle."""
+    model = TwoSided(threshold(rooms(600), 605), 580, 605, BOUND, DAY)
+    reported = day(truncated(rooms(600), 580, 605), 40.0)
+    levels = near(reported, DAY, model.width / 16)
+    assert levels.whole
+    every = model._explained(reported, levels, model._of_cycle, 1)
+    removed = model.removed(reported)
+    assert removed.bias == pytest.approx(0.5 * every.bias)
+    assert removed.shared == pytest.approx(every.shared)
+    assert removed.bias[20] > 1
+
+
 def swinging(density_of, low, theta, moves, days=4):
     """Reports of days whose slots have these densities, and what truncation removes from each slot."""
     days = [density_of(move) for move in np.tile(moves, days)]

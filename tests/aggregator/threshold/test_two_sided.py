@@ -14,6 +14,7 @@ BOUND = 1250
 POPULATIONS = {
     "rooms": lambda rng, n: 600 + 50 * np.clip(rng.normal(0, 0.4, n), -1, 1),
     "mains voltage": lambda rng, n: rng.normal(1150, 10, n),
+    "two groups": lambda rng, n: np.where(rng.random(n) < 0.3, 300, 600) + rng.normal(0, 10, n),
     "skewed": lambda rng, n: 400 + 10 * rng.gamma(3, 3, n),
     "load": lambda rng, n: rng.weibull(0.8, n) * 30,
 }
@@ -23,8 +24,8 @@ def readings(name, rng, n):
     return np.clip(np.rint(POPULATIONS[name](rng, n)), 0, BOUND).astype(np.int64)
 
 
-def chosen_for(name, devices, epsilon="1", slots_of_rounds=(48, 48, 144)):
-    rng = np.random.default_rng(3)
+def chosen_for(name, devices, epsilon="1", slots_of_rounds=(48, 48, 144), seed=3):
+    rng = np.random.default_rng(seed)
     edges, rounds = first_edges(BOUND), []
     for slots in slots_of_rounds:
         mechanism = square_wave(epsilon, edges)
@@ -57,6 +58,24 @@ def test_both_ends_are_found_where_the_first_round_is_sharp_but_has_noise_far_fr
     # No reading is far from the others, so θ removes hardly anything. If noise counted as far readings, θ would remove
     # some units.
     assert abs(chosen.bias) < 0.5
+
+
+@pytest.mark.parametrize("seed", range(12, 20))
+def test_the_noise_of_few_reports_moves_neither_the_mean_nor_the_bias_by_much(seed):
+    """With 1,440 reports at ε = 1, the likeliest density has up to a tenth of its mass far from all readings."""
+    chosen = chosen_for("rooms", 10, slots_of_rounds=(48, 48, 48), seed=seed)
+    middles = (np.array(chosen.edges[:-1]) + np.array(chosen.edges[1:]) - 1) / 2
+    assert abs(float(chosen.density @ middles) - 600) < 10
+    assert abs(chosen.bias) < 1
+    assert chosen.bottom < 600 < chosen.theta
+
+
+def test_readings_that_are_really_far_from_the_others_are_kept():
+    """Three of ten devices are at 300, the others at 600."""
+    chosen = chosen_for("two groups", 300, "4", (48, 48, 48))
+    middles = (np.array(chosen.edges[:-1]) + np.array(chosen.edges[1:]) - 1) / 2
+    assert float(chosen.density[middles < 450].sum()) == pytest.approx(0.3, abs=0.02)
+    assert chosen.bottom < 330
 
 
 def test_small_counts_are_not_far_from_zero_however_few_devices_report():
