@@ -19,9 +19,10 @@ WEBSOCKET_PATH = "/mqtt"
 
 
 def external_addresses(config: Config) -> list[Address]:
-    """Return the addresses of an external broker, with TLS unless it is on this machine or ``insecure``.
+    """Return the addresses of the external brokers.
 
-    Raises Invalid.
+    They use TLS if ``ca_file`` is configured, or if the broker is on another machine and not ``insecure``. Raises
+    Invalid.
     """
     settings = config.broker
     return [

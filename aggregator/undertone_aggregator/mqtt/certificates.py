@@ -10,7 +10,11 @@ _USUAL = ("broker/server.crt", "tls/server.crt", "tls/ca.crt")
 
 
 def certificate_ends(config: Config) -> dict[str, int]:
-    """Return a map: configured path -> Unix second at which that certificate ends. Other files are left out."""
+    """Return a map: path -> Unix second at which the certificate in that file ends.
+
+    The paths are those of the configuration and the usual ones. Missing files, and files without a certificate, are
+    left out.
+    """
     configured = (config.broker.certificate, config.broker.ca_file, config.join.certificate)
     names = [name for name in (*configured, *_USUAL) if name is not None]
     found = {}

@@ -115,9 +115,10 @@ def access_rules(
 
     ``own``: the operator's own rules; None writes a comment that explains where to put them. ``readers``: see
     `_reader_rules`. ``devices``: device -> its campaigns. Each device may write to one topic of each of its campaigns.
-    So it can leave at most one retained message there. Without ``devices``, or with more than ``exact`` devices, one
-    pattern covers all devices and any campaign and shard; the aggregator then checks the shard. ``exact``: None (no
-    limit) for the server's own endpoint, which finds a device's rules in a table. Raises Invalid.
+    So it can leave at most one retained message there. With more than ``exact`` devices, one pattern for each campaign
+    covers all devices and shards; without ``devices``, one pattern covers all campaigns as well. The aggregator then
+    checks the shard. ``exact``: None (no limit) for the server's own endpoint, which finds a device's rules in a table.
+    ``home_assistant``: first level of Home Assistant's topics; None: the usual one. Raises Invalid.
     """
     check_prefix(prefix)
     home = home_assistant or discovery.DEFAULT_PREFIX

@@ -19,6 +19,8 @@ class Dropped:
     def more(self, now: int | None) -> int:
         """Return the number of messages dropped since the last call, or since the broker restarted if that was
         later.
+
+        ``now``: the broker's own counter. None if it is unknown; the result is then 0.
         """
         if now is None:
             return 0

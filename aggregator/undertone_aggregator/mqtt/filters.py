@@ -53,7 +53,7 @@ def overlap(one: str, other: str) -> bool:
 
 
 def campaign_of(prefix: str, topic: str) -> str | None:
-    """Return the campaign that is broadcast on this topic, None if it is not a campaign's topic."""
+    """Return the name of the campaign that is broadcast on this topic; None if no campaign is broadcast on it."""
     name = topic.removeprefix(f"{prefix}/").removesuffix("/config")
     try:
         return check_name("campaign", name) if topic == config_topic(prefix, name) else None
@@ -62,8 +62,9 @@ def campaign_of(prefix: str, topic: str) -> str | None:
 
 
 def series_of(prefix: str, topic: str) -> str | None:
-    """Return the published series, in a campaign, that this topic belongs to. None for any other topic, and for a
-    pattern.
+    """Return what follows ``PREFIX/CAMPAIGN/aggregate/`` in the topic of a published series.
+
+    Return None for any other topic, and for a filter with wildcards.
     """
     start, _, series = topic.partition("/aggregate/")
     if not series or "+" in topic or "#" in topic or not start.startswith(f"{prefix}/"):

@@ -63,7 +63,9 @@ class Inbox:
 
     @property
     def ready(self) -> bool:
-        """True if the broker keeps reports for this session."""
+        """True if the connection is open and the broker has confirmed the subscription (or its end, with
+        ``unsubscribe``).
+        """
         return self._socket is not None and self._subscriber.subscribed
 
     def take(self, seconds: float) -> list[Delivery]:
@@ -77,7 +79,7 @@ class Inbox:
         return taken
 
     def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
-        """Send the PUBACKs of these deliveries in one write; if that fails, the broker delivers them again."""
+        """Send the PUBACKs of these deliveries together; if that fails, the broker delivers them again."""
         # Deliveries of an earlier connection are skipped: the broker sends them again, perhaps with other packet
         # identifiers.
         numbers = [packet_of(delivery) for delivery in deliveries if connection_of(delivery) == self._connections]
@@ -92,7 +94,7 @@ class Inbox:
             self._socket = None
 
     def _read_to_end(self, sock: socket.socket) -> None:
-        """Wait until the broker closes the connection, and read what it still sends.
+        """Wait until the broker closes the connection, for at most a second, and read what it still sends.
 
         A socket that is closed with unread data resets the connection. The broker may then discard acknowledgements
         that it has not read, and deliver their messages again.
@@ -143,7 +145,7 @@ class Inbox:
                 data = data[sock.send(data) :]
             except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 if not _poll(sock, select.POLLOUT, _WRITE_SECONDS):
-                    # Part of a packet may have been sent, so the connection is no longer usable.
+                    # Part of a packet may have been sent, so the connection cannot be used any more.
                     with contextlib.suppress(OSError):
                         sock.shutdown(socket.SHUT_RDWR)
                     return
@@ -151,7 +153,7 @@ class Inbox:
                 return
 
     def _greet(self) -> None:
-        """Log a renewed connection, and a refused subscription, once each."""
+        """Log, at most once per connection, that it was renewed, and that the broker refused the subscription."""
         if not self._greeted:
             self._greeted = True
             self._pause = _FIRST_PAUSE

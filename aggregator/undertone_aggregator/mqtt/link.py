@@ -99,8 +99,8 @@ class Address:
 
 
 class Disconnections:
-    """Times at which the broker ended this server's connection. If they are many in a short time, another client uses
-    the same session.
+    """Times at which the broker ended this server's connection. Many of them in a short time suggest that another
+    client uses the same session.
     """
 
     def __init__(self) -> None:
@@ -136,8 +136,8 @@ def always() -> bool:
 
 
 class Outlet:
-    """Publisher of retained messages in a background thread. It repeats the newest message of each topic at every
-    connect.
+    """Publisher of retained messages in a background thread. At every later connect it repeats the messages that were
+    published with ``again``.
 
     ``dropped``: number of messages that the broker has dropped since it started. ``stored``: number that it holds. Both
     are None until the broker publishes them. ``heard``: the newest message of each topic in ``watch``, whoever
@@ -192,10 +192,10 @@ class Outlet:
     def publish(
         self, topic: str, payload: bytes, *, again: bool = False, permitted: Callable[[], bool] = always
     ) -> None:
-        """Publish a retained message at QoS 1.
+        """Publish a retained message at QoS 1, if the broker is connected.
 
         With ``again``, publish it also at each later connect at which ``permitted()`` is true, until another message
-        replaces it.
+        with ``again`` replaces it.
         """
         with self._lock:
             if again:
@@ -204,9 +204,9 @@ class Outlet:
             self._client.publish(topic, payload, qos=1, retain=True)
 
     def retained(self, topic: str, stop: threading.Event) -> bytes | None:
-        """Wait for the broker, and return a watched topic's message at the first connect.
+        """Wait until the broker has sent its retained messages, and return the newest message of a watched topic.
 
-        Return None if there is no message, or if ``stop`` is set.
+        Return None if no message has come. ``stop`` ends the wait.
         """
         while not stop.is_set() and not self._answered.wait(0.1):
             pass
@@ -309,12 +309,12 @@ class Outlets:
     def publish(
         self, topic: str, payload: bytes, *, again: bool = False, permitted: Callable[[], bool] = always
     ) -> None:
-        """Publish at all brokers. A broker that cannot be reached gets the message when it is back."""
+        """Publish at all connected brokers. With ``again``, the others get the message when they are connected."""
         for outlet in self._outlets:
             outlet.publish(topic, payload, again=again, permitted=permitted)
 
     def retained(self, topic: str, stop: threading.Event) -> bytes | None:
-        """Return the message that a topic held at any of the brokers. Waits for all of them."""
+        """Wait for all brokers; return the newest message of a watched topic at any of them, or None."""
         return [outlet.retained(topic, stop) for outlet in self._outlets][-1]
 
     def stop(self) -> None:

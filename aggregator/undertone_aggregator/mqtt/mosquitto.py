@@ -14,16 +14,17 @@ _LARGEST_MESSAGE = 16_384
 _MEMORY = 1 << 30
 # Interval in seconds at which mosquitto publishes how many messages it has dropped.
 _SYS_SECONDS = 5
-# Largest number of unacknowledged messages in a session. It exceeds the size of a batch, because a batch closes early
-# when the broker has sent that many.
+# Largest number of messages of a session that wait for a PUBACK. A worker's batch can hold no more reports than this.
 INFLIGHT = 10_000
 
 
 def mosquitto_limits(
     queued: int = 1_000_000, inflight: int = INFLIGHT, *, username_as_client_id: bool = True
 ) -> list[str]:
-    """Return the lines of mosquitto.conf on which the server's guarantees depend. They hold for every way of running
-    mosquitto.
+    """Return the lines of mosquitto.conf on which the server's guarantees depend.
+
+    ``queued``: largest number of messages that wait for a session. ``inflight``: largest number of messages of a
+    session that wait for a PUBACK.
     """
     return [
         "allow_anonymous false",
@@ -42,7 +43,7 @@ def mosquitto_limits(
 
 
 def running_pid(directory: Path) -> int | None:
-    """Return the process id in `PID_FILE` if that process runs, and with the configuration in ``directory``."""
+    """Return the process id in `PID_FILE` if that process runs with the configuration in ``directory``; else None."""
     try:
         pid = int((directory / PID_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):

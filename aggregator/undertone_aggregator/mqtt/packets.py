@@ -1,7 +1,6 @@
 """Packets of MQTT 3.1.1: splits a buffer into packets, parses them and builds them.
 
-Section numbers are those of the OASIS standard of 29 October 2014. One tight loop splits a buffer, because this is the
-largest cost per report. Other functions take (first byte, start, end) of a packet in its buffer.
+Section numbers are those of the OASIS standard of 29 October 2014.
 """
 
 import struct
@@ -45,6 +44,7 @@ _WILL, _WILL_QOS, _WILL_RETAINED, _RESERVED = 0x04, 0x18, 0x20, 0x01
 # may show a certificate instead.
 _DEVICE_FLAGS = (_CLEAN | _USER | _PASSWORD, _CLEAN | _USER, _CLEAN)
 
+# (first byte, start of the body, end) of a packet in its buffer.
 Packet = tuple[int, int, int]
 
 
@@ -62,7 +62,7 @@ class ProtocolError(Exception):
 
 @dataclass(frozen=True)
 class Connect:
-    """The fields of a CONNECT packet, except those of the will."""
+    """The fields of a CONNECT packet that the server uses: the will is not among them."""
 
     client_id: str
     user: str
@@ -74,7 +74,8 @@ class Connect:
 def split(data: bytes, largest: int = LARGEST) -> tuple[list[Packet], int]:
     """Return (first byte, start of the body, end) of each complete packet, and where the incomplete rest begins.
 
-    Raises ProtocolError for a length above ``largest`` or of more than four bytes, even if the packet is incomplete.
+    Raises ProtocolError for a body of more than ``largest`` bytes, or for a length that is written with more than four
+    bytes, even if the packet is incomplete.
     """
     packets: list[Packet] = []
     add = packets.append
@@ -97,8 +98,8 @@ def split(data: bytes, largest: int = LARGEST) -> tuple[list[Packet], int]:
 
 
 def _length_at(data: bytes, at: int) -> tuple[int, int]:
-    """Return (length, start of the body) of the variable-length encoding (2.2.3). The start is 0 if it is
-    incomplete.
+    """Return (length, start of the body) from the variable-length encoding at ``at`` (2.2.3). The start is 0 if the
+    encoding is incomplete.
     """
     size = 0
     for i, byte in enumerate(data[at : at + 4]):
@@ -155,7 +156,7 @@ def parse_connect(body: bytes) -> Connect:
 def check_device(asked: Connect) -> None:
     """Raise ProtocolError unless a device may connect in this way: with a clean session, a keepalive and no will.
 
-    The packet gives user name and password, the user name alone, or neither.
+    The packet may give user name and password, the user name alone, or neither.
     """
     if asked.flags not in _DEVICE_FLAGS:
         flags = f"connect flags 0x{asked.flags:02x}"
@@ -208,7 +209,7 @@ def _text(body: bytes, at: int) -> tuple[str, int]:
         raise ProtocolError("malformed", "a field is not UTF-8") from None
 
 
-# --- Packets that the server sends.
+# --- Functions that build packets.
 
 
 def connect(client_id: str, user: str, password: str, keepalive: int, *, clean: bool) -> bytes:

@@ -21,9 +21,9 @@ from undertone_aggregator.store.store import LOCK_SECONDS, CampaignEntries, Stor
 from undertone_shared.errors import Invalid
 
 DRAINED_SECONDS = 1.0
-# The name of the entry in the store that lists the broker users of the campaign's sessions; and the length in bytes of
-# the secret in their client ids.
+# The name of the entry in the store that lists the slots (numbers of broker users) of the campaign's sessions.
 _SESSIONS = "broker_sessions"
+# Length in bytes of the secret in the sessions' client ids.
 _SECRET_BYTES = 16
 # Number of broker users for ingest workers, for all campaigns together.
 WORKER_USERS = 64
@@ -66,11 +66,14 @@ def take_over(
 ) -> IngestPlan:
     """Move the sessions at the broker to the plan's number of workers; return the plan with its sessions.
 
-    No worker may run meanwhile. One snapshot replaces all deduplication segments. If the number of workers has changed,
-    the new sessions begin first, then the old ones are emptied and deleted. A report that reached both is a duplicate.
-    Returns early if ``stop`` is set. ``taken``: slots that other campaigns of this server hold. If workers that share
-    partitions already run, the plan takes their sessions. Raises Invalid if there are too few slots, or if such workers
-    run with another number of workers.
+    The store is locked exclusively meanwhile. If the number of workers has changed, the new sessions begin first, then
+    the old ones are emptied and deleted. A report that reached both is a duplicate. At the end, one snapshot replaces
+    all segments of each state of devices. If ``stop`` is set, the function returns before that. ``taken``: slots
+    (numbers of broker users) that other campaigns of this server hold.
+
+    If the store is locked by workers that share partitions, nothing is moved, and the plan takes their sessions. Raises
+    Invalid if too few slots are free, if such workers run with another number of partitions, or if another server has
+    locked the store.
     """
     with contextlib.ExitStack() as held:
         try:
@@ -105,8 +108,8 @@ def _move(
 ) -> IngestPlan:
     meta = store.meta()
     secret, workers = meta.get(SECRET) or secrets.token_hex(_SECRET_BYTES), plan.share.workers
-    # For each number of workers whose sessions the broker may still hold: the slots of their broker users. The current
-    # number of workers comes last. There are several if a take-over was interrupted.
+    # For each number of workers whose sessions the broker may still hold: the slots of their broker users. There are
+    # several if a take-over was interrupted.
     sessions: list[tuple[int, ...]] = [tuple(slots) for slots in json.loads(meta.get(_SESSIONS, "[]"))]
     strange = [slots for slots in sessions if not set(taken).isdisjoint(slots)]
     if strange:
@@ -140,14 +143,19 @@ def _move(
 
 
 def _dispossess(store: Store, plan: IngestPlan) -> None:
-    """Revoke the leases of all partitions and of the coordinator, so that earlier holders are refused."""
+    """Revoke the leases, if the plan uses any, of all partitions and of the coordinator. Earlier holders are then
+    refused.
+    """
     if plan.lease_seconds and store.leases is not None:
         partitions = [Share(worker, plan.share.workers).name for worker in range(plan.share.workers)]
         store.leases.reset([COORDINATOR, *partitions])
 
 
 def take_over_direct(store: Store, plan: IngestPlan, say: Say) -> IngestPlan:
-    """Return the plan of a direct endpoint's only worker. Meanwhile the store is locked exclusively."""
+    """Replace the segments of devices' states by snapshots; return the plan of a direct endpoint's only worker.
+
+    The store is locked exclusively meanwhile. Raises Invalid if another server has locked it.
+    """
     with store.exclusive(LOCK_SECONDS):
         if slots_of(store):
             say(

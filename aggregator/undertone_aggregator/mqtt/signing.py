@@ -1,4 +1,4 @@
-"""The server's Ed25519 signing key: made by `undertone init`, readable by its owner only, never sent anywhere.
+"""The server's Ed25519 signing key, in a file that only its owner may read.
 
 After a loss, the operator makes a new key and puts its public half into the devices' policies (docs/operator.md).
 """
@@ -27,7 +27,7 @@ class Signer:
 
 
 def make_key(path: Path) -> Signer:
-    """Write a new key (PKCS 8, PEM, mode 0600). Raises Invalid if the file exists, OSError."""
+    """Write a new key (PKCS 8, PEM, mode 0600). Raises Invalid if the file exists, OSError if it cannot be written."""
     if path.exists():
         raise Invalid(f"{path} exists already: a signing key is never replaced")
     private = Ed25519PrivateKey.generate()

@@ -1,4 +1,4 @@
-"""Where reports come from and campaigns go: the devices themselves, or somebody's broker."""
+"""Where reports come from and where campaigns go: the server's own endpoint for devices, or an external broker."""
 
 import contextlib
 import secrets
@@ -53,10 +53,10 @@ class Outgoing(Protocol):
 
     @property
     def settled(self) -> bool:
-        """True if every connection that a broker has ended must be back by now."""
+        """True if the broker is connected, and workers have had time to connect again since it last came back."""
 
     def retained(self, topic: str, stop: threading.Event) -> bytes | None:
-        """Wait for the broker or ``stop``. Return the campaign that the topic held at the first connect, else None."""
+        """Wait for the broker or ``stop``. Return the campaign message that the topic holds; None without one."""
 
     def start(self) -> None:
         """Start to publish."""
@@ -64,8 +64,8 @@ class Outgoing(Protocol):
     def publish(
         self, topic: str, payload: bytes, *, again: bool = False, permitted: Callable[[], bool] = always
     ) -> None:
-        """Publish a retained message. With ``again``, publish it also at every later connect at which ``permitted()``
-        is true.
+        """Publish a retained message now, if connected. With ``again``, publish it also at every later connect at which
+        ``permitted()`` is true.
         """
 
     def stop(self) -> None:
@@ -104,7 +104,7 @@ class Source(Protocol):
         """Prepare the plan's workers to take over the campaign's reports, and return the plan. No worker may run
         meanwhile.
 
-        ``taken``: slots that other campaigns hold.
+        ``taken``: slots (numbers of broker users) that other campaigns hold.
         """
 
     def outlet(self, prefix: str, say: Say) -> Outgoing:
@@ -186,7 +186,7 @@ class BrokerSource:
 def open_source(config: Config, journal: Journal) -> contextlib.AbstractContextManager[Source]:
     """Open the report source that [broker] mode names, see `undertone_aggregator.settings.report_sources`.
 
-    In mode direct, the endpoint runs until the context ends. Raises Invalid.
+    In mode direct, the endpoint runs until the context ends. Raises Invalid or OSError.
     """
     kind = config.broker.source
     opener: Callable[[Config, Journal], contextlib.AbstractContextManager[Source]]
@@ -197,8 +197,9 @@ def open_source(config: Config, journal: Journal) -> contextlib.AbstractContextM
 def enter_source(
     opened: contextlib.ExitStack, config: Config, journal: Journal, stop: threading.Event
 ) -> Source | None:
-    """Enter the context of `open_source` until ``opened`` closes. Waits for disk space. Returns None if ``stop`` was
-    set meanwhile.
+    """Enter the context of `open_source` until ``opened`` closes. While the disk is full, wait and try again.
+
+    Returns None if ``stop`` was set meanwhile.
     """
     return retry_while_full(
         lambda: opened.enter_context(open_source(config, journal)),

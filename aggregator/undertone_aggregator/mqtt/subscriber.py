@@ -7,8 +7,8 @@ from undertone_aggregator.ingest.intake import Delivery
 from undertone_aggregator.mqtt import packets
 from undertone_aggregator.mqtt.packets import ProtocolError, packet_id, split, topic_end
 
-# A publication larger than this cannot be a report. Its first bytes are handed over, and the rest is skipped unread. If
-# the connection were closed instead, the broker would send the publication again for ever.
+# A publication of more bytes than this cannot be a report. Its first bytes are handed over, and the rest is skipped
+# unread. If the connection were closed instead, the broker would send the publication again for ever.
 LARGEST_KEPT = (1 << 16) + 16
 _SUBSCRIPTION = 1
 _REFUSALS = {
@@ -69,9 +69,10 @@ class Subscriber:
         self._output += packets.connect(client_id, user, password, self._keepalive, clean=False)
 
     def output(self, now: float) -> bytes:
-        """Return the bytes to send and forget them. After silence for half the keepalive they include a ping.
+        """Return the bytes to send, once. They include a ping if nothing was sent, or nothing received, for half the
+        keepalive.
 
-        Raises ProtocolError if a ping or the CONNECT has had no answer for another half of the keepalive.
+        Raises ProtocolError if a ping or the CONNECT has had no answer for half the keepalive.
         """
         quiet = self._keepalive / 2
         if self._pinged is not None or not self.accepted:
@@ -103,9 +104,8 @@ class Subscriber:
         return received
 
     def _deliveries(self, data: bytes, whole: list[packets.Packet]) -> list[Delivery]:
-        """Return the deliveries of complete packets. Every report passes through this loop, so the loop avoids
-        calls.
-        """
+        """Return the deliveries of these complete packets, and handle the packets that are no deliveries."""
+
         received: list[Delivery] = []
         add, new, connection = received.append, tuple.__new__, self._connection
         for first, start, stop in whole:

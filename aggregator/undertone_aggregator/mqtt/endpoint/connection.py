@@ -37,7 +37,7 @@ _NOWHERE = Queue("")
 
 
 class Host(Protocol):
-    """The owner of connections, as they use it.
+    """What connections need of their owner; `Roster` is one.
 
     ``refused``, ``throttled``, ``unknown``: counters. ``retained``: topic -> newest retained message.
     """
@@ -53,10 +53,15 @@ class Host(Protocol):
     now: Callable[[], float]
 
     def route(self, user: str, topic: bytes) -> tuple[Queue | None, str]:
-        """Return the queue of the campaign named in ``topic``, and the topic if it belongs to this device, else ""."""
+        """Return the queue of the campaign named in ``topic`` (None if it is not served), and the topic if this device
+        may report to it, else "".
+        """
 
     def subscribe(self, connection: "Connection", topic: str) -> bytes | None:
-        """Subscribe the connection to a topic; return the retained message as a packet. None if that is not allowed."""
+        """Subscribe the connection to a topic; return the retained message as a packet, or b"" if there is none.
+
+        Return None if the connection may not subscribe to the topic.
+        """
 
     def arrived(self, connection: "Connection") -> None:
         """Register a new connection that has not authenticated yet."""
@@ -77,8 +82,8 @@ class Connection:
 
     ``user`` is the device's or reader's name, "" until it has authenticated. ``waiting`` counts the reports without
     PUBACK. ``subscriptions``: the topics that a device has subscribed to. ``session``: the session of a reader, None
-    for a device. ``client_id``: the client identifier, unique among connections. ``network``: see `network_of`.
-    ``websocket``: True for MQTT over WebSocket.
+    for a device. ``client_id``: the client identifier of its CONNECT, or a unique text if that is empty. ``network``:
+    see `network_of`. ``websocket``: True for MQTT over WebSocket. ``stalled``: True while the limits forbid reading.
     """
 
     __slots__ = (
@@ -168,7 +173,7 @@ class Connection:
 
     @property
     def bucket(self) -> Bucket:
-        """Token bucket that limits how many packets the device may still send at once."""
+        """State of the token bucket that limits how many packets the device may send."""
         return self._tokens, self._filled_at
 
     @bucket.setter
@@ -214,8 +219,8 @@ class Connection:
             self._read()
 
     def check(self, now: float) -> None:
-        """Close the connection if a deadline has passed: for its CONNECT, for the rest of a packet, or for its
-        keepalive.
+        """Close the connection if a deadline has passed: for its CONNECT, for the rest of a packet, for its keepalive,
+        or for a reader that takes no messages. Resume a stalled connection if the limits allow it.
         """
         limits = self._host.limits
         if not self.user:
@@ -270,16 +275,18 @@ class Connection:
         if self._host.full(self, user):
             raise ProtocolError("connections", "there is no room for more connections", packets.UNAVAILABLE)
         self.user = user
-        # A client without an identifier gets one with a null character, which no client can choose.
+        # A client without an identifier gets a unique one. MQTT does not allow its null character in a client's own.
         self.client_id = asked.client_id or f"\0{id(self)}"
-        # Keepalive 0 means that the client sends none, which only readers may ask for.
+        # Keepalive 0 means that the client need not send pings. Only readers may ask for this.
         self._keepalive = asked.keepalive or math.inf
         self._rest = data[stop:]
         self._host.entered(self)
         self.write(packets.connack(packets.ACCEPTED))
 
     def _admitted(self, asked: Connect) -> str:
-        """Return the name of the device that connects. Raises ProtocolError for a wrong certificate or password."""
+        """Return the name of the device or reader that connects. Raises ProtocolError for a wrong certificate or
+        password.
+        """
         gate, shown = self._host.gate, self._stream.certificate
         if shown is None:
             if gate.admits(asked.user, asked.password):
@@ -291,7 +298,7 @@ class Connection:
         raise ProtocolError("certificate", f"not the certificate of {name!r}", packets.NOT_AUTHORISED)
 
     def _handle_all(self) -> None:
-        """Handle every complete packet until the connection's limits stop it. Later packets stay unread."""
+        """Handle the complete packets in `_rest`, as far as the connection's limits allow; keep the others there."""
         data = self._rest
         limits, session = self._host.limits, self.session
         whole, end = split(data, limits.packet_bytes if session is None else limits.reader_packet_bytes)

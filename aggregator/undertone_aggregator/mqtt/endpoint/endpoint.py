@@ -31,9 +31,9 @@ sockets. Other threads never touch a connection. They append a call to ``_calls`
   (`undertone_aggregator.base.interpreter`), because threads that compete for the interpreter cost twice as much. A
   thread that waits for its store holds up nobody.
 
-The second way would also work for a single campaign, but it costs more: if that campaign's batches pass from one thread
-to another, a report costs a fifth more processor time. That is the median of 13 pairs of runs with 1,000 connections,
-as in ``undertone bench connections``; the pairs are between 0 and 29 %.
+The second way would also work for a single campaign, but there a report costs a fifth more processor time, because
+batches pass from one thread to another. (Median of 13 pairs of runs with 1,000 connections, as in ``undertone bench
+connections``; the pairs differ by 0 to 29 %.)
 """
 
 import errno
@@ -77,7 +77,8 @@ _SWEEP_SECONDS = 1.0
 # _KEEP_SECONDS at a time.
 _PATIENCE_SECONDS = 0.2
 _KEEP_SECONDS = 0.05
-# Largest number of devices, and of readers, that get a message before other calls and connections are served.
+# Largest number of devices, and of readers, to which one call sends a message. Calls that came meanwhile are made
+# before the message goes to the others.
 _FAN_OUT = 256
 _FAN_OUT_READERS = 64
 # Largest number of new connections accepted before the existing ones are served again.
@@ -122,14 +123,14 @@ class Endpoint:
         self._listening: list[socket.socket] = []
         # The listening sockets that serve WebSocket.
         self._websockets: list[socket.socket] = []
-        # Listening sockets whose accept found no free descriptor; the next sweep tries them again.
+        # Listening sockets whose accept found no free descriptor or no memory; the next sweep tries them again.
         self._deaf: list[socket.socket] = []
         self._sweep_at = -math.inf
         # Campaign -> slot length in seconds, for the campaigns that take reports now.
         self._taking: dict[str, int] = {}
         self._reading = False
         self._read_at = -math.inf
-        # When the sockets were last asked for events: all reports that had come by then are in their queues.
+        # Monotonic time at which the sockets were last asked for events.
         self._polled_at = -math.inf
         self._ended = threading.Event()
         self._keeper = threading.Thread(target=self._keep, name="endpoint", daemon=True)
@@ -166,7 +167,7 @@ class Endpoint:
             self._listening, self._websockets, self._deaf = [], [], []
             for connection in list(self.roster.open):
                 connection.close()
-        # Pending bytes are sent before the connections close, if the client still reads.
+        # Pending bytes are sent before the connections close, if their clients take them within `_LEAVE_SECONDS`.
         ends = time.monotonic() + _LEAVE_SECONDS
         while self.roster.open and time.monotonic() < ends:
             self._serve(_KEEP_SECONDS)
@@ -197,12 +198,13 @@ class Endpoint:
         return CampaignIntake(self, queue)
 
     def reload(self) -> None:
-        """Read passwords, certificate and key again; disconnect users whose entry was removed or changed.
+        """Read passwords, access rules, certificate and key again. Disconnect users whose entry was removed or changed,
+        and users who may now read other topics.
 
         On an error, raises Invalid or OSError and keeps the old ones.
         """
-        # A new context is made. If certificate and key of the context in use were replaced, handshakes in other threads
-        # would fail meanwhile.
+        # A new context is made. If certificate and key were replaced in the context in use, handshakes in other threads
+        # could fail meanwhile.
         context = self._listener.context()
         changed = self.roster.gate.reload()
         self._context = context
@@ -239,15 +241,15 @@ class Endpoint:
     # --- Methods that a campaign's intake calls.
 
     def take_from(self, queue: Queue, seconds: float) -> list[Delivery]:
-        """Return the next batch: the reports that arrive within ``batch_seconds`` after the first, at most ``batch``
-        reports.
+        """Wait up to ``seconds`` for a first report; return the next batch, which is empty if none came.
 
+        The batch has the reports that arrive within about ``batch_seconds`` after the first, at most ``batch`` of them.
         With several campaigns, batches of many reports wait longer while more arrive.
         """
         if self._alone:
             self._read_for(queue, seconds)
         elif queue.due.wait(seconds):
-            # The batch grows while this thread waits for its turn. The turn ends with the commit.
+            # The batch grows while this thread waits for its turn. The turn ends when the store begins to commit.
             INGEST_THREADS.enter()
             queue.due.clear()
         else:
@@ -272,7 +274,9 @@ class Endpoint:
         self._catch_up()
 
     def _catch_up(self) -> None:
-        """Make the calls that other threads have queued; every holder of the lock calls this after releasing it."""
+        """Make the calls that are queued, unless another thread holds the lock. That thread makes them when it has
+        released it.
+        """
         while self._calls and self.turn.acquire(blocking=False):
             try:
                 for _ in range(len(self._calls)):
@@ -308,9 +312,9 @@ class Endpoint:
             self._offer(topic, retained, payload, readers)
 
     def _fan_out(self, topic: str, retained: bytes | None, message: bytes, connections: list[Connection]) -> None:
-        """Send a message to the first few hundred connections, and to the others in later rounds."""
+        """Send a message to the first `_FAN_OUT` connections, and to the others by later calls."""
         if self.roster.retained.get(topic) is not retained:
-            # This message has been replaced: a newer campaign is already being sent to all subscribers.
+            # A newer message on the topic has replaced this one, and is being sent to all subscribers.
             return
         for connection in connections[:_FAN_OUT]:
             connection.write(message)
@@ -318,7 +322,7 @@ class Endpoint:
             self._calls.append(partial(self._fan_out, topic, retained, message, connections[_FAN_OUT:]))
 
     def _offer(self, topic: str, retained: bytes | None, payload: bytes, readers: list[Connection]) -> None:
-        """Offer a message to the first few readers, and to the others in later rounds."""
+        """Offer a message to the first `_FAN_OUT_READERS` readers, and to the others by later calls."""
         if self.roster.retained.get(topic) is not retained:
             return
         for connection in readers[:_FAN_OUT_READERS]:
@@ -335,7 +339,9 @@ class Endpoint:
         return len(self._taking) == 1
 
     def _read_for(self, queue: Queue, seconds: float) -> None:
-        """Read all connections in this thread, until the only campaign that takes reports has a batch."""
+        """Read all connections in this thread, until the only campaign that takes reports has a batch, or until no
+        report has come for ``seconds``.
+        """
         self._reading = True
         try:
             if not queue.waiting:
@@ -381,7 +387,9 @@ class Endpoint:
                 time.sleep(max(0.0, began + _PASS_SECONDS - time.monotonic()))
 
     def _call_takers(self) -> float:
-        """Have each campaign whose batch is due take it; return the seconds until the next batch is due."""
+        """Have each campaign whose batch is due take it; return the seconds until the next batch is due, at most
+        `_KEEP_SECONDS`.
+        """
         now, soonest = self._polled_at, math.inf
         longest = min(_WINDOW_OF_CAMPAIGN_SECONDS * len(self._taking), _LONGEST_WINDOW_SECONDS)
         for queue in list(self.roster.queues.values()):
@@ -398,8 +406,8 @@ class Endpoint:
 
     @property
     def _idle(self) -> bool:
-        """True if the endpoint's own thread need not read, because the only campaign's thread reads or read a moment
-        ago.
+        """True if the endpoint's own thread need not read: the only campaign's thread reads or read a moment ago, or
+        nothing listens yet.
         """
         if not self._alone:
             return not self._listening
@@ -440,7 +448,7 @@ class Endpoint:
             Connection(self.roster, wire, str(peer[0]))
 
     def _over_websocket(self, stream: Stream) -> "WebSocket":
-        # Imported here because the library takes 70 ms to import, and not every server uses it.
+        # Imported here because the import is slow, and not every server uses it.
         from undertone_aggregator.mqtt.endpoint.websocket import WebSocket
 
         return WebSocket(stream, self.limits, self.roster.now)

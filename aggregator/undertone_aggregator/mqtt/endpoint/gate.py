@@ -17,11 +17,11 @@ from undertone_shared.topics import check_name
 
 
 class Gate:
-    """The devices and readers of a password file: all its users except ``others``, which only brokers need.
+    """The devices and readers of a password file: all its users except ``others``, which are users of brokers only.
 
     ``access``: the access-control file. It says to which campaigns each device may report, and which users are readers
     of which topics. None: devices may report to all campaigns, and there are no readers. Raises Invalid for an invalid
-    line or a missing file, OSError if a file cannot be read.
+    entry of the password file or a missing file, OSError if a file cannot be read.
     """
 
     def __init__(self, path: Path, others: Collection[str] = (), access: Path | None = None) -> None:

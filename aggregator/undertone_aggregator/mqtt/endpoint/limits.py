@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-# A device may send this many reports per slot, but at least one packet per second, because its pings count, too.
+# Number of reports per slot that a device may send.
 _REPORTS_PER_SLOT = 4
+# Number of packets per second that every device may send, however long its slots are: its pings are packets, too.
 _LEAST_PER_SECOND = 1.0
 
 
@@ -13,22 +14,23 @@ class Limits:
     """Limits on connections and packets.
 
     Before authentication: ``connect_bytes``, ``connect_seconds``, and the number of unauthenticated connections:
-    ``strangers`` in all, ``strangers_of_address`` per IPv4 address or IPv6 /64. If there are too many, the oldest
-    connection of that address is closed, or the oldest of the address that has the most. ``connections`` limits
-    authenticated devices only, so strangers cannot keep devices out; `undertone_aggregator.base.room` derives it. The
-    other limits hold after authentication.
+    ``strangers_of_address`` per IPv4 address or IPv6 /64, ``strangers`` in all. Above the first number, the oldest of
+    that address is closed. Above the second, the oldest of the address that has the most is closed. ``connections``
+    limits authenticated devices only, so strangers cannot keep devices out; `undertone_aggregator.base.room` derives
+    it. ``unread_bytes``: largest number of sent bytes that the other side has not taken.
 
     ``burst`` and ``per_second`` are a token bucket of packets per device. When it is empty, the endpoint stops reading
     the connection and drops nothing. The same happens at ``unacknowledged`` reports of one connection, and at
-    ``backlog`` reports that wait for the commit of one campaign. ``subscriptions``: largest number of topics that one
-    connection may subscribe to.
+    ``backlog`` reports that wait in the queue of one campaign. ``subscriptions``: largest number of topics to which a
+    device may subscribe.
 
     ``readers``: largest number of readers' connections. The limits whose names begin with ``reader_`` replace those of
     devices. ``reader_flying``: largest number of messages at QoS 1 that a reader has not acknowledged. If messages wait
     for a reader, and it takes none for ``reader_seconds``, it is disconnected.
 
     For MQTT over WebSocket: ``request_bytes`` limits the HTTP request, and also the frames before authentication; all
-    of them must come within ``connect_seconds``. ``frame_bytes`` limits a message; a reader's largest packet fits.
+    of them must come within ``connect_seconds``. ``frame_bytes`` limits a WebSocket message; a reader's largest packet
+    fits.
     ``idle_frames``: how many frames without MQTT's bytes, such as pings, may come at once; on average, one may come
     each second.
     """

@@ -55,7 +55,7 @@ class Listener:
         return context
 
     def check(self) -> None:
-        """Raise Invalid if an address cannot be used. A server calls this before it does anything else."""
+        """Raise Invalid if an address cannot be used. No socket stays open."""
         for listening in [each for opened in self.open() for each in opened]:
             listening.close()
 

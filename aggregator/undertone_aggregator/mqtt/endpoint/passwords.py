@@ -49,7 +49,9 @@ def certificate_matches(entry: str, certificate: bytes) -> bool:
 
 
 def password_matches(entry: str, password: str) -> bool:
-    """Return True if this is the password of ``$7$iterations$salt$hash``. Raises Invalid for another form."""
+    """Return True if this is the password of the entry ``$7$iterations$salt$hash``. Raises Invalid for an entry without
+    these four parts.
+    """
     try:
         _, kind, iterations, salt, digest = entry.split("$")
         derived = hashlib.pbkdf2_hmac("sha512", password.encode(), base64.b64decode(salt), int(iterations), 64)

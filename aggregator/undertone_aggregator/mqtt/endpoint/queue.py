@@ -12,9 +12,9 @@ class Queue:
     """Reports in order of arrival. One thread at a time puts reports, and another one takes them; neither waits for a
     lock.
 
-    ``since``, ``newest``: times of arrival of the oldest and of the newest report in ``waiting``, in seconds of a
-    monotonic clock. ``due``: an event that is set when a batch should be taken; the thread that takes it clears the
-    event.
+    ``newest``: time of arrival of the newest report, in seconds of a monotonic clock. ``since``: time from which the
+    reports in ``waiting`` have waited: the arrival of the first, or the last call of ``take`` if reports remained.
+    ``due``: an event that is set when a batch should be taken; the thread that takes it clears the event.
     """
 
     def __init__(self, campaign: str) -> None:
@@ -23,7 +23,7 @@ class Queue:
         self.since = 0.0
         self.newest = 0.0
         self.due = threading.Event()
-        # Reports that a campaign has taken and not yet committed, and the arrival time of the oldest of them.
+        # Reports that a campaign has taken and not yet committed, and the value of `since` for the first of them.
         self._taken: deque[Delivery] = deque()
         self._taken_since = 0.0
 

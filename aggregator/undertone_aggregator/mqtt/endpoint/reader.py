@@ -1,4 +1,4 @@
-"""A reader's session: it subscribes to what the access rules let it read, and publishes nothing.
+"""A reader's session: it subscribes to what the access rules let it read. What it publishes is ignored.
 
 While a reader takes no more bytes, only the newest message of each topic waits for it. Nothing is kept for a reader
 that is not connected: when it comes back, it gets the retained messages.
@@ -17,8 +17,7 @@ from undertone_shared.errors import Invalid
 # A write ends with the message with which it reaches this number of bytes.
 _WRITE_BYTES = 1 << 14
 _U16 = 0xFFFF
-# A SUBSCRIBE costs one token, and another token for each time that this many comparisons of a filter with a topic are
-# made. They take about 10 ms.
+# A SUBSCRIBE costs one token, and one more for each such number of comparisons of a filter with a topic.
 _COMPARISONS = 10_000
 
 

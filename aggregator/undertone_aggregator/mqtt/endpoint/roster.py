@@ -26,8 +26,8 @@ class Roster:
     """The connections of a server's devices and readers, used by one thread at a time. Reports go to ``queues``.
 
     ``queues``: campaign -> queue. ``refused``: number of refusals by reason. ``throttled``: how often a connection was
-    not read because of its limits. ``unknown``: number of reports to topics of no campaign, which are never
-    acknowledged. ``turned_away``: device -> when it last logged in and found no room.
+    not read because of its limits. ``unknown``: number of reports to topics of campaigns that are not served; they are
+    never acknowledged. ``turned_away``: device -> monotonic time at which it last logged in and found no room.
     """
 
     def __init__(self, gate: Gate, limits: Limits, prefix: str, say: Callable[[str], None]) -> None:
@@ -61,9 +61,10 @@ class Roster:
     # --- Methods that connections call.
 
     def route(self, user: str, topic: bytes) -> tuple[Queue | None, str]:
-        """Return the queue of the campaign named in ``topic``, and the topic if it belongs to this device, else "".
+        """Return the queue of the campaign named in ``topic``, and the topic if this device may report to it, else "".
 
-        If the topic is "", the server refuses the report: a device cannot report under another device's name.
+        The queue is None if the campaign is not served. A report without a topic is refused when it is counted, so a
+        device cannot report under another device's name.
         """
         if not topic.startswith(self._start):
             return None, ""
@@ -75,9 +76,10 @@ class Roster:
         return queue, own if own.encode() == topic and self.gate.may_publish(own, user) else ""
 
     def subscribe(self, connection: Connection, topic: str) -> bytes | None:
-        """Subscribe a device to a campaign, or to a published series; return the retained message.
+        """Subscribe a device to a campaign, or to a published series; return the retained message as a packet.
 
-        Return None for any other topic: a device may read only what is public.
+        Return b"" if no message is retained. Return None without a subscription: for any other topic, because a device
+        may read only what is public, and above the limit of subscriptions.
         """
         if campaign_of(self._prefix, topic) is None and series_of(self._prefix, topic) is None:
             return None
@@ -92,7 +94,7 @@ class Roster:
     def arrived(self, connection: Connection) -> None:
         """Register an unauthenticated connection.
 
-        If there are too many, an older one is closed, so that clients that log in quickly always get in.
+        If there are too many, an older one is closed, so that a client that logs in quickly finds room.
         """
         self.open.add(connection)
         self.websockets += connection.websocket
@@ -186,8 +188,8 @@ class Roster:
         return self.queues.setdefault(campaign, queue)
 
     def allow(self, slot_seconds: Collection[int]) -> None:
-        """Raise the packet rate to what a device needs if it takes part in campaigns with all these slot lengths (in
-        seconds).
+        """Set the packet rate to what a device needs if it takes part in campaigns with all these slot lengths (in
+        seconds), but not below the configured rate.
         """
         wanted = max(self._least_per_second, packets_per_second(slot_seconds))
         if wanted != self.limits.per_second:
@@ -196,7 +198,7 @@ class Roster:
     def retain(self, topic: str, payload: bytes) -> None:
         """Retain a message for later subscribers of the topic.
 
-        An empty payload clears it (MQTT 3.1.1, section 3.3.1.3).
+        An empty payload removes the retained message (MQTT 3.1.1, section 3.3.1.3).
         """
         if payload:
             self.retained[topic] = payload
@@ -204,7 +206,7 @@ class Roster:
             self.retained.pop(topic, None)
 
     def sweep(self) -> None:
-        """Close connections that have passed a deadline; log the counts of refusals from time to time."""
+        """Close connections that have passed a deadline; log the counts of refusals at most once a minute."""
         now = self.now()
         for connection in list(self.open):
             connection.check(now)
@@ -232,10 +234,8 @@ class Roster:
         self.strangers.remove(connection.network, connection)
 
     def _tell(self) -> None:
-        """Log what the endpoint refused, if a count has changed.
-
-        These are how many connections were refused, how often devices were throttled, and how many reports were for
-        unknown campaigns.
+        """Log, if any of these numbers has changed, how many connections the server ended, how often it throttled
+        devices, and how many reports were for unknown campaigns.
         """
         counted = (self.refused.total(), self.throttled, self.unknown)
         if counted != self._told:

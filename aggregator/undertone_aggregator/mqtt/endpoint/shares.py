@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 Member = TypeVar("Member")
 
-# Length of the prefix that one customer gets. Whoever has one address with this prefix has all of them.
+# Length in bits of the prefix that one customer gets. Whoever has one address with this prefix has all of them.
 _IPV6_NETWORK_BITS = 64
 
 

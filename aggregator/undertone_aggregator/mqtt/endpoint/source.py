@@ -59,8 +59,8 @@ class EndpointOutlet:
 
 
 class DirectSource:
-    """The source of mode direct. Its ``endpoint`` runs as long as the context, and listens once the first intake is
-    opened.
+    """The source of mode direct. Its ``endpoint`` is a context manager. It runs until that context ends, and listens
+    from the opening of the first intake.
 
     ``room``: how many devices may be connected. ``outlet``: address of the broker for estimates. ``starved``: see
     `Endpoint`. Raises Invalid or OSError.
@@ -103,7 +103,7 @@ class DirectSource:
         stop: threading.Event,
         taken: Collection[int] = (),
     ) -> IngestPlan:
-        """Return the plan of the only worker. Meanwhile no other process uses the store."""
+        """Return the plan of the only worker. The store is locked meanwhile."""
         return take_over_direct(store, plan, say)
 
     def outlet(self, prefix: str, say: Say) -> EndpointOutlet:

@@ -90,7 +90,7 @@ class Stream:
         return names.get("commonName", ""), tls.getpeercert(binary_form=True) or b""
 
     def ready(self) -> None:
-        """Write and read as far as the socket allows. Calling this without an event does no harm."""
+        """Write what waits, and read once, as far as the socket allows. Calling this without an event does no harm."""
         if self._out:
             self._flush()
             if not self._out and not self._closing:
