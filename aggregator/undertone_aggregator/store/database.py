@@ -135,7 +135,7 @@ class Database:
 
     def _find(self, campaign: str | None) -> int | None:
         """Return the number of the campaign of this name; without a name, that of the only campaign. None if there is
-        none.
+        none. A campaign whose own name is not stored yet has every name.
 
         Raises Invalid if there is no name and several campaigns, and for the file of another campaign.
         """
@@ -206,8 +206,8 @@ class Database:
     def run(self, name: str, build: Callable[[], Any], rows: Sequence[Mapping[str, Any]]) -> list[Any]:
         """Run a statement for each of ``rows``; return the rows of its result. All ``rows`` must have the same keys.
 
-        SQLAlchemy compiles the statement at its first use. After that only the driver runs it, which takes a fifth of
-        the processor time of `execute`. It is for the statements of every batch, and for those of the page's summaries.
+        SQLAlchemy compiles the statement at its first use. After that only the driver runs it, which takes less
+        processor time than `execute`. Use this method for statements that run often, such as those of every batch.
         """
         with self.typed():
             connection = self._connection
@@ -237,7 +237,7 @@ class Database:
     def rows(self, statement: Any, values: Mapping[str, Any] | None = None) -> Iterator[Any]:
         """Yield the rows of a query."""
         with self.typed():
-            # Fetching rows one at a time takes twice as long.
+            # Fetching the rows one at a time takes longer.
             for several in self._connection.execute(statement, values).partitions(_FETCHED):
                 yield from several
 
@@ -258,7 +258,7 @@ class Database:
         """
 
         def build() -> Any:
-            # Only the dialect of this store is imported, because the import takes 40 ms.
+            # Only the dialect of this store is imported, because the import is slow.
             insert = import_module(f"sqlalchemy.dialects.{self.dialect}").insert(table)
             return insert.on_conflict_do_update(
                 index_elements=list(table.primary_key),

@@ -6,7 +6,8 @@ of a segment, by exclusive or, with SHAKE-256 of the key and 16 random bytes of 
 looks like random bits. If the key was lost, or the store was restored, a segment may be masked with another key. Its
 digests are then unknown, and a repeated report is `duplicate_unverified`. What is counted never depends on digests.
 
-A masked segment consists of the first 8 bytes of the SHA-256 of the key, 16 random bytes, and the segment's data.
+A masked segment consists of the first 8 bytes of the SHA-256 of the key (zeros without a key), 16 random bytes, and the
+segment's data.
 """
 
 import contextlib
@@ -62,9 +63,10 @@ class DigestMask:
 
 
 def mask_beside(store: Path, *, create: bool) -> DigestMask:
-    """Return the mask of a store's file, with the key in the file beside it. ``create``: make a key if there is none.
+    """Return the mask of a store's file, with the key in the file beside it; without that file, a mask without a key.
 
-    Raises Invalid for a file that holds no key, and OSError.
+    ``create``: make a key if there is none.
+    Raises Invalid for a file that holds no key, OSError for one that cannot be read or written.
     """
     path = key_beside(store)
     if create and not path.exists():

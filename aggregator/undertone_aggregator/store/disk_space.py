@@ -21,7 +21,8 @@ def is_full(error: OSError) -> bool:
 
 
 def retry_while_full(act: Callable[[], Result], say: Callable[[str], None], stop: threading.Event) -> Result | None:
-    """Return what ``act`` returns. While the disk is full, log this with ``say`` and retry after 1 s, 2 s, ... 16 s.
+    """Return what ``act`` returns. While the disk is full, log this with ``say`` and retry after 1, 2, 4, 8 s, and then
+    every 16 s.
 
     It must be possible to call ``act`` again after it failed. Returns None once ``stop`` is set. Raises every other
     error of ``act``.

@@ -26,7 +26,7 @@ class Lease:
 
 
 class Leases(Protocol):
-    """The roles of one campaign, and the workers that share them. Every method raises StoreError."""
+    """The roles of one campaign, and the workers that share them. Every method may raise StoreError."""
 
     def reset(self, roles: Iterable[str]) -> None:
         """Replace the roles. Afterwards all roles are free, and transactions of earlier holders are refused."""

@@ -18,11 +18,13 @@ from undertone_aggregator.store.sql_store import SqlStore
 from undertone_shared.errors import Invalid
 
 _RETRY_SECONDS = 0.05
-# Advisory locks of PostgreSQL have two numbers: this one, and the campaign's.
+# Advisory locks of PostgreSQL have two numbers. The first says what is locked: `_LOCKS` the store, `_SERVERS` the right
+# to serve it. The second is the campaign's number, or `_SETUP` for the whole database.
 _LOCKS = tables.APPLICATION
 _SETUP = 0
 _SERVERS = _LOCKS + 1
-# Seconds after which a connection to a host that has vanished is closed.
+# Settings of psycopg that close a connection to a host that has vanished. The last one is in milliseconds, the other
+# times are in seconds.
 _PATIENCE = {
     "connect_timeout": 10,
     "keepalives_idle": 5,

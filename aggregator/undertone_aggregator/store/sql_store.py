@@ -46,7 +46,7 @@ Place = tuple[int, bytes, int, str]
 class SqlStore(Database):
     """A campaign's `Store` in a SQL database. Each kind of database has a subclass that opens and locks it.
 
-    A database that several machines share keeps no digests of reports, because these have no key in common.
+    A database that several machines share keeps no digests of reports, because the machines have no key in common.
     """
 
     _mask = DigestMask()
@@ -185,7 +185,7 @@ class SqlStore(Database):
         return select(table.c.id).where(table.c.id == self._campaign).with_for_update(read=read, key_share=not read)
 
     def _add_counts(self, table: Table, worker: str, added: Mapping[Key, Counts]) -> None:
-        """Add histograms to the stored ones by one select and one upsert for the whole batch."""
+        """Add histograms to the stored ones by a few selects and one upsert for the whole batch."""
         keys = [(key.slot, key.fingerprint, key.kind, key.group) for key in added]
         packed = dict(self._stored_counts(table, worker, keys))
         stored = dict(zip(packed, unpack_each(list(packed.values())), strict=True))
@@ -199,7 +199,7 @@ class SqlStore(Database):
         self.upsert(table, rows, lambda new: {name: new[name] for name in ("counts", "n") if name in new})
 
     def _stored_counts(self, table: Table, worker: str, keys: Sequence[Place]) -> Iterator[tuple[Place, bytes]]:
-        """Yield the stored histograms of these (slot, fingerprint, kind, group), packed."""
+        """Yield (key, packed histogram) for the worker's stored histograms with these ``keys``."""
         names = ("slot", "fingerprint", "kind", "grp")
         for start in range(0, len(keys), _KEYS):
             part = keys[start : start + _KEYS]
@@ -237,7 +237,7 @@ class SqlStore(Database):
         if groups is not None and not groups:
             return Histograms((), {})
         table = tables.late if late else tables.partials
-        # A search for several groups reads all groups, because several groups have most of the rows.
+        # For several groups, the query reads the rows of all groups, and those of other groups are dropped below.
         (only,) = groups if groups is not None and len(groups) == 1 else (None,)
         same = {name: value for name, value in (("kind", kind), ("grp", only)) if value is not None}
 
@@ -346,7 +346,7 @@ class SqlStore(Database):
             return last < settled
 
     def _oldest_slot(self, first: int) -> int | None:
-        """Return the oldest slot from ``first`` on with a report that arrived before its slot had settled."""
+        """Return the oldest slot from ``first`` on with a report that arrived before its slot had settled, or None."""
         table = tables.partials
 
         def build() -> Any:
@@ -468,7 +468,7 @@ class SqlStore(Database):
         table = tables.devices
 
         def build() -> Any:
-            # `run` compiles a statement once, so it knows no lists of values.
+            # `run` takes single values only, not the list of values that IN needs.
             refused = or_(*(table.c.state == state for state in REFUSED))
             return select(func.count()).select_from(table).where(and_(self.own_rows(table), refused))
 

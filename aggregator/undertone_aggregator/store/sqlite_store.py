@@ -144,9 +144,11 @@ def copy_before(path: Path) -> Path:
 
 
 def revision_in(path: Path) -> str | None:
-    """Return the revision of the tables in a store's file; None if it has none. Raises Invalid for another file.
+    """Return the revision of the tables in a store's file; None if it has none. Raises Invalid for a file that is no
+    store.
 
-    No further file is left beside it: if the store has no log, nobody writes to it, and SQLite needs no log to read it.
+    SQLite leaves no further file beside the store: without a log beside it nobody writes to the store, and it is then
+    opened as unchangeable.
     """
     how = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "mode=ro&immutable=1"
     with contextlib.closing(sqlite3.connect(f"{path.resolve().as_uri()}?{how}", uri=True)) as database:
@@ -184,7 +186,7 @@ def _make_private(path: Path) -> None:
 
 
 def _close_to_others(path: Path) -> None:
-    """Make a store readable by its owner only. Others may read it, for example after it was copied."""
+    """Make a store's file readable by its owner only. A copied file, for example, may be readable by others."""
     status = path.stat()
     # Only the owner of a file can change its mode.
     if status.st_mode & 0o077 and status.st_uid == os.geteuid():

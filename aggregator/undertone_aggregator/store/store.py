@@ -28,7 +28,7 @@ RECEIVED = "received"
 SETTLED = "settled"
 # Name of the entry of `Store.meta` that changes whenever the groups of devices change; absent without groups.
 GROUPED = "groups_edition"
-# Seconds for which the workers of a killed server may still use its store.
+# Seconds for which a server waits for the locks on its store: workers of a server that was killed may still hold them.
 LOCK_SECONDS = 5.0
 
 
@@ -164,7 +164,7 @@ class CountedReports(Protocol):
         """Return the groups with reports for slots from ``first`` on, or with late reports. Reads no histogram."""
 
     def newest_slot(self) -> int | None:
-        """Return the newest slot that has a counted report."""
+        """Return the newest slot that has a counted report; None without counted reports."""
 
     def outcomes(self) -> Counter[str]:
         """Return a map: outcome -> number of deliveries, over all workers; ``received`` is the sum of the others."""
@@ -232,8 +232,9 @@ class DeviceInventory(Protocol):
         """Add or change these devices, and delete the names ``without``, in one transaction."""
 
     def revoked_count(self) -> int:
-        """Return of how many devices reports are refused: revoked and forgotten ones, and not those that have moved to
-        another campaign. When this number has changed, workers read the devices again.
+        """Return the number of revoked and forgotten devices, whose reports are refused.
+
+        When this number has changed, workers read the devices again.
         """
 
 
@@ -267,12 +268,12 @@ class Store(CampaignEntries, CountedReports, WorkerStore, DeviceInventory, Store
         """
 
     def damage(self) -> str:
-        """Check the store. Return what is damaged, or empty text. A database checks itself, so the text is empty."""
+        """Check the store; return what is damaged, or "". For PostgreSQL, which checks itself, always return ""."""
 
     def sum_up(self, most: int) -> bool:
         """Store the sums of at most ``most`` settled slots that have none yet. Return True if such slots remain.
 
-        A store that is fast without stored sums does nothing.
+        A store that is fast without stored sums does nothing and returns False.
         """
 
 

@@ -162,7 +162,7 @@ audit = Table(
     Column("digest", LargeBinary, primary_key=True),
     Column("outcome", Text, nullable=False),
 )
-# The operator's inventory. name: the device's name. A forgotten device has only the name's key, in hexadecimal, so that
+# The operator's inventory. name: the device's name; for a forgotten device only the name's key, in hexadecimal, so that
 # no name is used twice. since: Unix second at which the state began.
 devices = Table(
     "devices",
