@@ -88,9 +88,9 @@ def _timeline(bodies: tuple[bytes, ...]) -> Timeline:
 
 
 def count(tally: Tally, raw: pd.DataFrame, batch: Batch) -> None:
-    """Count rows [n] in their order, and add them to ``batch``. They have passed all checks that need no memory.
+    """Count the reports in these rows, and add them to ``batch``. They have passed all checks that need no memory.
 
-    Column ``arrived``: the slot in which the report arrived.
+    Column ``arrived``: the slot in which the report arrived. Raises Invalid for a report of an unknown epoch.
     """
     fields = {name: raw[name].to_numpy(np.int64) for name in ("kind", "slot", "chain", "sequence", "value")}
     values = fields.pop("value")
@@ -151,7 +151,7 @@ def rows_of(batch: Batch) -> list[tuple[Any, ...]]:
 
 
 def batch_of(campaign: str, rows: Iterable[Sequence[Any]]) -> Batch:
-    """Combine the rows of all buckets to a batch."""
+    """Combine the rows of all buckets to a batch, in the driver."""
     batch = Batch()
     for what, group, number, kind, slot, n, counts in rows:
         if what == OUTCOME:

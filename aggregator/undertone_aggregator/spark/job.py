@@ -1,4 +1,4 @@
-"""Spark's driver: it reads landed files and writes batches to the store, until it is stopped."""
+"""Spark's driver: it reads landed files and writes batches to the store."""
 
 import contextlib
 import os
@@ -30,7 +30,7 @@ _RETRY_SECONDS = 1.0
 _MENDED_SECONDS = 30.0
 _STOPPING_SECONDS = 3.0
 _PARTITIONS = 8
-# Largest size of one batch's files: about 50 million reports.
+# Largest size in bytes of one batch's files.
 _MOST_BYTES = 1 << 30
 _STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 # Spark's JVM gets a stack of 8 MB. If an error quotes a query plan, Spark removes secrets from the plan with a
@@ -38,7 +38,7 @@ _STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStore
 _JAVA_OPTIONS = "-Xss8m"
 
 
-# A function that adds a batch to a store. It returns False if the store held the batch already.
+# A function that handles a batch, usually by adding it to a store. It returns False if the store held it already.
 Apply = Callable[[Store, ledger.BatchLedger, Batch], bool]
 
 
@@ -49,8 +49,9 @@ class CountingJob:
     ``folder``: folder of landed files. ``checkpoint``: another folder; all machines share both. ``seconds``: time
     between batches. ``files``: most files of a batch; without it, a batch takes all waiting files up to 1 GiB.
     ``partitions``: tasks of a batch, fixed by the checkpoint; None: 8, or the checkpoint's number. ``buckets``: parts
-    into which the devices are divided, also fixed by the checkpoint. Each bucket has a memory of 56 bytes a device,
-    which is rewritten in each batch with a report of the bucket. ``once``: end when everything present is counted.
+    into which the devices are divided, also fixed by the checkpoint. Each bucket has a memory of 56 bytes a device, or
+    more for streams. A batch with a report of the bucket rewrites this memory. ``once``: end when everything present is
+    counted.
     """
 
     store: str
@@ -71,7 +72,9 @@ class CountingJob:
         say: Say,
         failpoint: Failpoint = no_failpoint,
     ) -> None:
-        """Run until ``stop`` is set. Raises Invalid for a store and a checkpoint that do not match."""
+        """Run until ``stop`` is set, or if ``once`` until nothing is left. Raises Invalid for a store and a checkpoint
+        that do not match.
+        """
         with open_store(self.store, campaign=self.campaign) as store:
             bind_counting(store, SPARK)
             ledger.check(store, self.query, self.checkpoint, self.buckets)
@@ -104,7 +107,7 @@ class CountingJob:
                 ) from wrong
 
     def _partitions(self) -> int:
-        """Return the number of partitions. Raises Invalid if it differs from the checkpoint's."""
+        """Return the number of partitions. Raises Invalid if the configured number differs from the checkpoint's."""
         stored = ledger.partitions_of(self.checkpoint)
         if stored is not None and self.partitions not in (None, stored):
             raise Invalid(

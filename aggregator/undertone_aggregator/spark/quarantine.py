@@ -10,7 +10,10 @@ CORRUPT = "corrupt"
 
 
 def damage_of(file: Path) -> str:
-    """Return the damage of a landed file in a line; empty if every row can be read."""
+    """Return the damage of a landed file in a line; empty if every row can be read, or if the file is gone.
+
+    Raises OSError for an error of the disk or the network.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -1,14 +1,16 @@
-"""Answers of the API that stay the same until a slot settles. Each is computed once, however many pages ask for it."""
+"""Answers of the API that stay the same until a slot settles. They are kept, so that pages share one computation."""
 
 import threading
 from collections.abc import Callable, Hashable
 
-# The largest number of bytes of all answers together. A year of one series takes about three million bytes.
+# The largest number of bytes of all kept answers together.
 LARGEST_BYTES = 24_000_000
 
 
 class Answers:
-    """The newest answers by key, at most `LARGEST_BYTES` of them. Several threads may share this object."""
+    """The answers that were asked for last, by key: at most `LARGEST_BYTES` bytes. Several threads may share this
+    object.
+    """
 
     def __init__(self) -> None:
         self._kept: dict[Hashable, bytes] = {}

@@ -225,9 +225,10 @@ def quantiles(facts: dict[str, Any], rows: list[Quantile]) -> dict[str, Any]:
 
 
 def epochs(results: PublicResults) -> dict[str, Any]:
-    """Return the campaign's epochs with their theta (the highest of several blocks), and what was said of its choice.
+    """Return the campaign's epochs: theta (the highest of several blocks), the range that holds the best theta with
+    90 %, and the warnings and notices of its choice.
 
-    ``ranges``: [first slot of the cycle, low, theta] of each block.
+    Field ``ranges``: [first slot of the cycle, low, theta] of each block.
     """
     rows = []
     for epoch in results.timeline.epochs:
@@ -357,7 +358,7 @@ def _row(estimate: Estimate) -> dict[str, Any]:
 
 def _columns(rows: Sequence[Estimate], columns: tuple[str, ...]) -> dict[str, list[Any]]:
     table = Estimate.table(rows)
-    # `_rounded` of each value; a table has no infinite numbers.
+    # This is faster than `_rounded`, which also replaces infinite numbers: a table has none.
     return {
         name: [float(f"{value:.7g}") if isinstance(value, float) else value for value in table[name]]
         for name in columns
@@ -365,5 +366,5 @@ def _columns(rows: Sequence[Estimate], columns: tuple[str, ...]) -> dict[str, li
 
 
 def _rounded(value: Any) -> Any:
-    """Return a value as JSON can carry it, a number with seven digits."""
+    """Return a value as JSON can carry it; a float has at most seven significant digits."""
     return plain(float(f"{value:.7g}") if isinstance(value, float) else value)

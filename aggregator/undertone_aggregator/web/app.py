@@ -39,8 +39,8 @@ from undertone_shared.errors import Invalid
 
 STATIC = Path(str(files("undertone_aggregator.web"))) / "static"
 _LARGEST_BODY = 4096
-# The page loads scripts, styles, fonts and pictures only from this server, no site may frame it, and it contacts no
-# other host.
+# The page loads scripts, styles and pictures only from this server, no site may frame it, and it contacts no other
+# host.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
     " base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -153,7 +153,7 @@ class Pages:
             self._site.read, name, lambda results: api.quantile_runs(results, query, every)
         )
         try:
-            # The computation happens outside the campaign's lock, so that nobody waits for it.
+            # The computation happens outside the campaign's lock, so that other requests do not wait for it.
             rows = await self._quantiles.of(asked[1], shares)
         except Busy:
             raise HTTPException(503, f"{LARGEST_QUEUE} requests for quantiles wait already: try again") from None
@@ -318,8 +318,8 @@ class Pages:
 
     @staticmethod
     def _same_origin(request: Request) -> None:
-        # Browsers state where a request comes from. A request without that header is accepted only if it has no Origin,
-        # or that of this page.
+        # Browsers state in Sec-Fetch-Site where a request comes from. A request is accepted only if this header is
+        # absent or says same-origin, and if Origin is absent or that of this page.
         site = request.headers.get("sec-fetch-site")
         origin = request.headers.get("origin")
         if site not in (None, "same-origin") or (origin and origin.split("://")[-1] != request.headers.get("host")):

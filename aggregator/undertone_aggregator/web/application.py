@@ -1,4 +1,6 @@
-"""What every HTTP application here has: security headers on each response, errors as JSON sentences, small bodies."""
+"""What the page's and the joining's HTTP applications share: security headers on each response, refusals as JSON
+sentences, limits on the size of a request's body.
+"""
 
 import json
 from collections.abc import Callable, Mapping, Sequence

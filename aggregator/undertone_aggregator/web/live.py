@@ -62,7 +62,8 @@ class OpenPage:
 class Live:
     """Polls a campaign while pages listen to it. ``look`` returns its mark, ``message`` the message about a change.
 
-    A message is made once, as the bytes that every listener receives. A settled slot or a new epoch is sent at once.
+    A message is made once, as the bytes that every listener receives. A settled slot or a new epoch is sent as soon as
+    the poll finds it; more deliveries alone are sent less often.
     ``clock``: seconds of a monotonic clock, which may start at any number.
     """
 

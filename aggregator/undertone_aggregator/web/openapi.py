@@ -45,7 +45,7 @@ def document() -> dict[str, Any]:
                 "the campaign's broadcast messages and the settings of its estimates, for programs", ("name",)
             ),
             f"{each}/ranges": _get(
-                "means over runs of slots, each of the run's published slots",
+                "means over runs of slots, each over the run's published slots",
                 ("name", "from", "to", "tz", "group", "every"),
             ),
             f"{each}/selection": _get(

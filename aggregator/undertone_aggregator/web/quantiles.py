@@ -8,7 +8,7 @@ import anyio.to_thread
 
 from undertone_aggregator.estimate.distribution import Quantile, Run
 
-# Largest number of requests that wait for the computing thread; more are refused at once.
+# Largest number of requests that use the computing thread or wait for it; more are refused at once.
 LARGEST_QUEUE = 16
 # Largest number of cached answers, each for one run and a few shares.
 _LARGEST_MEMORY = 4096

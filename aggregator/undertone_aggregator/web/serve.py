@@ -14,7 +14,7 @@ from undertone_aggregator.web.login import Logins
 from undertone_aggregator.web.site import Site
 from undertone_shared.errors import Invalid
 
-# Connections beyond this number are refused. One slow client uses only one connection.
+# Connections beyond this number are refused.
 _LARGEST_CONCURRENCY = 4096
 _KEEP_ALIVE_SECONDS = 30
 

@@ -36,7 +36,7 @@ class Site(Protocol):
         """
 
     def state(self, name: str) -> dict[str, Any]:
-        """Return the running server's state of a campaign (devices, losses, alarms); empty if no server runs.
+        """Return the last state of a campaign that a server wrote (devices, losses, alarms); empty if it wrote none.
 
         For a server's folder the state also has
 
@@ -51,7 +51,10 @@ class Site(Protocol):
         """
 
     def mark(self, name: str) -> Mark:
-        """Return a value that changes whenever anything that is shown may have changed."""
+        """Return a value that changes when the numbers that are shown, or the server's state, may have changed.
+
+        The last field is the number of deliveries.
+        """
 
     def actions(self) -> Mapping[str, Action]:
         """Return the actions of a logged-in user on a campaign or a device.
@@ -135,9 +138,8 @@ class HomeSite(StoreSite):
     """Site over all campaigns of a server's folder, including those that are added later.
 
     ``actions``: what users may do to them. ``words``: campaign -> (who asks, what for, contact), as households read
-    them; each may be empty. The server's state is read only if its file has changed, and the words every
-    `_WORDS_SECONDS`. Both are needed for each campaign of each page, and reading them costs more than reading the
-    campaign's numbers.
+    them; each may be empty. The server's state is read again only if its file has changed, and the words only after
+    `_WORDS_SECONDS`.
     """
 
     def __init__(

@@ -180,7 +180,7 @@ function following(campaign) {
   return `${waits} next ${next}.`;
 }
 
-// The tiles after "now": a title and a selection of slots. One request returns their mean, or their sum if slots add up.
+// The tiles after "now": each has a title and a selection of slots, and shows their mean, or their sum if slots add up.
 const ANSWERS = [
   {
     id: "today",
@@ -248,7 +248,7 @@ async function answers(campaign) {
   refresh($("about"), aboutIt(about, quote()));
 }
 
-// The last 7 days end with the newest slot, so that the time before them that they are compared with is also 7 days.
+// The last 7 days end with the newest slot, so that they are as long as the 7 days with which they are compared.
 function lastDays(when, zone) {
   if (when !== "7") return daysOf(when, zone, ends - 1);
   return { from: Math.max(ends - 7 * 86400, about.begins), to: ends };
@@ -350,7 +350,8 @@ function highest({ raw, filtered }, campaign, several) {
     const on = several ? `on ${day(start[i], campaign.time_zone)} ` : "";
     return `${on}at about ${clock(start[i], campaign.time_zone)}, ${shape.value} ${shape.unit} ${shape.error}${below}`;
   };
-  // The slots around one that noise does not part from it; `sign`: 1 around the highest, -1 around the lowest.
+  // Returns, in words, between which times the highest (`sign` 1) or the lowest (`sign` -1) slot may really lie: the slots
+  // around slot i that do not differ clearly from it.
   const alike = (i, sign) => {
     const near = (j) =>
       known.includes(j) && sign * (estimate[i] - estimate[j]) <= Math.hypot(high[i] - low[i], high[j] - low[j]) / 2;
@@ -578,7 +579,7 @@ function limitGroups() {
 }
 const chosenGroups = () => [...$("groups").querySelectorAll("input:checked")].map((box) => box.value);
 
-// Returns the spans that the campaign is long enough for, and that one request may ask for.
+// Offers the spans that the campaign is long enough for, and that one request may ask for.
 function spans(campaign) {
   const select = $("choose").elements.span;
   const slot = campaign.slot_seconds,
@@ -797,7 +798,8 @@ function values(i) {
   }
 }
 
-// Draws a time line of the number of reports in each slot. Late and lost reports are drawn on top; a slot without any is a gap.
+// Draws a time line of the number of reports in each slot. Late, lost and refused ones are drawn on top. A slot whose number of
+// reports is unknown is a gap.
 function drawReports(raw, zone, width) {
   const sent = raw.start.map((_, i) => (raw.reports[i] === null ? null : raw.reports[i] + raw.cohort[i]));
   const { losses } = data;
@@ -1276,8 +1278,8 @@ async function threshold(place, campaign) {
   );
 }
 
-// Returns a distribution's place on the page. The server takes some seconds for a distribution, so it is computed only if
-// somebody asks for it.
+// Fills in a distribution's place on the page with a button. The server takes some seconds for a distribution, so it is
+// computed only if somebody presses the button.
 function distribution(place, campaign) {
   if (place.childElementCount) return;
   const [button, answer] = [element("button", "How far apart are the readings?"), element("div")];
@@ -1360,7 +1362,7 @@ function drawWidgets(campaign) {
   }
 }
 
-// Show what is below the charts. Until everything above and beside it is there, it is hidden, because it would be moved.
+// Shows what is below the charts. It is hidden until everything above is there, so that nothing moves while somebody reads.
 const ready = () => $("one").removeAttribute("aria-busy");
 
 function showOne(name) {
@@ -1413,7 +1415,7 @@ function link(words, lost = false, away = false) {
 const say = (error) => link(error.message, true, error instanceof Away);
 const isAway = () => document.body.classList.contains("away");
 
-// --- actions, if the server allows them, and those that the campaign's state permits
+// --- actions that the server and the campaign's state allow
 
 const APPLIES = {
   pause: ({ state }) => ["running", "choosing", "starting"].includes(state),

@@ -5,10 +5,10 @@ import { drowned } from "./state.js";
 import { addsUp, daysOff, per } from "./words.js";
 
 const Z = 1.96;
-// A difference of (1.96 + 0.84) standard errors is clear (more than 1.96 of them) four times in five: 0.84 is the normal
-// distribution's quantile at 0.8. As a multiple of ±, which is 1.96 standard errors:
+// A true difference of (1.96 + 0.84) standard errors is measured as clear (more than 1.96 of them) four times in five: 0.84 is
+// the normal distribution's quantile at 0.8. FOUND is this difference as a multiple of ±, which is 1.96 standard errors.
 const FOUND = (Z + 0.84) / Z;
-const RAREST = 1e-4; // the server does not give a smaller chance either
+const RAREST = 1e-4; // of a smaller chance, only this limit is named
 const named = (group) => (group === "all" ? "all devices" : group);
 
 // What a time can be compared with; "group:NAME" is added for each group. Days are those of the campaign's clock.

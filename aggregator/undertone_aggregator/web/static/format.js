@@ -106,7 +106,7 @@ export const date = format({ dateStyle: "medium" });
 // Returns a moment at which a slot begins or ends; with seconds if slots are not whole minutes.
 export const edge = (seconds, slot, zone) => (slot % 60 ? fine : time)(seconds, zone);
 
-// Returns a slot from its first to its last moment, such as 19:30–20:00.
+// Returns a slot from its first to its last moment, such as 19:30–20:00; a slot of whole days as the date of its first day.
 export function span(start, seconds, zone) {
   const words = seconds % 60 ? precise : clock;
   return seconds % 86400 === 0 ? date(start, zone) : `${words(start, zone)}–${words(start + seconds, zone)}`;

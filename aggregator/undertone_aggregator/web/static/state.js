@@ -46,13 +46,14 @@ const QUIET = new Map([
   ["starting", "starting"],
 ]);
 
-// Returns what needs attention, the most urgent first. Sentences that differ only in numbers are one row, with the newest time.
+// Returns what needs attention, the most urgent first. Alarms of one event, and sentences that differ only in numbers, are one
+// row with the newest time.
 export function notices({ server, warnings, time_zone: zone }) {
   const found = new Map();
   for (const sentence of server.problems || []) found.set(sentence, { rank: 0, sentence, kind: "bad", times: [] });
   for (const { time: at, event, sentence: logged } of server.alarms || []) {
     const sentence = logged.replace(/^alarm: /, "");
-    // If an alarm is about something that is wrong now, it says since when, and what to do.
+    // If an alarm has the sentence of a present problem, the problem's row also says when it was logged, and what to do.
     const key = found.has(sentence) ? sentence : (event ?? sentence.replace(/[\d.,]+/g, "#"));
     const row = found.get(key) ?? { rank: 1, event, sentence, kind: "warn", times: [] };
     row.advice ??= ADVICE[event];
@@ -147,7 +148,8 @@ export function dot({ level, words }) {
   return made;
 }
 
-// Returns how far the learning of the range of readings is: { share, words }, or null if its end is unknown.
+// Returns how far the learning of the range of readings is: { share, words }, with the share null if its end is unknown; or
+// null if the campaign is not learning.
 export function learning(campaign) {
   const until = campaign.server.learning_ends;
   if (campaign.phase !== "threshold") return null;
@@ -179,8 +181,8 @@ export const doubtful = (estimate, error, { offset }) => error !== null && 2 * e
 // Why a number is only noise, and what would help.
 export const FEW = "Too few homes take part for it; with more homes the error becomes smaller.";
 
-// True if the newest number no longer describes the present: the campaign does not go on, or the numbers of two more slots
-// should be there. A server publishes a slot's number `settle_slots` slots after the slot has ended.
+// True if the newest number does not describe the present: the campaign does not go on, or the next number is overdue by more
+// than two slots and a minute. A server publishes a slot's number `settle_slots` slots after the slot has ended.
 export function old(campaign) {
   const { newest, slot_seconds: slot, server } = campaign;
   if (!newest) return false;

@@ -2,7 +2,7 @@
 
 import { lasting, number } from "./format.js";
 
-// What a unit measures; a unit that is not here is named alone.
+// What a unit measures. Any other unit measures an "amount".
 const QUANTITIES = new Map([
   ...["Wh", "kWh", "MWh", "J", "kJ", "MJ"].map((unit) => [unit, "energy"]),
   ...["W", "kW", "MW", "VA"].map((unit) => [unit, "power"]),
@@ -15,7 +15,7 @@ const QUANTITIES = new Map([
   ["dB", "loudness"],
   ["lx", "brightness"],
 ]);
-// Returns what a unit measures; it may have a prefix, as in m°C.
+// Returns what a unit measures, or undefined if that is unknown. The unit may have a prefix, as in m°C.
 const named = (unit) => QUANTITIES.get(unit) ?? (/^[mcdhkMG]/.test(unit) ? QUANTITIES.get(unit.slice(1)) : undefined);
 const quantity = ({ unit, measure }) =>
   measure === "duration" ? "time" : (unit.split(" ").map(named).find(Boolean) ?? "amount");
@@ -36,7 +36,7 @@ export function clocks(campaigns) {
   return zones.length === 1 ? `Times are those of ${zones[0]}.` : "Times are those of each campaign's own time zone.";
 }
 
-// What a measure's number of a longer time is the number of.
+// For each measure, in words: what is averaged over the homes for a time longer than a slot.
 const OVERALL = {
   sum: (what) => `total ${what}`,
   counter: (what) => `total ${what}`,
@@ -69,7 +69,7 @@ const WAYS = {
   duration: (what, home, slot) => `the ${what} for which ${home} is on in each ${slot}`,
 };
 
-// What the name of the campaign means.
+// Returns a sentence that says what each number of the campaign is.
 export function meaning(campaign) {
   const { sensor, measure, unit, slot_seconds: slot } = campaign;
   const words = WAYS[measure](`${quantity(campaign)} (${unit})`, `the sensor “${sensor}” of one home`, lasting(slot));
