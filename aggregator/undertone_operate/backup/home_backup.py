@@ -2,7 +2,7 @@
 
 The file is a tar archive. Its first member, `manifest.json`, lists every other member with its size, mode and SHA-256.
 SQLite copies its stores while the server runs; each copy is consistent in itself. Neither the archive nor the folder
-ever exists half-written under its final name: both are made under another name, synced and renamed.
+ever exists half-written under its final name: both are made under another name and synced before they get it.
 """
 
 import hashlib
@@ -37,8 +37,8 @@ from undertone_shared.errors import Invalid
 MANIFEST = "manifest.json"
 _FORMAT = "undertone-home-1"
 _LARGEST_MANIFEST = 1 << 26
-# Patterns of the files that a backup leaves out. A starting server makes them again, or they belong to this machine
-# only.
+# Patterns of the files that a backup leaves out, because a new machine does not need them: a starting server makes them
+# again, or they belong to this machine only.
 _LEFT_OUT = (
     "*.lock",
     "*.server",
@@ -208,9 +208,9 @@ def _landing_folders(home: Home) -> set[Path]:
 
 
 def _write(out: BinaryIO, members: list[tuple[str, Path, int]], folder: str) -> None:
-    """Write the archive. Small files are read once, so that the manifest and the content agree.
+    """Write the archive. Every file except the stores is read only once, so that the manifest and the content agree.
 
-    The copied stores no longer change.
+    The stores are copies, which nobody changes.
     """
     with tarfile.open(fileobj=out, mode="w:", format=tarfile.PAX_FORMAT) as archive:
         contents = {}

@@ -25,7 +25,7 @@ LEAST_PASSPHRASE = 12
 
 
 def is_sealed(file: Path) -> bool:
-    """Return True if a file was written by `seal`. Raises OSError."""
+    """Return True if a file begins as `seal` writes it. Raises OSError."""
     with file.open("rb") as opened:
         return opened.read(len(_MAGIC)) == _MAGIC
 

@@ -111,10 +111,10 @@ def _apply(home: Home, name: str, text: str, *, although_refused: bool) -> list[
 
 @dataclass(frozen=True)
 class _End:
-    """A campaign's new end: its Unix second, and how many reports a device may have drawn until then.
+    """The change of a campaign's end from ``old`` to ``new``, both in Unix seconds.
 
-    ``begins``: when the epoch with this end begins. ``before``: reports that a device may have drawn in predecessors.
-    ``first``: the campaign's first slot.
+    ``begins``: Unix second at which the epoch with the new end begins. ``first``: the campaign's first slot.
+    ``before``: largest number of reports that a device may have drawn in the campaign's predecessors.
     """
 
     home: Home
@@ -142,8 +142,8 @@ class _End:
         return f"the new end is {utc(self.new)}, but the devices' policies allow no end after {utc(allowed)}: "
 
     def sentence(self) -> str:
-        """Return a sentence about the end. If all policies allow only an earlier end, it also names the latest of
-        those.
+        """Return a sentence about the new end. If some policy does not allow it, the sentence also names the latest end
+        that all policies allow.
         """
         end, latest = f"the campaign ends at {utc(self.new)} instead of {utc(self.old)}", self._latest()
         return f"{end}; the policies of all devices allow an end up to {utc(latest)}" if latest < self.new else end

@@ -101,7 +101,7 @@ def move_device(home: Home, campaign: str, device: str, to: str, group: str) -> 
     """Send one device from a campaign to another of the same folder; return sentences about what was done.
 
     Its reports that are under way in the old campaign are still counted. Raises Invalid if its policy allows no
-    hand-over or refuses the new campaign. Raises OSError.
+    hand-over or refuses the new campaign, or if its household has not agreed to that campaign. Raises OSError.
     """
     if to == campaign:
         raise Invalid(f"the campaign is {to!r}, expected another campaign than the device's own")
@@ -196,8 +196,8 @@ def _by_hand(devices: int, folder: Path) -> list[str]:
 def _endpoint_options(config: Config, host: str) -> dict[str, Any]:
     """Return the changes of [broker] by which the server's own endpoint replaces an external broker.
 
-    They are options with their new values; None removes an option. Raises Invalid if the endpoint has no certificate,
-    unless it is reached only on this machine.
+    They are options with their new values; None removes an option. Raises Invalid if the endpoint has no certificate
+    and none can be made, unless it is reached only on this machine.
     """
     options: dict[str, Any] = {
         "mode": DIRECT,

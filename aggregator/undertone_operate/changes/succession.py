@@ -1,4 +1,4 @@
-"""The next campaign for the same devices: it begins when the old one ends, and no device has to be touched.
+"""The next campaign for the same devices: it begins when the old one ends, and devices change to it by themselves.
 
 Both campaigns have one folder of devices, that of the old one. The old campaign's messages carry a signed hand-over
 (`undertone_shared.handover`). A device that gets it listens to both campaigns, and changes to the new one when that
@@ -50,8 +50,8 @@ def succeed(
     It has the old plan with these ``options``, and starts where the old campaign ends, or now if that has ended.
     ``about``: what the new campaign is for, if that is something else than before; then each household is asked again.
     ``write``: False changes nothing and only returns the sentences. Raises Invalid if ``new`` exists, and if ``old``
-    has not begun or is retired. Without ``although_refused``, also raises Invalid if policies refuse the new campaign.
-    Raises OSError.
+    has not begun, is retired or has a successor. Without ``although_refused``, also raises Invalid if policies refuse
+    the new campaign. Raises OSError.
     """
     with home.changing():
         return _succeed(home, old, new, options, about, although_refused=although_refused, write=write)

@@ -1,7 +1,7 @@
 """What servers of several sizes need: reports and logins are timed on this machine, and the rest is computed.
 
-The trial runs the server's own endpoint, ingest and SQLite store in a temporary folder, with TLS and passwords. A
-thread that sends prepared reports stands for the devices. Only the processor time of the thread that reads, commits and
+The trial runs the server's own endpoint, ingest and SQLite store in a temporary folder, with TLS and passwords. Other
+threads send prepared reports in place of devices. Only the processor time of the thread that reads, commits and
 acknowledges is counted, so that the devices' share is left out.
 """
 
@@ -52,7 +52,7 @@ _BASE_BYTES = 512 << 20
 # Bytes that the store and the inventory keep for each device.
 _DEVICE_BYTES = 256
 # Bytes on the wire for a report and its acknowledgement, with TLS and TCP/IP; and bytes that a connected device gets in
-# a day, which are a copy of the campaign each hour (`undertone plan` prints both).
+# a day, which are a copy of the campaign each hour.
 _REPORT_WIRE_BYTES, _DAY_WIRE_BYTES = 200, 60_000
 _YEARS = 3
 # Up to this share of a core, one process has room for storms (all devices logging in at once) and for choosing θ.
@@ -212,7 +212,7 @@ def _secured(folder: Path) -> tuple[Listener, ssl.SSLContext]:
 
 
 def _size(file: Path) -> int:
-    """Return the bytes of a store with its write-ahead log."""
+    """Return the bytes of a store's file and of the files beside it, such as its write-ahead log."""
     return sum(path.stat().st_size for path in file.parent.glob(f"{file.name}*") if os.path.exists(path))
 
 

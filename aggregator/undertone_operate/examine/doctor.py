@@ -56,7 +56,7 @@ _EARLIEST = 1_700_000_000
 
 
 def examine(folder: Path, *, alert_test: bool = False) -> Iterator[Finding]:
-    """Yield all findings, in order. A problem is yielded as a finding and never raises an exception.
+    """Yield all findings. A problem of the folder is a finding, and not an exception.
 
     ``alert_test``: send a test message to each address of alerts.
     """
@@ -113,7 +113,7 @@ def _state(home: Home) -> Iterator[Finding]:
 
 
 def _certificates(config: Config) -> Iterator[Finding]:
-    """Yield a finding about each certificate in the server's folder."""
+    """Yield a finding about each certificate that the server, its broker or its devices use."""
     now = time.time()
     for path, end in certificate_ends(config).items():
         sentence = f"{path} is valid for {days_left(end, now)} more days"

@@ -80,7 +80,7 @@ def _settings(config: Config) -> Iterator[Finding]:
 
 
 def _days_left(secure: ssl.SSLSocket) -> float | None:
-    """Return the number of days for which the certificate that the broker showed is still valid."""
+    """Return the number of days for which the certificate that the broker showed is still valid; None if unknown."""
     shown = secure.getpeercert() or {}
     ends = shown.get("notAfter")
     return None if not isinstance(ends, str) else (ssl.cert_time_to_seconds(ends) - time.time()) / 86400
@@ -189,7 +189,8 @@ class _Client:
 
 
 def _sessions(config: Config, address: Address) -> Generator[Finding, None, bool]:
-    """Log in as the last worker's user. Return True if the broker accepted this user.
+    """Log in as the last worker's user, and yield findings about its password, access rules and client ids. Return True
+    if the broker accepted this user.
 
     A server uses this user only if it runs 64 workers, so a running server is not disturbed.
     """

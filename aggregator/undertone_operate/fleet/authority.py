@@ -58,7 +58,8 @@ def server_certificate(authority: Path, hosts: Sequence[str]) -> tuple[str, str]
 
 
 def renew_server(folder: Path, hosts: Sequence[str]) -> tuple[list[str], int]:
-    """Replace the certificate and key of the server whose folder this is; return the names and the end (Unix).
+    """Replace the certificate and key of the server whose folder this is; return (its names, the Unix second at which
+    the certificate ends).
 
     ``hosts``: its names; if empty, it keeps the names of the old certificate. The authority stays, so every device that
     trusts the authority trusts the new certificate. Raises Invalid without the authority's key, or without an old
@@ -123,8 +124,8 @@ def is_for_key(certificate: str, key: ec.EllipticCurvePrivateKey) -> bool:
 def revoke_certificates(authority: Path, certificates: Iterable[Path] = ()) -> Path:
     """Add certificates to the authority's revocation list, ca.crl beside ca.crt, and return its path.
 
-    A missing list is made. The list is valid as long as the authority. Raises Invalid without the authority's key,
-    OSError.
+    A missing list is made. The list is valid for ten years. Raises Invalid without the authority's key, OSError for a
+    file that cannot be read or written.
     """
     path, now = authority.with_suffix(".crl"), datetime.now(UTC)
     builder = x509.CertificateRevocationListBuilder().issuer_name(_named(NAME))

@@ -167,7 +167,8 @@ def _slots(plan: CampaignPlan) -> int:
 
 
 def make_policy(plan: CampaignPlan, *, insecure: bool, **others: Any) -> dict[str, Any]:
-    """Make a policy that allows this campaign and no more: its epsilon, slots, bound, length and lifetime reports.
+    """Make a policy for this campaign. It allows the campaign's epsilon, slots and bound, and its length and number of
+    reports with a tenth to spare.
 
     `others` replace or add fields. Raises Invalid if the result is not a valid policy.
     """
@@ -198,7 +199,7 @@ def make_policy(plan: CampaignPlan, *, insecure: bool, **others: Any) -> dict[st
 
 
 def policy_of(config: Config, target: Target) -> dict[str, Any]:
-    """Return the policy of a device that accepts this campaign of this server, and nothing more. Raises Invalid."""
+    """Return the policy of a device that accepts this campaign, see `make_policy`, of this server. Raises Invalid."""
     allowed = {"signers": signers(config), **stream_policy(config)}
     return agreeing(make_policy(config.campaign, insecure=target.authority is None, **allowed), "", "")
 
@@ -230,9 +231,9 @@ def stream_policy(config: Config) -> dict[str, Any]:
     """Return the policy's fields for the configured stream, and no more; empty without a stream. Raises Invalid.
 
     The cap for single readings, 1/1, allows no such reports beside the stream; with a threshold round, the lifetime
-    allows one such report. The cap for the stream is the cost of one window of it: the period is the window, or the
-    longest campaign. The lifetime budget is twice the campaign's cost, because a device charges all of this cost when
-    it accepts the campaign, and again if the campaign is reissued.
+    allows one such report. The cap for the stream is the cost of one period, which is the window, or the campaign's
+    whole length without a window. The lifetime budget is twice the campaign's cost, because a device charges all of
+    this cost when it accepts the campaign, and again if the campaign is reissued.
     """
     if config.stream is None:
         return {}

@@ -233,7 +233,7 @@ class FleetFiles:
     def forget(self, name: str, now: int) -> None:
         """Delete a revoked device's name, files and group.
 
-        Its key is kept, so that the name is not given again. Raises Invalid.
+        A hash of the name is kept, so that the name is not given again. Raises Invalid.
         """
         device = self.devices().get(name)
         if device is None or device.state != REVOKED:

@@ -107,7 +107,9 @@ class Wishes:
 
 
 def initialise(folder: Path, wishes: Wishes) -> list[str]:
-    """Write the files; return their names. Raises Invalid for an existing server folder, OSError."""
+    """Write the files; return the names of what is then in the folder. Raises Invalid for an existing server folder,
+    OSError.
+    """
     if (folder / SERVER).exists():
         raise Invalid(f"{folder / SERVER} exists already, and undertone init replaces no file: name a new folder")
     ServerOptions(health=wishes.health, page=wishes.page)
@@ -196,8 +198,8 @@ def _write_broker(folder: Path, port: int, wishes: Wishes) -> None:
 
 
 def _unit(folder: Path, wishes: Wishes) -> str:
-    """Return the systemd unit. It uses a dynamic user if systemd can give that user the folder, else the folder's
-    owner.
+    """Return the systemd unit. It uses a dynamic user if systemd can give that user the folder, else the user that was
+    wished for.
     """
     who = f"User={wishes.user}\nReadWritePaths={_word(str(folder))}"
     if folder.parent == _STATE:

@@ -18,8 +18,8 @@ from undertone_shared.policy import Policy
 class ProvisionedDevice:
     """One device of the fleet.
 
-    It has a name, the address (host, port) to which it connects, the file of its password there, and its owner's
-    policy.
+    ``place``: the address (host, port) to which it connects. ``password``: reads its password there; the result is None
+    for a device that logs in with a certificate. ``policy``: its owner's policy.
     """
 
     name: str
@@ -29,7 +29,7 @@ class ProvisionedDevice:
 
 
 def read_provisioned(folder: Path) -> list[ProvisionedDevice]:
-    """Return the devices of a folder such as `fleets/NAME`, by name, without those that are revoked.
+    """Return the devices of a folder such as `fleets/NAME`, sorted by name, without those that are revoked.
 
     The stores of the server's folder around it, if there is one, tell which devices are revoked. Raises Invalid for
     files that a device would refuse.

@@ -1,4 +1,4 @@
-"""Join: where people redeem a join code: what a code offers, its redemption, the HTTP application and its listener.
+"""Join: what a join code offers, its redemption, and the HTTP application and listener at which people redeem it.
 
 Owns the HTTP API of joining, its limits, its pages and its TLS.
 May import: fleet.

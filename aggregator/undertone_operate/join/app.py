@@ -36,8 +36,8 @@ from undertone_operate.join.words import language_of
 from undertone_shared.errors import Invalid
 
 STATUS = {UNKNOWN: 404, EXPIRED: 410, USED: 409, REVOKED: 410, SLOW_DOWN: 429, INVALID: 422, UNAVAILABLE: 503}
-# The limits of one network. Two thousand devices behind one address, as in a large house, may join at once. Ten codes
-# that do not exist may be tried.
+# The limits of one network, and of all together. Two thousand devices behind one address, as in a large house, may join
+# at once. About ten codes that do not exist may be tried, because each costs `_UNKNOWN_COST` tokens.
 EACH_NETWORK = Rate(burst=2000, per_second=10)
 TOGETHER = Rate(burst=20_000, per_second=100)
 _UNKNOWN_COST = 200
@@ -53,7 +53,9 @@ Reply = dict[str, Any] | JoinRefused
 
 
 class RedeemQueue:
-    """A thread that redeems codes in batches. A batch has all codes that wait, and costs little more than one code."""
+    """A thread that redeems codes in batches. A batch has up to `_LARGEST_BATCH` of the waiting codes. It costs little
+    more than one code.
+    """
 
     def __init__(self, joining: Joining) -> None:
         self._joining = joining

@@ -49,7 +49,7 @@ KEY_BYTES = 32
 REPEAT_SECONDS = 30 * 86400
 # Files of a device's folder that hold no secret.
 _PUBLIC = (DEVICE, "policy.json", "ca.crt", f"{IDENTITY}.crt")
-# Offers of a campaign are computed at most once in this time.
+# An offer is computed again after this number of seconds.
 _OFFER_SECONDS = 10.0
 _MOST_OFFERS = 100
 
@@ -146,7 +146,7 @@ class Joining:
         return [refusal or replies[index] for index, refusal in enumerate(refusals)]
 
     def leave(self, asked: Redemption) -> dict[str, Any]:
-        """Revoke the device that joined with this code and key, because its owner leaves; return its name.
+        """Revoke the device that joined with this code and key, because its owner leaves; return {"device": its name}.
 
         Leaving again changes nothing. Raises JoinRefused. Raises Invalid or OSError if the folder cannot be changed.
         """

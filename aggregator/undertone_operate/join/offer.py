@@ -40,7 +40,7 @@ def offered_policy(config: Config, model: str, operator: str, about: str, made: 
 
 
 def _until(config: Config, model: str, made: int) -> int:
-    """Return the second by which a device that reports in each of its turns has used up its lifetime; 0 without a
+    """Return the Unix second by which a device that reports in each of its turns has used up its lifetime; 0 without a
     lifetime.
 
     It is counted from the campaign's first slot, and rounded up to the end of a day (UTC). For a campaign that had not

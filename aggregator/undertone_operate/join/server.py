@@ -81,8 +81,9 @@ def serve_join(home: Home, journal: Journal, ready: Callable[[str], None] = lamb
 def join_pages(broker: BrokerOptions, journal: Journal) -> JoinPages:
     """Return the phone's app, or a page that explains what a code is.
 
-    The result is the page if this server has no address for phones, or no way in which phones can log in. There, a
-    phone with the app would use up the code of its link, and could not report.
+    The result is the page if this server has no address for phones, or no way in which phones can log in: a phone with
+    the app would use up the code of its link, and could not report. It is the page as well if this installation lacks
+    the app.
     """
     try:
         if not broker.source.broker and broker.ca_file is not None:

@@ -23,7 +23,7 @@ p { margin: 0 0 2mm; } code { font-size: 9pt; overflow-wrap: anywhere; }
 def check_sheet(path: Path, links: int) -> None:
     """Check that the QR codes of this number of links can be written to this file.
 
-    Raises Invalid for another suffix, and without segno.
+    Raises Invalid for another suffix, for too many links, and without segno.
     """
     if path.suffix not in (SHEET, PICTURE):
         raise Invalid(f"--qr is {path}, expected a file whose name ends with {SHEET} or {PICTURE}")
