@@ -165,13 +165,18 @@ def _machine(disk: Path) -> Iterator[Finding]:
 
 
 def _room(home: Home, config: Config) -> Iterator[Finding]:
-    """Yield whether this server can hold the connections of all its devices; nothing if they connect to a broker."""
+    """Yield a finding that says whether this server can hold the connections of all its devices.
+
+    Yield nothing if they connect to a broker.
+    """
     if config.broker.source.broker:
         return
+    passwords = config.path(config.broker.passwords)
     try:
-        users = read_passwords(config.path(config.broker.passwords)).keys() - servers_names()
-    except OSError:
-        # Another finding, about the endpoint's files, reports that this file cannot be read.
+        users = read_passwords(passwords).keys() - servers_names()
+    except OSError as wrong:
+        sentence = f"the devices' password file {passwords} cannot be read: {wrong.strerror}"
+        yield Finding("passwords", FAILURE, sentence, "restore it from a backup, or let the server's user read it")
         return
     readers = {path.stem for path in home.folder.glob("readers/*.password")}
     devices = len(users - readers)

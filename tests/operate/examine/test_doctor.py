@@ -302,6 +302,8 @@ def test_what_cannot_be_examined_is_a_finding_too(tmp_path: Path, monkeypatch: p
     with monkeypatch.context() as patched:
         patched.setattr(tempfile, "TemporaryFile", full)
         assert results(folder)["sync"] == "failure"
+    (folder / "broker/passwords").rename(folder / "broker/elsewhere")
+    assert results(folder)["passwords"] == "failure", "without the file no device can log in"
     (folder / "server.toml").write_text("[server]\nworkers = 0\n", encoding="utf-8")
     told = [finding for finding in examine(folder) if finding.result == "failure"]
     assert [(finding.check, finding.fix) for finding in told] == [("server", f"edit {folder / 'server.toml'}")]
