@@ -8,7 +8,7 @@ from pathlib import Path
 
 CONFIG_FILE = "mosquitto.conf"
 PID_FILE = "mosquitto.pid"
-# Largest message in bytes that mosquitto accepts; the server sends nothing larger than a campaign or a status.
+# Largest message in bytes that mosquitto accepts.
 _LARGEST_MESSAGE = 16_384
 # Memory limit in bytes beyond which mosquitto refuses messages, so that it does not exhaust the machine.
 _MEMORY = 1 << 30

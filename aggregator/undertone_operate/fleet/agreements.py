@@ -1,4 +1,5 @@
-"""What households have agreed to: who asks, what for, and the limits of a policy, which holds a fingerprint of all.
+"""What households have agreed to: who asks, what for, and the limits of a policy. The policy holds a fingerprint of
+these three.
 
 The server knows who asks (`[join] operator`) and what for (the codes of a campaign). Owners who get their policy as a
 file have agreed only to that file, so who asks and what for are empty for them.

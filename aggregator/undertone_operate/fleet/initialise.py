@@ -140,7 +140,7 @@ def _options(port: int, wishes: Wishes) -> dict[str, Any]:
     if wishes.mode == DIRECT:
         options |= {"passwords": "broker/passwords", "access": "broker/access"}
         if wishes.authority is not None:
-            # The endpoint listens on every address of this machine; devices use the name in the certificate.
+            # The endpoint listens on every IPv4 address of this machine; devices use the name in the certificate.
             options |= {"host": "0.0.0.0", "reached_as": wishes.host}
             options |= {"certificate": "broker/server.crt", "key": "broker/server.key"}
         if wishes.websocket_port:

@@ -34,7 +34,7 @@ class Queue:
 
     @property
     def oldest_seconds(self) -> float:
-        """Age of the oldest uncommitted report in seconds."""
+        """Seconds for which the oldest uncommitted report has waited, by ``since``; 0 without such a report."""
         if not self.uncommitted:
             return 0.0
         return time.monotonic() - (self._taken_since if self._taken else self.since)
