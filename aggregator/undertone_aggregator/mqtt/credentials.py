@@ -27,8 +27,8 @@ _OWN_END = "# ... to here. It writes everything below again whenever a device is
 # The lines of the access-control file between these two marks are the rules of readers.
 _READERS_BEGIN = "# --- Readers, which `undertone readers` adds and removes ..."
 _READERS_END = "# ... end of readers. ---"
-# Up to this number of devices, each has lines of its own. With more, they share one pattern, because mosquitto compares
-# each line with all lines before it.
+# Up to this number of devices, each has lines of its own. With more, all share one pattern for each campaign, because
+# mosquitto compares each line with all lines before it.
 EXACT_DEVICES = 20_000
 
 

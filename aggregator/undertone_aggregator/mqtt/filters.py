@@ -1,4 +1,4 @@
-"""MQTT topics and topic filters: which topics a filter matches (section 4.7), and which topics are campaigns'."""
+"""MQTT topics and topic filters: which topics a filter matches (section 4.7), and which topics belong to campaigns."""
 
 from itertools import zip_longest
 

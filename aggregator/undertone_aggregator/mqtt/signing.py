@@ -36,7 +36,7 @@ def make_key(path: Path) -> Signer:
 
 
 def read_key(path: Path) -> Signer:
-    """Read the key from a file. Raises OSError, and Invalid if it holds no key or others may read it."""
+    """Read the key from a file. Raises OSError, and Invalid if the file holds no Ed25519 key or others may read it."""
     # A credential that systemd loads for a service is readable by that service only, whatever its mode.
     loaded = str(path.parent) == os.environ.get("CREDENTIALS_DIRECTORY")
     if not loaded:

@@ -38,7 +38,7 @@ _NAMES = [column.split()[0] for column in ROWS.split(", ")]
 class Counting:
     """Counts with the epochs in ``bodies``. This object is sent to the executors.
 
-    ``refused``: fingerprints of epochs that the store will never know; their reports are refused as `OTHER_CAMPAIGN`.
+    ``refused``: fingerprints of epochs that the store does not know; their reports are refused as `OTHER_CAMPAIGN`.
     """
 
     def __init__(self, campaign: str, bodies: Sequence[bytes], refused: frozenset[bytes] = frozenset()) -> None:

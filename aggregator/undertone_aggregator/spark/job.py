@@ -204,8 +204,8 @@ class CountingJob:
 class _State:
     """State of a counting job that outlasts one query of Spark.
 
-    ``refused``: epochs that the store will never know. ``without_missing``: True if files were removed after their
-    batch was planned. ``apply``: handles each batch.
+    ``refused``: fingerprints of epochs that the store does not know. ``without_missing``: True if files were removed
+    after their batch was planned. ``apply``: handles each batch.
     """
 
     apply: Apply
@@ -272,8 +272,8 @@ class _Sink:
 
 @contextlib.contextmanager
 def _session(master: str | None, partitions: int) -> Iterator[Any]:
-    """Return a Spark session. Without a master, use that of spark-submit, or else one on this machine. Raises
-    Invalid.
+    """Yield a Spark session, which stops when the context ends. Without a master, use that of spark-submit, or else one
+    on this machine. Raises Invalid.
     """
     try:
         import pyspark

@@ -26,7 +26,7 @@ def recover(job: CountingJob, stop: threading.Event, say: Say) -> None:
     checkpoint.
 
     The recovery may be stopped or killed at any moment, and started again with another new checkpoint. Raises Invalid
-    for a checkpoint that is not new, and for a store without records of its files.
+    for a checkpoint that is not new, and for a folder without records of the files that the store has counted.
     """
     if job.checkpoint.exists() and any(job.checkpoint.iterdir()):
         raise Invalid(f"the checkpoint {job.checkpoint} is there already, expected a new folder")

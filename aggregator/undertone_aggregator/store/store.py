@@ -226,7 +226,7 @@ class DeviceInventory(Protocol):
         """Replace all groups, in one transaction."""
 
     def devices(self) -> dict[str, Device]:
-        """Return a map: name -> device, for every device that was ever added to the inventory."""
+        """Return a map: name -> device, for every device of the inventory. The name of a forgotten one is its key."""
 
     def set_devices(self, devices: Iterable[Device], *, without: Iterable[str] = ()) -> None:
         """Add or change these devices, and delete the names ``without``, in one transaction."""

@@ -33,7 +33,7 @@ def _campaign(*, primary_key: bool = False, index: bool = False) -> Column[int]:
     return Column("campaign", Integer, ForeignKey("campaigns.id"), nullable=False, primary_key=primary_key, index=index)
 
 
-# The revision of the tables, in one row. The table's name is Alembic's, which wrote the first revisions.
+# The revision of the tables, in one row. The table has the name that Alembic gives it.
 revision = Table("alembic_version", metadata, Column("version_num", Text, primary_key=True))
 # One row per campaign in this database; the name is empty until the campaign is known.
 campaigns = Table(

@@ -1,4 +1,4 @@
-"""Live updates for open pages. The store is polled once for all pages together; a slow page loses its oldest
+"""Live updates for open pages. A campaign is polled once for all its open pages; a slow page loses its oldest
 messages.
 """
 

@@ -1,9 +1,9 @@
 """Files encrypted with a passphrase: AES-256-GCM in parts, with a key that scrypt derives.
 
-The file consists of ``UTSF1``, 16 bytes of salt, 7 bytes of nonce, and the parts of 1 MiB, each with its tag of 16
-bytes. A part's nonce is the file's nonce, the part's number (4 bytes), and a byte that is 1 in the last part, else 0.
-So parts that are missing, swapped or cut off at the end are noticed (the STREAM construction: Hoang, Reyhanitabar,
-Rogaway and Vizár, CRYPTO 2015).
+The file consists of ``UTSF1``, 16 bytes of salt, 7 bytes of nonce, and the parts of 1 MiB (the last may be shorter),
+each with its tag of 16 bytes. A part's nonce is the file's nonce, the part's number (4 bytes), and a byte that is 1 in
+the last part, else 0. So parts that are missing, swapped or cut off at the end are noticed (the STREAM construction:
+Hoang, Reyhanitabar, Rogaway and Vizár, CRYPTO 2015).
 """
 
 import os

@@ -47,7 +47,7 @@ class Finding:
 
 
 def _settings(config: Config) -> Iterator[Finding]:
-    """Check the broker's persistence, queues and client-id rule in its local file. MQTT does not report them."""
+    """Check persistence, queues, client ids and access in the broker's local file. MQTT does not report them."""
     path = config.path(config.broker.directory) / CONFIG_FILE
     if not path.is_file():
         summary = f"there is no {path}, so doctor cannot see the persistence and the queues of this broker"

@@ -46,7 +46,7 @@ IDENTITY = "device"
 class Target:
     """The broker as devices reach it.
 
-    ``authority``: the CA certificate that devices trust; None means MQTT without TLS, on loopback only.
+    ``authority``: the CA certificate that devices trust; None means MQTT without TLS.
 
     ``places``: (host, port) of each of several brokers, instead of host and port. ``certificates``: each device gets a
     certificate of its own instead of a password. It is signed by that authority, whose key is beside its certificate.
@@ -199,7 +199,7 @@ def make_policy(plan: CampaignPlan, *, insecure: bool, **others: Any) -> dict[st
 
 
 def policy_of(config: Config, target: Target) -> dict[str, Any]:
-    """Return the policy of a device that accepts this campaign, see `make_policy`, of this server. Raises Invalid."""
+    """Return the policy of a device for this campaign of this server, see `make_policy`. Raises Invalid."""
     allowed = {"signers": signers(config), **stream_policy(config)}
     return agreeing(make_policy(config.campaign, insecure=target.authority is None, **allowed), "", "")
 

@@ -64,8 +64,8 @@ if TYPE_CHECKING:
 
 _WINDOW_SECONDS = 0.02
 # With several campaigns, a batch with at least _MANY reports waits longer while more reports arrive: for
-# _WINDOW_OF_CAMPAIGN_SECONDS times the number of campaigns, and at most _LONGEST_WINDOW_SECONDS. Each batch costs 1 ms
-# of processor time, however few reports it has, so larger batches are cheaper.
+# _WINDOW_OF_CAMPAIGN_SECONDS times the number of campaigns, and at most _LONGEST_WINDOW_SECONDS. Each batch costs about
+# 1 ms of processor time, however few reports it has, so few large batches are cheaper than many small ones.
 _MANY = 24
 _WINDOW_OF_CAMPAIGN_SECONDS = 0.005
 _LONGEST_WINDOW_SECONDS = 0.1

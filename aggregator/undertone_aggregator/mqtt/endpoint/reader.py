@@ -17,7 +17,7 @@ from undertone_shared.errors import Invalid
 # A write ends with the message with which it reaches this number of bytes.
 _WRITE_BYTES = 1 << 14
 _U16 = 0xFFFF
-# A SUBSCRIBE costs one token, and one more for each such number of comparisons of a filter with a topic.
+# A SUBSCRIBE costs one token, and one token more for this number of comparisons of a filter with a topic.
 _COMPARISONS = 10_000
 
 
