@@ -100,10 +100,11 @@ def time_notes(rows: Sequence[Sequence[Cell]]) -> list[str]:
         )
         first.append(f"{start:.3g}")
     return [
-        "This is the median of the mean squared errors of all reports, for Algorithm 3 and for the noise that our "
-        f"devices draw, divided by that of Algorithm 1: {'; '.join(ours)}.",
-        f"At the first report, the error of Algorithm 3 is {', '.join(first)} times that of Algorithm 1 (a number for "
-        "each ε), as the paper says. The noise that our devices draw has the same variance in all reports.",
+        "The median of the mean squared errors of all reports, divided by that of Algorithm 1, is for Algorithm 3 and "
+        f"for the noise that our devices draw: {'; '.join(ours)}.",
+        "At the first report, the error of Algorithm 3 divided by that of Algorithm 1 is, as the paper says, about 1 "
+        f"(here {', '.join(first)} at the four ε). The noise that our devices draw has the same variance in all "
+        "reports.",
     ]
 
 

@@ -24,12 +24,12 @@ PARAGRAPH = (
     "the budget between the reports. The other divides the devices into groups, which report in turns. This study "
     "makes the same comparison for means of the readings of real meters. It adds longer slots, correlated noise and "
     "the filter.\n\nEach block of rows has one ε and one number of devices. In each block, all rows except the last "
-    "have the same ε for any 24 hours (streams also have a δ). The table has the error that the planner predicts and, "
-    "for turns and for single readings, the error of simulated reports, both as differences from the true mean of all "
-    "devices. The devices of this study use the Hybrid. In the simulation, the readings of a slot have only 100 values "
-    "(their quantiles), and the Hybrid has few levels. The column `simulated error, %` has the predicted error, "
-    "multiplied by the ratio of simulated to predicted error in this simpler case. The protection does not depend on a "
-    "secret schedule: everybody may know in which slots a device reports."
+    "have the same ε for any 24 hours (streams also have a δ). Errors are differences from the true mean of all "
+    "devices. The column `predicted error, %` has the error that the planner predicts. The column `simulated error, %` "
+    "checks it for turns and for single readings, by simulated reports of a simpler case: the readings of a slot have "
+    "only 100 values (their quantiles), and the Hybrid has few levels. The column has the predicted error, multiplied "
+    "by the ratio of simulated to predicted error in this case. Devices that report single readings use the Hybrid. "
+    "The protection does not depend on a secret schedule: everybody may know in which slots a device reports."
 )
 EPSILONS = ("1", "2", "4")
 FLEETS = (1_000, 10_000, 100_000)
