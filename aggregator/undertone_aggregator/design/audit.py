@@ -1,6 +1,6 @@
-"""Audit of a mechanism: recompute its certificate and moments from its weights and decoded values, and compare.
+"""Audit of a mechanism: recompute its certificate and moments from its weights, and compare them with what it states.
 
-Moments are in the papers' units: readings lie in [-1, 1], so theta corresponds to 2.
+Moments are in the papers' units, in which the range [0, theta] of readings becomes [-1, 1].
 """
 
 from dataclasses import dataclass
@@ -11,10 +11,7 @@ from undertone_aggregator.design.mechanisms import Mechanism
 
 
 class NotCertified(Exception):
-    """The mechanism differs from what it states about itself, or it exceeds its cap.
-
-    The message names the level or column.
-    """
+    """A mechanism differs from what it states about itself or exceeds its cap, or a campaign has a wrong signature."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +58,9 @@ def check_rows(mechanism: Mechanism) -> None:
 def exact_levels(mechanism: Mechanism, theta: int) -> list[AuditedLevel]:
     """Compute mean and variance at each level from the weights.
 
-    ``theta`` scales a table's values, which are in reading units; it does not affect other mechanisms. Raises
-    NotCertified if the mechanism's own formulas, its ``value`` and ``variance``, give other numbers. Raises Invalid for
-    a mechanism with edges and for a table without decoded values.
+    ``theta``: the readings' range is [0, theta]. The results are in the papers' units, in which they do not depend on
+    it. Raises NotCertified if the mechanism's own formulas, its ``value`` and ``variance``, give other numbers. Raises
+    Invalid for a mechanism with edges and for a table without decoded values.
     """
     decoded = [_centred(mechanism.decode(symbol, theta), theta) for symbol in _symbols(mechanism)]
     scale = lcm(*(y.denominator for y in decoded))

@@ -32,7 +32,11 @@ _USUAL = {"levels": window.LEVELS, "bins": 128}
 
 @dataclass(frozen=True, repr=False)
 class Certificate(Summarised):
-    """A mechanism that passed every check; levels and formula are None if it has no unbiased decode."""
+    """A mechanism that passed every check.
+
+    ``levels``: None if it has no unbiased decode. ``formula``: the variance with which its own is compared; None
+    without one. ``worst_only``: compare only the largest variances. ``theta``: the range of readings is [0, theta].
+    """
 
     name: str
     epsilon: Fraction
@@ -44,7 +48,7 @@ class Certificate(Summarised):
     theta: int
 
     def facts(self) -> dict[str, str]:
-        """Return name, ε, certificate and, where it has one, the largest variance."""
+        """Return name, ε, certificate, number of symbols and, with an unbiased decode, the largest variance."""
         worst = self.variance_worst
         return {
             "mechanism": self.name,
@@ -70,9 +74,9 @@ class Certificate(Summarised):
 
     @property
     def variance_ratio_worst(self) -> float | None:
-        """The largest ratio of exact to continuous variance.
+        """The largest ratio, over the levels, of the exact variance to ``formula``; None without levels or formula.
 
-        With ``worst_only``, the ratio of the two worst variances.
+        With ``worst_only``, the ratio of the two largest variances.
         """
         if self.levels is None or self.formula is None:
             return None
@@ -81,8 +85,8 @@ class Certificate(Summarised):
         return max(float(level.variance) / self.formula(float(level.reading)) for level in self.levels)
 
     def integers(self) -> dict[str, object]:
-        """The input of `certify_table`: the integers that a campaign contains, plus the decode values, which it does
-        not contain.
+        """The input of `certify_table`: the integers that a campaign contains and, for a table, its decode values,
+        which a campaign does not contain.
         """
         described: dict[str, object] = self.mechanism.describe()
         decoded = traits_of(self.mechanism).decoded
@@ -93,7 +97,7 @@ class Certificate(Summarised):
 
     @property
     def baseline(self) -> str:
-        """The name of the mechanism whose variance ``formula`` gives."""
+        """The name of the mechanism whose variance ``formula`` gives, see `Traits`."""
         return traits_of(self.mechanism).baseline
 
     def summary(self) -> dict[str, object]:
@@ -164,11 +168,11 @@ def certify_named(name: str, epsilon: str, levels: int | None = None, bins: int 
     """Certify the mechanism of this name, one of `named.certified_names`.
 
     ``levels`` is for the mechanisms with levels, and ``bins`` for the Square Wave; None means the usual number. The
-    table of the name "optimal" is the table of least worst variance, compared with the Hybrid's. A table for a
-    population can only be certified from its campaign.
+    table of the name "optimal" is the table of least worst variance, compared with the Hybrid's. For a table that was
+    designed for a population, use `certify_campaign` or `certify_table`.
 
-    Raises Invalid for bad input, such as a number that the mechanism does not have. Raises `audit.NotCertified` if a
-    check fails.
+    Raises Invalid for bad input, such as ``bins`` for a mechanism without bins. Raises `audit.NotCertified` if a check
+    fails.
     """
     certified = certified_as(name)
     sizes = {"levels": levels, "bins": bins}

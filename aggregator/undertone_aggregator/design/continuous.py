@@ -5,7 +5,7 @@ Stochastic rounding: Duchi et al.; piecewise and hybrid: Wang et al., ICDE 2019;
 
 from math import exp, expm1, sqrt
 
-# Up to this ε the hybrid is stochastic rounding alone. At this ε the worst variances of its two parts are equal.
+# Up to this ε the hybrid is stochastic rounding alone. At this ε the variances of its two parts at x = 0 are equal.
 HYBRID_EPSILON = 0.609352
 
 

@@ -26,7 +26,7 @@ class Rows(Protocol):
 def weight_rows(mechanism: Rows) -> Vector:
     """Return the weights of a mechanism's symbols at each level; shape [K + 1, symbols].
 
-    They are computed once for each mechanism, because a mechanism never changes. The array is read-only.
+    The array is cached, because a mechanism never changes, and is read-only.
     """
     return _weight_rows(cast(Any, mechanism))
 

@@ -18,7 +18,7 @@ _LEFT_OUT = 1e-15
 
 @dataclass(frozen=True)
 class Losses:
-    """Distribution of losses: the loss is (first + i) step with probability ``mass[i]``; ``mass`` [points].
+    """Distribution of losses: the loss is (first + i) · step with probability ``mass[i]``; ``mass`` [points].
 
     The loss is infinite with probability ``infinite``.
     """
@@ -30,13 +30,13 @@ class Losses:
 
     @staticmethod
     def joined(step: float, first: int, deltas: Vector) -> "Losses":
-        """Make the distribution from an upper bound of δ at ε = (first + i) step; shape [points], the last δ small.
+        """Make the distribution from an upper bound of δ at ε = (first + i) · step; shape [points], the last δ small.
 
-        Below the grid, δ counts as that of the first loss.
+        All losses below the grid count as its first loss.
         """
         rise = np.diff(deltas) / np.expm1(step)
         fall = np.diff(deltas) / -np.expm1(-step)
-        # The slope of δ as a function of e^ε changes by -q at each point; the loss there has probability p = e^ε q.
+        # The slope of δ as a function of e^ε rises by q at each point; the loss there has probability p = e^ε q.
         inner = rise[1:] - fall[:-1]
         top = -fall[-1]
         mass = np.maximum(np.concatenate([[0.0], inner, [top]]), 0.0)

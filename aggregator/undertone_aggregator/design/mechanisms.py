@@ -31,8 +31,9 @@ Decoded = tuple[tuple[int, ...], int]
 class Traits:
     """Facts that the server needs of a mechanism besides its contract.
 
-    ``kind``: one word. ``sentence``: the mechanism's name for people. ``baseline``: the mechanism with whose variance
-    its own is compared. ``quadratic``: True if Var(decoded | reading) at the levels is a quadratic in the reading.
+    ``kind``: one word. ``sentence``: the mechanism's name for people. ``baseline``: the name of the mechanism with
+    whose variance its own is compared; "continuous" is the same mechanism in its paper's continuous form.
+    ``quadratic``: True if Var(decoded | reading) at the levels is a quadratic in the reading.
     ``groups``: first symbols of the groups in which a histogram is tested for fakes; symbols that move a mean far have
     groups of their own. ``decoded``: decode values that the campaign does not contain. ``decoding``: makes the same
     mechanism with such values.
@@ -53,7 +54,7 @@ class Traits:
 
     @property
     def decodes(self) -> bool:
-        """True if a symbol has an unbiased decode, given the decode values that these traits contain."""
+        """False for a table without its decode values, else True, also for the Square Wave, which has no decode."""
         return self.decoding is None or self.decoded is not None
 
 

@@ -20,7 +20,7 @@ from undertone_shared.table import TableMechanism
 Epsilon = Fraction | float | str
 # Var(decoded | reading) as a function of the reading in [-1, 1].
 Formula = Callable[[float], float]
-# The θ for which `undertone certify` designs a table; its variance in units of (θ/2)² does not depend on it.
+# The θ for which `undertone certify` designs a table. The table's variance in units of (θ/2)² hardly depends on θ.
 CERTIFIED_THETA = 1000
 
 
@@ -128,7 +128,7 @@ NAMES: dict[str, Named] = {
 
 @dataclass(frozen=True)
 class NamedStream:
-    """What a name means in [stream]: the ``law`` of a device's noise, and whether it is ``independent`` by slots."""
+    """What a name means in [stream]: the ``law`` of a device's noise; whether it is ``independent`` between slots."""
 
     law: str
     independent: bool

@@ -79,10 +79,10 @@ class Population:
 
 @lru_cache(maxsize=16)
 def _second_moments(mechanism: Mechanism) -> Vector:
-    """Return E[Y² | level k] of decoded reports Y, in units of (theta/2)². In these units they are the same for every
+    """Return E[Y² | level k] of decoded reports Y [K + 1], in units of (theta/2)², in which they are the same for every
     theta.
 
-    Each is a quotient of integers that is rounded once, because fractions of such long integers are slow.
+    They are computed in floating point, because fractions of such long integers are slow.
     """
     exact = ((*mechanism.variance(k, 2), *mechanism.value(k, 2)) for k in range(mechanism.levels + 1))
     return np.array([p / q + (r / s) ** 2 for p, q, r, s in exact])

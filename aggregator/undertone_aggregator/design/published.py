@@ -57,7 +57,7 @@ class Blanket:
     the reading k: its distribution P is this multinomial one times γ (T + (p - 1) A)/T. It dominates the loss of any
     mechanism with these p and γ; for stochastic rounding, piecewise and the Hybrid it is exact.
 
-    Raises Invalid if t exceeds 1/2, because no such pair of distributions is known then.
+    Raises Invalid unless 0 < γ < 1 < p and t is at most 1/2: for a larger t no such pair of distributions is known.
     """
 
     gamma: Fraction
@@ -66,8 +66,9 @@ class Blanket:
     def __post_init__(self) -> None:
         if not 0 < self.gamma < 1 < self.ratio or self.extreme > Fraction(1, 2):
             raise Invalid(
-                f"the mechanism's blanket is {float(self.gamma):.6g}, expected at least"
-                f" {float(2 / (self.ratio + 1)):.6g}, as stochastic rounding has at the ratio {float(self.ratio):.6g}"
+                f"the mechanism's privacy blanket γ is {float(self.gamma):.6g}, expected at least"
+                f" {float(2 / (self.ratio + 1)):.6g}, that of stochastic rounding with the certificate"
+                f" {float(self.ratio):.6g}"
             )
 
     @property
@@ -192,7 +193,9 @@ def _blanket_counts(reports: int, gamma: float, bucket: float) -> list[tuple[int
 
 
 def _span(n: int, chance: float) -> tuple[int, int]:
-    """Return the range of a binomial count of n trials within `_WIDE` standard deviations."""
+    """Return the least and the largest binomial count of n trials that is within `_WIDE` standard deviations, plus
+    `_WIDE`, of its mean.
+    """
     wide = _WIDE * math.sqrt(n * chance * (1 - chance)) + _WIDE
     return max(math.floor(n * chance - wide), 0), min(math.ceil(n * chance + wide), n)
 

@@ -49,9 +49,8 @@ _SHIFTS = (4096, 512, 64, 8, 1)
 
 
 class NoTable(Exception):
-    """No table exists: the linear programme has no solution, or no rounding of it keeps the cap.
-
-    The message says which.
+    """No table can be made, for example because the linear programme has no solution or no rounding of it keeps the
+    cap. The message says why.
     """
 
 
@@ -89,8 +88,9 @@ def optimal_table(
 
     ``density``: probability of each level (levels + 1 numbers). With it, the mean variance over these levels is
     minimised, and the worst variance is at most ``worst`` times the hybrid's. Without it, the worst variance is
-    minimised. ``largest``: the largest decoded value, for readings in [-1, 1]; with a density it is by default that of
-    `design.reach`. Raises Invalid for bad input, and NoTable if no table exists.
+    minimised. ``largest``: the largest decoded value, for readings in [-1, 1]; by default that of `REACH` with a
+    density, and that of the piecewise mechanism without. Raises Invalid for bad input, and NoTable if no table can be
+    made.
     """
     e = Budget.parse(epsilon).approximate[0]
     check_integer("theta", theta, 1, LARGEST_LEVEL)
@@ -256,7 +256,7 @@ def _solve(
     Without ``density``, many tables are optimal up to `_TIE`. The one that minimises Σ_k (1 + k / rows) Var_k is
     returned, so that the table is the same on every processor.
     """
-    # SciPy's modules are imported here, because their import takes long and only the choice of a mechanism needs SciPy.
+    # SciPy's modules take a second to import. Many modules import this one, and few call this function.
     from scipy.optimize import linprog
 
     y, x = grid.centred(grid.ys), grid.centred(grid.values)
@@ -322,8 +322,8 @@ def _corner(x: Vector, upper: tuple[Any, Vector], exact: tuple[Any, Vector], bou
 def _constraints(ratio: float, grid: _Grid) -> tuple[Any, Any]:
     """Return the sparse matrices of the programme's inequalities and equations; columns as for `_solve`.
 
-    Each pair (j, k) needs one inequality, P(j|k) - m_j <= (ratio - 1) m_j, instead of two. Decisions about θ solve many
-    programmes on the same grid.
+    Each pair (j, k) needs one inequality, P(j|k) - m_j <= (ratio - 1) m_j, instead of two. The matrices are cached,
+    because decisions about θ solve many programmes on the same grid.
     """
     from scipy.sparse import coo_array
 

@@ -1,8 +1,8 @@
 """Integers of the scalar mechanisms for an epsilon: stochastic rounding, piecewise, hybrid, Square Wave.
 
-All use the fraction a/b of `budget.best_fraction`, so their epsilon is proven. Their worst-case variance is at most
-0.05 % above that of the continuous mechanism. Often it is below, because whole cells favour a window slightly wider
-than that of the papers.
+All use the fraction a/b of `budget.best_fraction`, so their epsilon is proven. The worst-case variance of the first
+three is at most 0.05 % above that of the continuous mechanism. Often it is below, because whole cells favour a window
+slightly wider than that of the papers.
 """
 
 from collections.abc import Sequence
@@ -26,8 +26,8 @@ from undertone_shared.mechanism import Hybrid, WindowMechanism
 Epsilon = Fraction | float | str
 
 LEVELS = 256
-# Least number of cells between the window's first and last position. It is enough for every epsilon, and makes a
-# histogram that is small enough to be stored for every slot.
+# Least number of cells between the window's first and last position. It is enough for `_TOLERANCE` at every epsilon,
+# and makes a histogram that is small enough to be stored for every slot.
 _SPAN = 1024
 _TOLERANCE = 1.0005
 # With this number of bins or more, the closed-form width of the Square Wave is close enough to the best whole number.
@@ -65,8 +65,8 @@ def stochastic_rounding(epsilon: Epsilon) -> WindowMechanism:
 def piecewise(epsilon: Epsilon, levels: int = LEVELS, first: int = 0) -> WindowMechanism:
     """Return the piecewise mechanism (Wang et al., ICDE 2019) with ``levels`` + 1 input levels.
 
-    The window covers 1/(1 + e^{ε/2}) of the cells, rounded to whole cells, or one cell more if that is needed to stay
-    within the continuous worst-case variance. ``first``: number of the first symbol. Raises Invalid.
+    The window covers 1/(1 + e^{ε/2}) of the cells, rounded to whole cells, or rounded up if that is needed to stay
+    within `_TOLERANCE` times the continuous worst-case variance. ``first``: number of the first symbol. Raises Invalid.
     """
     a, b = best_fraction(epsilon)
     stride = _stride(levels)
@@ -95,7 +95,7 @@ def piecewise_optimal(epsilon: Epsilon, levels: int = LEVELS, first: int = 0) ->
 def hybrid(epsilon: Epsilon, levels: int = LEVELS) -> Hybrid:
     """Return the hybrid mechanism (Wang et al., ICDE 2019), whose piecewise part has probability floor(α 65536)/65536.
 
-    A public coin chooses the part. Below ε* = 0.609352 this probability is 0, and only stochastic rounding draws.
+    A public coin chooses the part. Up to ε* = 0.609352 this probability is 0, and only stochastic rounding draws.
     Raises Invalid.
     """
     rounding = stochastic_rounding(epsilon)

@@ -18,7 +18,7 @@ LEAST_DELTA = 1e-300
 
 
 def check_budget(epsilon: float, delta: float) -> tuple[float, float]:
-    """Return (ε, δ) as floats. Raises Invalid unless 0 < ε <= 50 and 0 < δ < 1."""
+    """Return (ε, δ) as floats. Raises Invalid unless 0 < ε <= 50 and 1e-300 <= δ < 1."""
     if isinstance(epsilon, bool) or not 0 < epsilon <= LARGEST_EPSILON:
         raise Invalid(f"epsilon is {epsilon!r}, expected a number above 0 and up to {LARGEST_EPSILON:g}")
     if isinstance(delta, bool) or not LEAST_DELTA <= delta < 1:

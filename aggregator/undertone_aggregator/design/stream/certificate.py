@@ -1,7 +1,7 @@
 """The result of `undertone certify --campaign` for a stream campaign: ρ and (ε, δ) of all its reports together.
 
-The closed form that a device checks is compared with the exact sensitivity of one chain, a dynamic programme over all
-pairs of streams, wherever that is small enough.
+The closed form that a device checks is compared with the exact sensitivity of one chain, if the dynamic programme that
+computes this sensitivity is small enough.
 """
 
 import math
@@ -24,8 +24,8 @@ _LARGEST_PROGRAMME = 60_000
 class StreamCertificate:
     """The numbers that prove that a stream's budget is within its cap.
 
-    ``exact_rho``: ρ of one chain by the dynamic programme, None if that was not run; ``chain_rho``: the closed form for
-    the same. ``report_epsilon``: ε of a single report, for one-bit streams only.
+    ``rho``: ρ of all reports together. ``chain_rho``: ρ of one chain by the closed form; ``exact_rho``: the same by the
+    dynamic programme, None if that was not run. ``report_epsilon``: ε of a single report, for one-bit streams only.
     """
 
     rule: StreamRule
@@ -57,7 +57,9 @@ class StreamCertificate:
         integers = ", ".join(
             f"{name} {value}" for name, value in self.rule.describe().items() if name not in ("kind", "law")
         )
-        exact = "a number unknown for so large a stream" if self.exact_rho is None else f"{float(self.exact_rho):.6f}"
+        exact = "not computed exactly"
+        if self.exact_rho is not None:
+            exact = f"{float(self.exact_rho):.6f} by exact computation"
         single = (
             "no finite number, because Gaussian noise by itself has no ε"
             if self.report_epsilon is None
@@ -69,7 +71,7 @@ class StreamCertificate:
             f"certificate  rho = {float(self.rho):.6f}, so (ε, δ) = ({self.epsilon_achieved:.6f}, {delta:g})"
             f" <= ({shown(self.budget.epsilon)}, {delta:g})",
             f"guarantee    user level: {self._span()}; each further window costs the same rho again",
-            f"one chain    rho = {float(self.chain_rho):.6f} by the closed form, {exact} by exact computation",
+            f"one chain    rho = {float(self.chain_rho):.6f} by the closed form, {exact}",
             f"one report   ε = {single}",
             "",
         ]
@@ -120,7 +122,10 @@ def _variance(rule: StreamRule) -> Fraction:
 
 
 def _exact_rho(rule: StreamRule, variance: Fraction) -> Fraction | None:
-    """Compute ρ of one chain of all reports; None if the programme would be too large, or if chains are interleaved."""
+    """Compute ρ of one chain of all reports.
+
+    Return None if the programme would be too large, if chains take turns, or if the slew is half the range or more.
+    """
     slew = Fraction(rule.slew, rule.levels)
     share = Fraction(rule.reuse, 1 << rule.shift)
     if not share:

@@ -1,7 +1,7 @@
 """Filters for streams: the closed form's best share r, the exact optimum of r, and filters with several taps.
 
-All filters are stationary: every release has the variance γ_0 of `Stationary`, at sensitivity 1. A board can check only
-the closed form; the other filters serve the planner, and devices whose policy lists their numbers.
+All filters are stationary: at sensitivity 1, every release has the variance of `Stationary`. A device can check only
+the closed form; the other filters serve the planner and studies.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from undertone_aggregator.design.stream.schedule import Recurrence, Recurrences,
 from undertone_aggregator.design.stream.sensitivity import exact, grid
 from undertone_shared.errors import Invalid
 
-# Taps are multiples of 2^-TAP_BITS: short enough for a board's integers, fine enough for the optimum.
+# Taps are multiples of 2^-TAP_BITS, which are fine enough for the optimum.
 TAP_BITS = 10
 LARGEST_TAPS = 4
 
@@ -70,8 +70,8 @@ def shipped(slew: Fraction, slots: int, chains: int = 1) -> Stationary:
 def optimised(slew: Fraction, slots: int, taps: int = 1) -> Stationary:
     """Return the stationary filter of ``taps`` taps with the least release variance at its exact S² (one chain).
 
-    A search in floating point begins at the closed form's share. The taps that it finds are rounded to multiples of
-    2^-10, and their S² is computed exactly. Raises Invalid.
+    The search is in floating point. The taps that it finds are rounded to multiples of 2^-10, and their S² is computed
+    exactly. Raises Invalid.
     """
     # SciPy's modules take a second to import. Nearly all commands import this module, and few call this function.
     from scipy.optimize import minimize, minimize_scalar
@@ -90,7 +90,8 @@ def optimised(slew: Fraction, slots: int, taps: int = 1) -> Stationary:
         best = np.array([float(minimum.x)])
     else:
         r = float(best_share(slew, slots))
-        # The search starts from two shapes: all weight on the first tap, and 35 % of it spread over the other taps.
+        # The search starts from the closed form's share in two shapes: all of it on the first tap, or 35 % of it on the
+        # other taps.
         starts = [[r] + [0.0] * (taps - 1), [0.65 * r] + [0.35 * r / (taps - 1)] * (taps - 1)]
         options = {"xatol": 2e-3, "fatol": 1e-5, "maxfev": 80 * taps}
         runs = [minimize(objective, start, method="Nelder-Mead", options=options) for start in starts]

@@ -164,7 +164,8 @@ def release_variance(rule: StreamRule, index: int | None = None) -> float:
 
     ``index``: the chain index i; None for the limit in a long chain. Letters as in `undertone_shared.stream`. Gaussian
     noise has v_1 = s_1 and v_i = (s + R² v_{i-1})/A². For one-bit noise, b² takes the place of s; it is more than the
-    true b² - ξ². The rounding of readings to levels adds at most 1/4 level², and the rounding of releases 1/12.
+    true b² - ξ². The rounding of readings to levels adds at most 1/4 level², and the rounding of releases at most
+    1/12 / (1 - (R/A)²) level².
     """
     a, r = 1 << rule.shift, rule.reuse
     first, later = (rule.noise[0], rule.noise[1]) if rule.law == GAUSSIAN else (n * n for n in rule.noise)

@@ -70,7 +70,7 @@ def all_methods(
     """Return every method under (ε, δ). The budget is for the whole stream, or per report: then the stream's μ is √l
     times as large.
 
-    ``chains`` applies to the shipped method only; the others have one chain. Raises Invalid.
+    ``chains`` applies to the methods "closed-form" and "one-bit"; the others have one chain. Raises Invalid.
     """
     if not 2 <= slots <= LONGEST:
         raise Invalid(f"slots is {slots}, expected 2 to {LONGEST}")
@@ -141,7 +141,7 @@ def logarithmic(base: Method, least: float) -> Method:
 
     ``least``: share of the range below which readings are not distinguished; log(x + least) is mapped onto [0, 1]. The
     inverse is an exponential. So it is biased upwards by about half the noise's variance on the log scale, for a device
-    and for the mean. Do not use it for a mean of noisy logarithms, nor with readings of 0.
+    and for the mean.
     """
     if not 0 < least < 1:
         raise Invalid(f"least is {least}, expected a share of the range between 0 and 1")

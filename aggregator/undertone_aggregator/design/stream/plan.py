@@ -26,12 +26,13 @@ _SHARES = 16
 
 @dataclass(frozen=True)
 class Line:
-    """One method's predicted root mean square errors, in units of the range, of a slot's mean or of a sum's mean.
+    """One method's predicted root mean square errors, in units of the range: of the means of single slots, or of sums
+    of the means of several slots.
 
     ``variance``: mean noise variance of a reported slot, divided by that of the paper's algorithm. ``raw``: the error
     without the smoother. ``smoothed``: the error after it. ``mechanism``: the mechanism in [stream] that runs the
     method; None if no campaign can run it. ``share``: the value that the option ``share`` of [stream] needs for it;
-    None for the best one.
+    None if it needs none.
     """
 
     method: str

@@ -1,8 +1,8 @@
-"""Noise schedules of a stream of l reports as rational numbers: the paper's, and the stationary ones.
+"""Noise schedules of a stream of l reports as rational numbers: that of Bao et al. (PVLDB 2021), and stationary ones.
 
-Row i (from 0) of a schedule describes ξ_i = (x_i - Σ_k a_ik x_{i-k}) / σ_i of Eq. 11, in units of the domain's width 1:
-its ``taps`` are a_i1, a_i2, ... (at most i of them), its ``weight`` is 1/σ_i². The noise of the released x_i is γ_i =
-η_i + Σ_k a_ik γ_{i-k} with Var η_i = σ_i² (Eq. 10).
+Row i (from 0) of a schedule describes ξ_i = (x_i - Σ_k a_ik x_{i-k}) / σ_i of their Eq. 11, in units of the domain's
+width 1: its ``taps`` are a_i1, a_i2, ... (at most i of them), its ``weight`` is 1/σ_i². The noise of the released x_i
+is γ_i = η_i + Σ_k a_ik γ_{i-k} with Var η_i = σ_i² (Eq. 10).
 """
 
 from collections.abc import Sequence

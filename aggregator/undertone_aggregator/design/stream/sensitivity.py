@@ -35,7 +35,6 @@ def exact(schedule: Recurrences, slew: Fraction) -> Fraction:
         raise ValueError(f"{depth} taps at slew {slew} are too many for the exact computation: use fewer taps")
     common = lcm(*(tap.denominator for row in schedule for tap in row.taps), 1)
     weights = lcm(*(row.weight.denominator for row in schedule))
-    # By symmetry, half of the start values suffice.
     best: dict[Steps, int] = {(): 0}
     steps: dict[Steps, list[tuple[Steps, int]]] = {}
     before: Recurrence | None = None
@@ -46,6 +45,7 @@ def exact(schedule: Recurrences, slew: Fraction) -> Fraction:
         following: dict[Steps, int] = {}
         for state, value in best.items():
             if state not in steps:
+                # By symmetry, the start values that are at least 0 suffice.
                 ahead = moves[state[0]] if state else [d for d in ints if d >= 0]
                 steps[state] = _steps(row, state, ahead, common, weights, max(depth, 1))
             for after, cost in steps[state]:

@@ -83,7 +83,8 @@ def fit_gaussian_process(
     What is not given is tried on a logarithmic grid and weighted by its likelihood. The single best value would be too
     confident, because correlated noise resembles a moving mean.
 
-    ``noise`` [k, k]: covariance of ``values`` about x. Raises Invalid for more than 2048 slots, or none.
+    ``noise`` [k, k]: covariance of ``values`` about x. Raises Invalid for more than 2048 slots, for none, and for
+    ``values`` or ``noise`` of another shape.
     """
     if not 1 <= len(slots) <= LONGEST:
         raise Invalid(f"there are {len(slots)} slots to smooth, expected 1 to {LONGEST}")
@@ -117,7 +118,7 @@ def fit_gaussian_process(
 
 
 def _likelihood(covariance: Matrix, values: Vector, noise: Matrix) -> float:
-    """Return the log likelihood of z under one prior."""
+    """Return the log likelihood of z under one prior, up to a constant."""
     from scipy.linalg import cho_factor, cho_solve
 
     factor = cho_factor(covariance + noise)
