@@ -54,7 +54,7 @@ class Move:
     def theta(self, old: int, bound: int) -> int | None:
         """Return the θ of old reports, moved as far as readings have moved.
 
-        Return None if readings moved by an amount, or if the moved θ is above the bound.
+        Return None if readings moved by an amount, or if the moved θ is below 1 or above the bound.
         """
         theta = round(old * self.factor)
         return theta if 1 <= theta <= bound and not self.amount else None
@@ -76,11 +76,10 @@ class Move:
 
 
 class Ageing:
-    """How far readings have moved since each cycle of a campaign. ``estimates``: those of the slots of its report
-    ``epochs``.
+    """How far readings have moved since each cycle of a campaign.
 
-    Kept for each cycle is the move to its readings from those of the threshold rounds, which the first choice of θ
-    describes.
+    ``epochs``: the epochs whose reports are used. ``estimates``: the truncated means of their slots. For each cycle
+    this object keeps how far its readings are from those of the first choice of θ in ``epochs``.
     """
 
     def __init__(self, epochs: Sequence[Epoch], estimates: Estimates) -> None:

@@ -108,7 +108,7 @@ def version_of(meta: Mapping[str, str]) -> int:
 
 
 def apply_plan(store: CampaignEntries, plan: CampaignPlan, stream: StreamPlan | None) -> int:
-    """Apply a changed plan if ``version`` is that of the plan that applies now, and return the new version.
+    """Apply a changed plan if its ``version`` is that of the plan that applies now, and return the new version.
 
     Raises Invalid for another version, which means that somebody else has changed the plan meanwhile, and for all that
     `open_campaign` refuses.
@@ -175,7 +175,8 @@ def _accept(_: Policy) -> None:
 def known_refusals(folder: Path, *campaigns: Campaign, check: Callable[[Policy], None] = _accept) -> Refusals:
     """Return which of the policies in the folder ``devices`` of ``folder`` refuse one of the campaigns.
 
-    ``check``: a function that raises Refused for a policy that refuses for another reason.
+    A file that is no policy counts as one that refuses. ``check``: a function that raises Refused for a policy that
+    refuses for another reason.
     """
     policies = Counter(path.read_bytes() for path in sorted((folder / "devices").glob("*/policy.json")))
     reasons: Counter[str] = Counter()
@@ -209,7 +210,8 @@ def refusals_of(config: Config, timeline: Timeline, now: int, check: Callable[[P
     extended = None if newest is None else epochs.reissued(timeline, max(now, cycle_after(newest)))
     if extended is None:
         return known_refusals(folder, epochs.first(now).campaign, check=check)
-    # Devices receive the extended epoch, which is shorter than a whole campaign.
+    # Devices receive only the extended epoch, so the length of a whole campaign must not make them refuse: the first
+    # epoch is checked with one slot of reports.
     short = epochs_of(replace(config, campaign=replace(config.campaign, report_slots=1)))
     return known_refusals(folder, short.first(now).campaign, extended.campaign, check=check)
 

@@ -36,7 +36,9 @@ class Collection(Protocol):
         """Return the object that decides on the epochs of the configured campaign. Raises Invalid."""
 
     def announce(self, epoch: Epoch, epsilon: Fraction, round_of: tuple[int, int], wait: int) -> list[Event]:
-        """Return the log entry for an epoch that begins in ``wait`` seconds; ``round_of``: (number, planned rounds)."""
+        """Return log entries for an epoch that begins in ``wait`` seconds; ``round_of``: (its number among all epochs,
+        planned rounds).
+        """
 
     def estimator(self, timeline: Timeline, models: dict[str, float]) -> "Estimator":
         """Return the estimator for Partials. ``models``: see `undertone_aggregator.estimate.reconstruct`."""
@@ -57,7 +59,7 @@ class ScalarCollection:
         return Rounds(config.campaign, means)
 
     def announce(self, epoch: Epoch, epsilon: Fraction, round_of: tuple[int, int], wait: int) -> list[Event]:
-        """Return the log entry of a threshold round, or of a report epoch with its θ and mechanism."""
+        """Return log entries of a threshold round, or of a report epoch with its θ and mechanism."""
         from undertone_aggregator.counts.facts import mechanism_facts
 
         rule, (number, planned) = epoch.report, round_of

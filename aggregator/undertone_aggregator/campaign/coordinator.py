@@ -23,7 +23,8 @@ from undertone_shared.topics import config_topic
 class Coordinator:
     """Coordinator of a campaign. Call ``tick`` a few times per slot. ``seed``, ``clock``, ``sign``: see `Issuing`.
 
-    ``strays``: the counter of strays, which the campaign's state uses as well; None: the coordinator makes its own.
+    ``strays``: counts the devices that follow an unknown epoch (`undertone_aggregator.campaign.strays`); the campaign's
+    state uses the same counter. None: the coordinator makes its own.
     """
 
     def __init__(
@@ -59,7 +60,10 @@ class Coordinator:
         self._status.tick(now)
 
     def retire(self, now: int) -> None:
-        """Stop broadcasting the campaign for ever. Reports that are still under way are counted."""
+        """Stop broadcasting the campaign for ever, and settle the slots that are due at Unix second ``now``.
+
+        Call this in place of ``tick`` once the campaign is retired. Reports that are still under way are counted.
+        """
         if not self._retired:
             self._retired = True
             config, outlet = self._context.config, self._context.outlet

@@ -123,9 +123,9 @@ class Elected:
 class Held:
     """The connection to the broker of servers that share a store: it is up while this server coordinates a campaign.
 
-    All servers log in to the broker as the same user, and the broker allows this user one connection. If two servers
-    connected at once, each would end the other's connection again and again. ``make``: makes an outlet that is not
-    started.
+    All servers log in to the broker as the same user. A broker with the configuration of `undertone init` allows this
+    user one connection. If two servers connected at once, each would end the other's connection again and again.
+    ``make``: makes an outlet that is not started.
     """
 
     def __init__(self, make: Callable[[], Outgoing]) -> None:

@@ -31,7 +31,7 @@ class EpochSums:
 
     ``totals``: slot -> number of reports, under any epoch. ``cycles``: number of the cycle -> histograms of the epoch's
     own reports [pieces, symbols], one for each piece of the cycle (`threshold.day.piece_at`). ``means``: slot ->
-    estimated mean of the truncated readings; empty for the kind of report from which θ is chosen.
+    estimated mean of the truncated readings; empty for the cohort's reports.
     """
 
     start: int

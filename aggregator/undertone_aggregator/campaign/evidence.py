@@ -69,8 +69,8 @@ class Evidence:
     def reports(self) -> list[ReportCounts]:
         """Return the histograms of settled slots of the report phase, which refine θ at no cost in privacy.
 
-        Only epochs with a single range are used. Where each block of the day has a range of its own, a block's
-        histogram would describe its own time of day alone.
+        Only epochs with a single range that begins at 0 are used. Where each block of the day has a range of its own, a
+        block's histogram would describe its own time of day alone.
         """
         histograms = []
         for number, epoch in self._remembered():
@@ -110,9 +110,10 @@ class Evidence:
 
     @cached_property
     def saw_all_days(self) -> bool:
-        """True if the reports for the threshold cover at least half a day of workdays.
+        """True if the cohort's reports cover at least half a cycle of workdays, and half a cycle of days off.
 
-        If the campaign has days off, the reports must also cover at least half a day of those.
+        Also True without days off: if the cycle is not a day, if the plan names no country of holidays, or if there is
+        no weekend.
         """
         days, cycle, slots = self.plan.days, self.plan.cycle, set[int]()
         for number, _ in self._remembered():
@@ -150,17 +151,20 @@ class Evidence:
         return {move: np.sum(each, axis=0, dtype=np.int64) for move, each in together.items()}
 
     def devices(self) -> float:
-        """Return how many devices report now: the median number of reports over the slots since the last decision.
+        """Return how many devices report now: the median number of reports in the newest ``epoch_slots`` settled slots
+        of the newest epoch.
 
-        Slots without a report count as 0. The slots begin with the first one of the newest epoch, or later. In a
-        threshold round its planned slots are used.
+        Slots without a report count as 0. In a threshold round only its planned slots are used.
         """
         number = len(self.timeline) - 1
         first, last = self._judged(number)
         return self._present(number, max(first, last - self.plan.epoch_slots + 1), last)
 
     def most_devices(self) -> float:
-        """Return the largest median number of reporting devices at the beginning of any remembered epoch."""
+        """Return the largest median number of reports in a slot at the beginning of an epoch (``epoch_slots`` slots).
+
+        Only remembered epochs count that began within the newest `MEMORY_EPOCHS` times ``epoch_slots`` settled slots.
+        """
         every = self.plan.epoch_slots
         earliest = self.settled - MEMORY_EPOCHS * every
         sizes = [0.0]

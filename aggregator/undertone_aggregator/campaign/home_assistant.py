@@ -1,4 +1,4 @@
-"""The campaign as a device in Home Assistant: each group's mean with its interval, and θ."""
+"""The campaign as a device in Home Assistant: each group's mean with its interval, θ, and the day against last week."""
 
 import math
 from collections.abc import Iterable
@@ -40,7 +40,8 @@ def identifier_of(campaign: str) -> str:
 def device_class_of(unit: str, measure: str) -> str:
     """Return Home Assistant's class for readings in this unit, or "" if no class is certainly right.
 
-    A ``sum`` adds samples, and a ``counter`` is a difference: neither is a momentary value in its unit.
+    A ``sum`` adds samples, a ``counter`` is a difference, and a ``duration`` is a time: none is a momentary value in
+    its unit.
     """
     if measure in ("sum", "counter", "duration"):
         return ""

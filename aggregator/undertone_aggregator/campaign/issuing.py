@@ -66,8 +66,9 @@ class Issuing:
     def restart(self) -> None:
         """Treat every step as not yet done, as after a start or when the wall clock was set back."""
         self._broadcast_at = self._examined = -math.inf
-        # The slot in which the server found that devices are away, or None. Then: True once the log says so.
+        # The slot in which the server last found that devices are away; None while they are present.
         self._away_in: int | None = None
+        # True once the log says that devices are away.
         self._said_away = False
 
     def tick(self, now: int) -> None:
@@ -139,7 +140,8 @@ class Issuing:
         if epoch is not None:
             self._issue(epoch, now)
         elif newest.phase == THRESHOLD_PHASE:
-            journal.say_once("waiting", f"threshold epoch {newest.campaign.epoch} goes on, because no report has come")
+            number = len(self.timeline)
+            journal.say_once("waiting", f"threshold round {number} goes on, because no report of it has come")
             return
         else:
             journal.say("theta", f"theta stays at {newest.campaign.thetas}")

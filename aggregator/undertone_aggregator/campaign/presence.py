@@ -19,7 +19,7 @@ from undertone_shared import report
 # Slots over which reports are averaged: a single slot may lack reports by chance.
 _SPAN = 3
 # Number of slots with reports that show how many devices reported before. It is twice the number of reports that a
-# device keeps while it has no connection.
+# device by default keeps while it has no connection.
 REMEMBERED = 192
 # The quantile (the upper quartile) of the remembered numbers of reports that says how many devices reported before.
 _USUAL = 0.75
@@ -46,8 +46,9 @@ def presence_of(read: Reader, first: int, settled: int, stride: int, strays: int
     ``stride``: each device reports in one of this number of slots. ``strays``: number of devices that are present
     although nothing of them is counted, see `strays.Strays`.
 
-    The result's ``before`` is the upper quartile over the newest `REMEMBERED` slots with reports. Slots without any
-    report show nothing about the devices. If devices stay away for good, ``before`` therefore sinks to ``now`` within
+    The result's ``before`` is the upper quartile over spans of ``stride`` slots, but at least 3. These are the spans
+    with reports before the newest one: about `REMEMBERED` slots, at least 4 spans. Spans without any report show
+    nothing about the devices. If devices stay away for good, ``before`` therefore sinks to ``now`` within
     three quarters of `REMEMBERED` slots with reports.
     """
     span = max(_SPAN, stride)

@@ -35,7 +35,10 @@ def end_of(config: Config, epochs: Sequence[Epoch]) -> int:
 
 
 def check_files(config: Config) -> None:
-    """Read every file that the plan names, as the server will. Raises Invalid, or OSError naming the file."""
+    """Read the files of groups, of the outlet's password and of its CA, as the server will.
+
+    Raises Invalid, or OSError naming the file.
+    """
     plan, outlet = config.campaign, config.outlet
     if plan.groups is not None:
         read_groups(config.path(plan.groups))
@@ -48,7 +51,7 @@ def check_files(config: Config) -> None:
 
 
 def preview(config: Config, now: int) -> list[str]:
-    """Return the plan's guarantee, its end if it began at Unix second ``now``, and each warning, as sentences.
+    """Return the plan's guarantee, its end if it began at Unix second ``now``, notes and warnings, as sentences.
 
     Raises Invalid or OSError, as `check_files` does.
     """

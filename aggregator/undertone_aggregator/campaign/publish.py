@@ -1,4 +1,4 @@
-"""Messages that are published, all retained: campaigns for the devices, estimates and status for users."""
+"""Messages for people and programs that read a campaign's results, all retained: estimates and the status."""
 
 import json
 from collections.abc import Mapping
@@ -20,7 +20,10 @@ def to_json(value: Any) -> bytes:
 def estimate_message(
     estimate: Estimate, campaign: Campaign, guarantee: Guarantee, world: Published | None = None
 ) -> bytes:
-    """Return the retained message of ``aggregate/<series>``: the newest slot's estimate and its cost; see `told`."""
+    """Return the retained message of ``aggregate/<series>``: the newest slot's estimate and the campaign's guarantee.
+
+    ``world``: see `told`.
+    """
     facts = {"campaign": campaign.name, "unit": campaign.unit, **estimate.row()}
     return to_json({**facts, "guarantee": guarantee.sentence, "published": told(world)})
 

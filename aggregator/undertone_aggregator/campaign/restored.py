@@ -1,4 +1,4 @@
-"""Notices that a database was restored, by the newest settled slot, which the server also keeps in its folder.
+"""Notices that a database was restored, by the newest settled slot, which is also in a file in the server's folder.
 
 `undertone restore` knows that a store in the folder was restored, and has it publish no slot that the lost server may
 have published (`estimate.publication.withhold`). Nobody tells a server that its PostgreSQL database was restored. The

@@ -153,7 +153,7 @@ class Running:
 
     @property
     def idle(self) -> float:
-        """Return the seconds since the campaign's loop or choice of θ made progress; 0 while it starts or stops."""
+        """The seconds since the campaign's loop or choice of θ made progress; 0 while it starts or stops."""
         coordinator, advanced = self.coordinator, self._advanced
         if advanced is None:
             return 0.0
@@ -292,7 +292,10 @@ class Running:
         return sign
 
     def check_broadcast(self, store: CampaignEntries, outlet: Outgoing, stop: threading.Event) -> None:
-        """Check the broadcast campaign of this name. Raises Invalid if the store does not know it."""
+        """Check the broadcast campaign of this name.
+
+        Raises Invalid if the store does not know it, unless the options say to take it over.
+        """
         topic = config_topic(self.config.broker.prefix, self.name)
         message = outlet.retained(topic, stop)
         # From now on, a message on the campaign's topic that this server has not sent raises an alarm.

@@ -39,9 +39,9 @@ class CampaignState:
 
     ``ready``: every worker has its session at the broker and can write to the store. ``newest``: the Unix second at
     which the newest slot with a report ended. ``due``: the Unix second from which reports are expected. ``end``: the
-    Unix second at which the campaign's last slot ends. Both are None before an epoch is issued, but ``due`` is known
-    earlier if the plan says when the campaign starts. ``signed``: whether the campaign's signing key exists; None if
-    that is not known yet.
+    Unix second at which the campaign's last slot ends. ``due`` and ``end`` are None before an epoch is issued, but
+    ``due`` is known earlier if the plan gives a start that is ahead. ``signed``: whether the campaign's signing key
+    exists; None if that is not known yet.
 
     ``quiet``: seconds without a report that are normal, because devices take turns. ``spent``: the Unix second until
     which the devices of a stream have spent their budget, None while they have some left. ``since``: the Unix second
@@ -64,7 +64,7 @@ class CampaignState:
     strays: int = 0
 
     def silence(self, now: float) -> float:
-        """Return the seconds for which reports are overdue at Unix second ``now``, or 0 while no report is expected.
+        """Return the seconds for which reports are overdue at Unix second ``now``, or 0 if none is overdue.
 
         No report is expected between the turns of the same devices, from a stream whose budget is spent, or while the
         server itself takes in no reports.

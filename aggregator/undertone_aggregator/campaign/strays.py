@@ -20,7 +20,7 @@ LEAST = 0.1
 class Strays:
     """Counts devices whose reports name an epoch that the store does not know, because the epoch is of another version.
 
-    Once a slot, the reports of the newest slots that are over are counted.
+    Once a slot, it counts the reports that were refused in the newest slots that are over.
     """
 
     def __init__(self, plan: CampaignPlan) -> None:

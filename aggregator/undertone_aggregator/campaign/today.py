@@ -34,7 +34,7 @@ class Today:
         """Return the message about the day that the newest ``settled`` slot lies in.
 
         Return None if one of the two days has no number, if a day has too many slots or no whole number of them, or if
-        the last message is less than a minute older.
+        the slot of the last comparison began less than a minute before this one.
         """
         seconds = self._plan.slot_seconds
         if settled * seconds < self._asked + _EVERY_SECONDS:
@@ -47,7 +47,7 @@ class Today:
 
     def difference(self, settled: int, estimator: Estimator) -> MeanDifference | None:
         """Return the mean of all devices today, up to the ``settled`` slot, minus the mean of the same time a week
-        before.
+        before; None as for `message`.
         """
         seconds, zone = self._plan.slot_seconds, self._plan.days.zone
 

@@ -1,4 +1,4 @@
-"""Alarms for the operator from a campaign's counters: a pure function of snapshots, one alarm per new problem."""
+"""Alarms for the operator, from snapshots of a campaign's counters and state: one alarm for each new problem."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,8 +14,8 @@ from undertone_aggregator.store.store import RECEIVED
 # An alarm is raised after this number of slots without a report, not counting slots whose reports may still be under
 # way.
 _SILENT_SLOTS = 3
-# An alarm is raised if at least this number of deliveries were refused between two snapshots, and they were at least
-# this share of all deliveries.
+# An alarm is raised if at least this number of deliveries were refused between two snapshots, and they were more than
+# this share of all deliveries between them.
 _REFUSED = 20
 _REFUSED_SHARE = 0.2
 _LEAST_FREE = 200 << 20
