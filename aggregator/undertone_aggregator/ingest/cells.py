@@ -58,8 +58,8 @@ class Histogram:
         return symbols
 
     def admits(self, rule: Any, columns: Columns, member: Mask) -> Mask:
-        """Admit a report if its kind is the kind that is due in its slot, and if that kind's mechanism can draw its
-        symbol.
+        """Admit a report if its kind is the kind that is due in its slot, if that kind's mechanism can draw its symbol,
+        and if its chain index is 0.
         """
         in_cohort = member | (rule.report is None)
         drawn = _occurs(rule.cohort.mechanism, columns.symbol)
@@ -102,7 +102,10 @@ class Moments:
         return layout_of(rule).cells
 
     def admits(self, rule: Any, columns: Columns, member: Mask) -> Mask:
-        """Admit reports of one coordinate, with chain index and release within the rule's bounds."""
+        """Admit a stream's reports with chain index and release within the rule's bounds.
+
+        Admit none if the rule's readings have several coordinates: those reports are judged one by one.
+        """
         largest = rule.largest_release()
         if rule.dimension != 1:
             return np.zeros(len(member), dtype=bool)

@@ -1,10 +1,10 @@
 """The fast path of admission: counts many plain reports at once, as arrays, and leaves all others to the rules.
 
-A report is plain when its device is known and not revoked, its topic is its device's own, it is in time, its campaign's
-rule admits it, and its slot is newer than any counted one of the device. `Admission.judge` is the only definition of
-the rules. It would count the same reports in the same way, and the fast path itself refuses no report. If a report in a
-batch is not plain, this report and all later ones of its device go to `judge`, so that the order within a device is
-kept. The order among devices decides only which gap of a group a late report closes
+A report is plain when its topic is that of a device which is not revoked, it is in time, its campaign's rule admits it,
+and its slot is newer than any counted one of the device, but not by more than 63 slots. `Admission.judge` is the only
+definition of the rules. It would count the same reports in the same way, and the fast path itself refuses no report. If
+a report in a batch is not plain, this report and all later ones of its device go to `judge`, so that the order within a
+device is kept. The order among devices decides only which gap of a group a late report closes
 (`undertone_aggregator.counts.sequences.MissingReports`).
 """
 

@@ -46,8 +46,8 @@ _WAITING = re.compile(r"(\d{20})\.parquet")
 # File pattern by which Spark finds merged files.
 GATHERED_GLOB = "*-[0-9]*-[0-9]*.parquet"
 
-# Column -> type; int32s: a list of int32. A refused delivery has values only for outcome, device, place, second and
-# code.
+# Column -> type; int32s: a list of int32. A refused delivery has values only for outcome, device, grp, place, second,
+# code and digest.
 COLUMNS = {
     # The order in which a worker's rows are judged.
     "place": "int64",
@@ -120,7 +120,10 @@ def rows_of(admission: Admission, deliveries: Sequence[Delivery], now: int) -> d
 
 
 class Landing:
-    """The files of one worker. Raises StoreError if they cannot be written; then nothing may be acknowledged."""
+    """The files of one worker. Raises StoreError if they cannot be written; then nothing may be acknowledged.
+
+    Raises Invalid if pyarrow is not installed.
+    """
 
     def __init__(self, plan: LandingPlan, worker: str) -> None:
         try:
