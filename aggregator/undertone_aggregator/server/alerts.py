@@ -1,4 +1,4 @@
-"""Alerts about a server's problems: which message is due and what it says, a pure function of problems and times.
+"""Alerts about a server's problems: which message is due and what it says, from the problems and the times alone.
 
 A message consists of the sentences below, of campaigns' names and of times. The sentence of an alarm in the log may
 name devices or files and is therefore not sent.

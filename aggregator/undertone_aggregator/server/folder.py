@@ -84,7 +84,7 @@ class Home:
         return self.folder / CAMPAIGNS / f"{check_name('the campaign', name)}.toml"
 
     def text(self, name: str) -> bytes:
-        """Return the current text of a campaign's file; empty if it cannot be read for any reason."""
+        """Return the bytes of a campaign's plan as they are now; empty if they cannot be read for any reason."""
         try:
             return self.file(name).read_bytes()
         except (Invalid, OSError):
@@ -175,7 +175,11 @@ class Home:
         return replace(config, fleet=self.fleet(config.campaign.succeeds or name))
 
     def stores(self) -> dict[str, str]:
-        """Return a map: campaign -> store. It includes campaigns whose plan was removed but whose store exists."""
+        """Return a map: campaign -> store.
+
+        If the stores are files, it has the campaigns whose file exists, also those whose plan was removed. With a
+        database it has the campaigns that have a plan.
+        """
         where = _where(self._tables(self.folder / SERVER, _SHARED)).within(self.folder)
         if where.file is None:
             return dict.fromkeys(self.names(), str(where))

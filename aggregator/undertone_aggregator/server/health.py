@@ -49,7 +49,7 @@ def serve_health(server: "Server", address: str | None) -> Iterator[int]:
     if address is None:
         yield 0
         return
-    place = split_address("--health", address)
+    place = split_address("--health or health in [server]", address)
 
     class Http(ThreadingHTTPServer):
         address_family = family_of(place)
@@ -57,7 +57,9 @@ def serve_health(server: "Server", address: str | None) -> Iterator[int]:
     try:
         http = Http(place, _handler(lambda path: answer(server, path)))
     except OSError as wrong:
-        raise Invalid(f"--health is {address!r}, which cannot be used: {wrong.strerror or wrong}") from None
+        raise Invalid(
+            f"--health or health in [server] is {address!r}, which cannot be used: {wrong.strerror or wrong}"
+        ) from None
     http.daemon_threads = True
     thread = threading.Thread(target=http.serve_forever, name="health", daemon=True)
     thread.start()

@@ -30,8 +30,9 @@ VERBS = {"pause": PAUSED, "resume": RUNNING, "retire": RETIRED}
 def change_state(home: Home, name: str, state: str, user: str | None = None, *, although_waiting: bool = False) -> str:
     """Set a campaign's state; return a sentence about what was done.
 
-    ``user``: who asked for it; None for the user who runs this. Raises Invalid for a retired campaign. A campaign is
-    retired before its successor has begun only with ``although_waiting``; otherwise this raises Invalid.
+    ``user``: who asked for it; None for the user who runs this. Raises Invalid if a retired campaign would be paused or
+    resumed, if no server has begun the campaign, and, without ``although_waiting``, if a campaign would be retired
+    before its successor has begun.
     """
     config = home.config(home.only(name))
     successor = home.successor(name) if state == RETIRED and not although_waiting else None

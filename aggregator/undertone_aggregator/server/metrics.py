@@ -1,4 +1,6 @@
-"""Metrics for Prometheus: read from the stores at each scrape, so that restarts and several workers add up."""
+"""Metrics for Prometheus. Counts of reports are read from the stores at each scrape, so that restarts and several
+workers add up.
+"""
 
 import time
 from collections import Counter
@@ -51,7 +53,7 @@ FAMILIES = {
     "undertone_commit_seconds": (COUNTER, "Seconds that the transactions of undertone_commits took.", ("campaign",)),
     "undertone_fast_path_failures": (
         COUNTER,
-        "Batches whose reports had to be checked one by one.",
+        "Batches whose reports could not be checked together, so they were checked one by one.",
         ("campaign",),
     ),
     "undertone_threshold_seconds": (GAUGE, "How long the newest choice of theta and mechanism took.", ("campaign",)),
@@ -199,7 +201,7 @@ def _collect(server: "Server", families: Families) -> None:
 
 
 def _add_means(name: str, families: Families) -> None:
-    """Add the newest published means, which contain released cells only."""
+    """Add the newest published means and their intervals, and the end of their slot."""
     for estimate in NEWEST.of(name):
         group, coordinate, filtered = estimate.series
         labels = (name, group, str(coordinate), "filtered" if filtered else "raw")

@@ -173,7 +173,7 @@ class Server:
         return bool(states) and all(state.ready or state.state == FAILED for state in states)
 
     def state(self) -> ServerState:
-        """Return the state at the loop's last pass, as in the state's file. Any thread may call this."""
+        """Return the state at the loop's last pass. Any thread may call this."""
         return self._state or self._measure()
 
     def _measure(self) -> ServerState:
@@ -212,7 +212,8 @@ class Server:
                 state.write(self.home.state)
             except OSError as wrong:
                 self.journal.say_once("state", f"alarm: the server's state cannot be written: {wrong}")
-        # Change the state only after its file is written, so that a reader of both never finds an older file.
+        # Change the state only after its file is written. So a reader of both finds each change of a campaign's state
+        # in the file, too.
         self._state = state
 
     def _heed(self, state: ServerState) -> None:
