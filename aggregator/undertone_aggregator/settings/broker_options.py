@@ -49,7 +49,7 @@ def hosts(name: str, value: object) -> tuple[str, ...]:
 def websocket_url(name: str, value: object) -> str:
     """Check the address of MQTT over WebSocket: wss://HOST, and port and path if they differ from the usual ones.
 
-    Raises Invalid.
+    On loopback, ws:// is valid, too. Raises Invalid.
     """
     refusal = f"{name} is {value!r}, expected wss://HOST, wss://HOST:PORT or wss://HOST:PORT/PATH"
     try:
@@ -122,7 +122,7 @@ class BrokerOptions(Checked):
 
     @property
     def source(self) -> SourceKind:
-        """The name of the way in which reports come."""
+        """The way in which reports come."""
         return SOURCES[self.mode]
 
     @property
@@ -205,7 +205,7 @@ def _check_direct(broker: BrokerOptions, workers: int) -> None:
 
 
 def check_sessions(broker: BrokerOptions, workers: int, sessions: int) -> None:
-    """Raise Invalid if workers or brokers cannot share the sessions evenly.
+    """Raise Invalid if there are more workers than sessions, or if brokers cannot share the sessions evenly.
 
     ``sessions``: number of sessions of all workers together.
     """

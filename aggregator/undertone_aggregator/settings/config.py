@@ -98,7 +98,8 @@ class CampaignPlan(Checked):
                                  "absent: 1.25 if noise outweighs 1 % of false reports, else 1.1",
                                  check.reach)  # fmt: skip
     as_papers: bool = option(False, "true: work as the paper of ToPL does; this sets method, query, bins, rounds, "
-                             "mechanism, cohort_share, blocks and filter, which may then have no other value",
+                             "mechanism, cohort_share, blocks and filter; of these only query (ranges:R or fleet) and "
+                             "rounds (one round) may then be given other values",
                              boolean)  # fmt: skip
     method: str = option("robust", "how the threshold is chosen: robust, ems or sw-w (the paper's)",
                          choice("robust", "ems", "sw-w"))  # fmt: skip
@@ -202,8 +203,8 @@ class CampaignPlan(Checked):
         stream: StreamRule | None = None,
         schedule: Schedule | None = None,
     ) -> Campaign:
-        """Return the campaign of the epoch of slots ``first`` to ``last``. It ends earlier if slot numbers end. Raises
-        Invalid.
+        """Return the campaign of the epoch of slots ``first`` to ``last``, but no slot that ends after the largest Unix
+        second of 32 bits. Raises Invalid.
         """
         return build(
             name=self.name,
@@ -393,7 +394,9 @@ def config_of(tables: Mapping[str, Any], folder: Path) -> Config:
             )
     for name in ("query", "bins", "rounds", "method") if campaign.collect == "stream" else ():
         if name in tables["campaign"]:
-            raise Invalid(f"campaign.{name} is {tables['campaign'][name]!r}, expected nothing: streams have no rounds")
+            raise Invalid(
+                f"campaign.{name} is {tables['campaign'][name]!r}, expected nothing: streams do not have this option"
+            )
     config = Config(
         parse(BrokerOptions, "broker", tables.get("broker", {})),
         parse(StoreOptions, "store", tables.get("store", {})),

@@ -9,7 +9,7 @@ from undertone_shared.errors import Invalid
 
 
 def origin(name: str, value: object) -> str:
-    """Check what links begin with: https://HOST or https://HOST:PORT. Raises Invalid."""
+    """Check what links begin with: https://HOST or https://HOST:PORT; on loopback also http. Raises Invalid."""
     try:
         parts = urlsplit(value) if isinstance(value, str) else None
         port = None if parts is None else parts.port

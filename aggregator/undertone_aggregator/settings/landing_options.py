@@ -1,4 +1,4 @@
-"""[landing]: whether deliveries are also written to files, for how long, and what counts them."""
+"""[landing]: whether deliveries are also written to files, for how long they are kept, and what counts them."""
 
 from dataclasses import dataclass
 from pathlib import Path

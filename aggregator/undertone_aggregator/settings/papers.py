@@ -45,7 +45,7 @@ def papers_values(cycle: object) -> dict[str, Any]:
 
 
 def check_papers(plan: _Plan) -> None:
-    """Raise Invalid if the plan has `as_papers` and one of its options contradicts the papers."""
+    """Raise Invalid if an option of a plan with `as_papers` contradicts the papers."""
     for name, value in SET.items():
         if getattr(plan, name) != value:
             raise Invalid(f"campaign.{name} is {getattr(plan, name)!r}, expected {value!r}: campaign.as_papers sets it")

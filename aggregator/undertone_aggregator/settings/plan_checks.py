@@ -1,7 +1,7 @@
-"""Checks for the options of a campaign, one for each, as `undertone_aggregator.settings.options.option` takes them.
+"""Checks for the options of a campaign, as `undertone_aggregator.settings.options.option` takes them.
 
 Each check is called with the option's name and value. It returns the value in the form in which it is used, or raises
-Invalid.
+Invalid. `coprime_near` is no check; it computes strides.
 """
 
 import re
@@ -21,17 +21,13 @@ from undertone_shared.campaign import LONGEST_UNIT
 from undertone_shared.checks import check_text
 from undertone_shared.errors import Invalid
 from undertone_shared.schedule import SEED_BYTES
-from undertone_shared.topics import check_name, check_prefix
+from undertone_shared.topics import check_name
 
 LONGEST_TITLE = 80
 _U32 = 0xFFFFFFFF
 _RANGES = re.compile(r"ranges:([0-9]{1,9})")
-# The longest range of a query in slots: the r of ToPL's figures.
+# The largest R of the query ranges:R, in slots.
 _LONGEST_RANGE = 1 << 20
-
-
-def prefix(name: str, value: object) -> str:
-    return check_prefix(text(name, value))
 
 
 def name(name: str, value: object) -> str:
@@ -39,7 +35,7 @@ def name(name: str, value: object) -> str:
 
 
 def title(name: str, value: object) -> str:
-    """Check the words of a page's line. Raises Invalid."""
+    """Check a campaign's title, which the page shows: one printable line. Raises Invalid."""
     words = text(name, value)
     if len(words) > LONGEST_TITLE or not words.isprintable() or words != words.strip():
         raise Invalid(f"{name} is {value!r}, expected one line of at most {LONGEST_TITLE} characters")

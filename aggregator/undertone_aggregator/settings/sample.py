@@ -54,7 +54,7 @@ _EXAMPLES: dict[str, dict[str, str]] = {
         "certificate": '"tls/public.crt"',
         "key": '"tls/public.key"',
     },
-    "stream": {"theta": "5000", "slew": "0.05"},
+    "stream": {"theta": "5000", "slew": "0.05", "share": "0.75", "round_epsilon": "0.2"},
 }
 
 

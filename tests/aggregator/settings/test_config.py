@@ -35,6 +35,15 @@ def test_the_sample_is_a_valid_configuration_with_every_default() -> None:
     assert config.path(config.store.path) == HERE / "undertone.sqlite"
 
 
+def test_the_sample_of_a_stream_is_valid() -> None:
+    text = SAMPLE.replace('collect = "reports"', 'collect = "stream"')
+    for name in ("query", "bins", "rounds", "method", "blocks"):
+        text = "".join(line for line in text.splitlines(keepends=True) if not line.startswith(f"{name} = "))
+    stream = parse_config(text + sample_tables("stream"), HERE).stream
+    assert stream is not None
+    assert (stream.theta, stream.share, stream.round_slots) == (None, None, 0)
+
+
 def test_optional_lines_of_the_sample_are_valid_too() -> None:
     text = SAMPLE.replace("# start", "start").replace("# cohort_seed", "cohort_seed")
     assert parse_config(text, HERE).campaign.cohort_seed == bytes(range(16))
