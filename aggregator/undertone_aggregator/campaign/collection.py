@@ -80,7 +80,7 @@ class ScalarCollection:
         return Reconstruction(timeline, models)
 
     def guarantee(self, campaign: Campaign, budget: "Budget") -> "Guarantee":
-        """Return the guarantee for one reading."""
+        """Return the guarantee for one reading or, if devices take turns, for all readings within a device's rest."""
         from undertone_aggregator.estimate.guarantee import scalar_guarantee
 
         return scalar_guarantee(campaign, cast("ScalarRule", campaign.rule), budget)

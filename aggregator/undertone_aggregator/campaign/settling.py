@@ -26,7 +26,8 @@ from undertone_shared.off_board.issue import aggregate_topic
 
 # Seconds from one log line about estimates to the next. If slots are shorter, each line is about the newest slot alone.
 SLOT_LOG_SECONDS = 60
-# After a start, the numbers of at most this many slots before the newest settled one are published again.
+# After a start, the estimates of at most this many slots before the newest settled one are computed again. Of each
+# series the newest of them is published.
 _RECENT_SLOTS = 4
 # Largest number of slots whose sums are stored in one step of the server.
 _SUMMED_SLOTS = 96
@@ -99,7 +100,7 @@ class Settling:
         self._live: LiveFilter | None = None
 
     def tick(self, now: int) -> None:
-        """Settle the slots that are due at Unix second ``now``, and publish their estimates, the newest last."""
+        """Settle the slots that are due at Unix second ``now``, and publish the newest estimate of each series."""
         newest, settled = self._issuing.timeline.last, self._settle(now)
         if newest is None or settled <= self.newest:
             return

@@ -64,8 +64,8 @@ class Losses:
     def _range(self, releases: int, mean: float, spread: float) -> tuple[int, int]:
         """Return the first and the last point of a range that contains the total loss with a probability of nearly 1.
 
-        The loss is outside with a probability of about `_LEFT_OUT` at most. This follows from Bernstein's inequality,
-        which uses the largest single loss.
+        By Bernstein's inequality, which uses the largest single loss, the loss is below the range with a probability of
+        at most `_LEFT_OUT`, and above it with at most the same probability.
         """
         bound = -np.log(_LEFT_OUT)
         largest = max(abs(self.first), abs(self.first + len(self.mass))) * self.step + abs(mean)

@@ -1,8 +1,8 @@
 """Table of the mechanisms that people name: in plans, in simulations, and for a certificate.
 
-To let people name a mechanism, write one line in `NAMES`. Every list of names that a command, a setting or a page
-offers comes from this table, and every use of a name looks it up here. So a name either means the same mechanism
-everywhere, or it is refused.
+To let people name a mechanism, write one line in `NAMES`. Commands, settings and simulations look up every name here.
+So a name either means the same mechanism everywhere, or it is refused. Help texts list the names by hand;
+`tests/test_tables.py` compares them with this table.
 """
 
 from collections.abc import Callable
@@ -57,7 +57,7 @@ class Designed:
     """A table that is designed for the readings of the threshold rounds.
 
     If it lowers the Hybrid's mean variance by less than the share ``least_gain``, devices use the Hybrid instead. None:
-    devices use the table in any case.
+    devices use the table whatever it gains. If there is no table, they use the Hybrid.
     """
 
     least_gain: float | None = None

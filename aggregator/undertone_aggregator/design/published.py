@@ -128,7 +128,7 @@ def published(
     """Compute the guarantee of ``releases`` numbers, each of which includes one report of a household.
 
     ``reports``: how many reports each number is made of. ``fakes``: the share of reports that may be false and hide
-    nobody. ``cells``: `FINE`, or `COARSE`, which gives a slightly larger ε in a tenth of the time. Raises Invalid.
+    nobody. ``cells``: `FINE`, or `COARSE`, which gives a slightly larger ε in less time. Raises Invalid.
     """
     check_integer("reports", reports, 1, MOST_REPORTS)
     check_integer("slots", releases, 1, LARGEST_RELEASES)

@@ -256,7 +256,7 @@ def _solve(
     Without ``density``, many tables are optimal up to `_TIE`. The one that minimises Σ_k (1 + k / rows) Var_k is
     returned, so that the table is the same on every processor.
     """
-    # SciPy's modules take a second to import. Many modules import this one, and few call this function.
+    # SciPy's modules are slow to import. Many modules import this one, and few call this function.
     from scipy.optimize import linprog
 
     y, x = grid.centred(grid.ys), grid.centred(grid.values)

@@ -51,7 +51,9 @@ class FastPath:
                 # A report on which the fast path fails must still be handled now, or the broker would deliver it again
                 # for ever. Nothing has been changed yet, so `judge` can take the whole batch.
                 FAILURES[self._admission.campaign] += 1
-                self._say(f"alarm: the fast path failed; a batch is counted report by report, none is lost: {wrong!r}")
+                self._say(
+                    f"alarm: reports cannot be counted together; each is counted by itself, none is lost: {wrong!r}"
+                )
             if plain is not None:
                 self._admission.count_newer(admitted, plain, batch)
                 self._audit(plain.fast, rows, deliveries, batch)

@@ -226,7 +226,7 @@ def test_a_failure_sends_the_batch_one_by_one_and_changes_nothing(monkeypatch: p
     assert FAILURES[broken.campaign] == before + len(said) == before + len(deliveries) // LEAST
     assert (
         said[0]
-        == "alarm: the fast path failed; a batch is counted report by report, none is lost: IndexError('poison')"
+        == "alarm: reports cannot be counted together; each is counted by itself, none is lost: IndexError('poison')"
     )
 
 
