@@ -43,8 +43,8 @@ class Move:
     def weighed(self, counts: Counts) -> Counts:
         """Return the counts of old reports [symbols] or [pieces, symbols] times their weight, as integers.
 
-        Cumulative sums are rounded, instead of each count. So every symbol keeps its share of the reports, however few
-        they are.
+        The weight is 1 if readings have not moved, else `_AGED`. Cumulative sums are rounded, instead of each count. So
+        every symbol keeps its share of the reports, however few they are.
         """
         if self == Move():
             return counts

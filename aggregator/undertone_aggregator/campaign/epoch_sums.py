@@ -1,7 +1,7 @@
 """Sums of an epoch's reports over all groups, by cycle and time of day: decisions about θ are made from these sums.
 
 A decision needs the reports of many weeks. The reports of old slots never change, so their sums are computed once and
-stay in memory, and each decision reads the newest slots only. The sums of a cycle take a few kilobytes.
+stay in memory, and each decision reads the newest slots only.
 """
 
 from collections.abc import Callable, Collection, Mapping

@@ -112,8 +112,7 @@ class Evidence:
     def saw_all_days(self) -> bool:
         """True if the cohort's reports cover at least half a cycle of workdays, and half a cycle of days off.
 
-        Also True without days off: if the cycle is not a day, if the plan names no country of holidays, or if there is
-        no weekend.
+        Also True if the cycle is not a day, or if the plan has no weekend.
         """
         days, cycle, slots = self.plan.days, self.plan.cycle, set[int]()
         for number, _ in self._remembered():

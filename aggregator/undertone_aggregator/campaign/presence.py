@@ -48,8 +48,8 @@ def presence_of(read: Reader, first: int, settled: int, stride: int, strays: int
 
     The result's ``before`` is the upper quartile over spans of ``stride`` slots, but at least 3. These are the spans
     with reports before the newest one: about `REMEMBERED` slots, at least 4 spans. Spans without any report show
-    nothing about the devices. If devices stay away for good, ``before`` therefore sinks to ``now`` within
-    three quarters of `REMEMBERED` slots with reports.
+    nothing about the devices. If devices stay away for good, ``before`` therefore sinks to ``now`` once three quarters
+    of these spans are newer than their departure.
     """
     span = max(_SPAN, stride)
     wanted = max(REMEMBERED // span, 4)

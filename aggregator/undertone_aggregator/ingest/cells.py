@@ -24,10 +24,10 @@ Integers = NDArray[np.int64]
 
 
 class Cells(Protocol):
-    """Adds the reports that a campaign's rule admits to a batch.
+    """Adds to a batch the reports that a campaign's rule admits.
 
-    ``admits`` and ``add_all`` take many reports with one value each, as columns. Their results are the same as if the
-    rule's ``admits``, and ``add``, were called for each report, in any order of the devices.
+    ``admits`` and ``add_all`` take many reports with one value each, as columns. The results are the same as if the
+    rule's ``admits``, and then ``add``, were called for each report. The order of the devices makes no difference.
     """
 
     def length(self, rule: Any, kind: int) -> int:

@@ -72,7 +72,7 @@ def choose(
     independent: bool = False,
     share: Fraction | None = None,
 ) -> StreamRule:
-    """Return the rule with the least variance whose `charge`, by the closed form, is at most ``rho`` (in units of
+    """Return the rule with the least variance whose `StreamRule.charge` is at most ``rho`` (in units of
     2^-20).
 
     ``slew``: a share of the range theta - low, rounded down to whole levels. ``independent``: use Algorithm 1, without
