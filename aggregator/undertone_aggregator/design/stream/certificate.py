@@ -1,4 +1,4 @@
-"""The result of `undertone certify --campaign` for a stream campaign: ρ and (ε, δ) of all its reports together.
+"""The result of `undertone certify --message` for a stream campaign: ρ and (ε, δ) of all its reports together.
 
 The closed form that a device checks is compared with the exact sensitivity of one chain, if the dynamic programme that
 computes this sensitivity is small enough.

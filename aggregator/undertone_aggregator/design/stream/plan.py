@@ -1,4 +1,4 @@
-"""`undertone plan stream`: predicted errors of every method for a workload, and a recommendation."""
+"""`undertone plan --collect stream`: predicted errors of every method for a workload, and a recommendation."""
 
 import re
 from collections.abc import Sequence
