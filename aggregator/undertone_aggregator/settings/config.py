@@ -69,7 +69,7 @@ class CampaignPlan(Checked):
     offset: int = option(
         0, "the smallest reading that counts: readings go from offset to offset + bound", integer(-_READING, _READING)
     )
-    slot_seconds: int = option(1800, "length of a slot", integer(1, 7 * 86400))
+    slot_seconds: int = option(1800, "length of a slot in seconds", integer(1, 7 * 86400))
     cycle: int = option(48, "number of slots in a natural period, such as a day", integer(1, 1 << 20))
     collect: str = option("reports", "reports, or stream: all reports of a device under one budget, see [stream]",
                           choice(*COLLECT))  # fmt: skip
@@ -91,7 +91,8 @@ class CampaignPlan(Checked):
                                 "such as \"24h\": devices take turns; absent: all report in every slot",
                                 check.window)  # fmt: skip
     mechanism: str = option("auto", "mechanism after the threshold rounds: auto (a table designed for the readings "
-                            "that they found, or the hybrid), hybrid, piecewise or optimal (always a table)",
+                            "that they found, or the hybrid), hybrid, piecewise or optimal (a table, however little it "
+                            "gains)",
                             choice(*reporting_names()))  # fmt: skip
     reach: float | None = option(None, "a table's largest decoded value, as a multiple of the least possible, 1.01 to "
                                  "2: a higher reach lowers the noise, and lets one false report move a mean further; "
@@ -386,11 +387,11 @@ def config_of(tables: Mapping[str, Any], folder: Path) -> Config:
         raise Invalid(
             f"campaign.reach is {campaign.reach}, expected nothing: reach is for tables, and streams have none"
         )
-    for name in ("window", "theta_max") if campaign.collect == "stream" else ():
+    for name, own in (("window", "renewal"), ("theta_max", "theta")) if campaign.collect == "stream" else ():
         if name in tables["campaign"]:
             raise Invalid(
-                f"campaign.{name} is {tables['campaign'][name]!r}, but campaign.collect is 'stream', where"
-                " [stream] has such an option of its own"
+                f"campaign.{name} is {tables['campaign'][name]!r}, but campaign.collect is 'stream': give {own} in"
+                " [stream] instead"
             )
     for name in ("query", "bins", "rounds", "method") if campaign.collect == "stream" else ():
         if name in tables["campaign"]:

@@ -70,6 +70,8 @@ def test_an_epsilon_is_the_decimal_that_is_written() -> None:
         ({"query": '"ranges:2000000"'}, ("campaign.query", "'ranges:2000000'", 1048576)),
         ({"bins": '"odd"'}, ("campaign.bins", "'odd'", "logarithmic", "linear")),
         ({"query": '"fleet"', "collect": '"stream"'}, ("campaign.query", "'fleet'", "streams")),
+        ({"window": '"24h"', "collect": '"stream"'}, ("campaign.window", "'24h'", "renewal in [stream]")),
+        ({"theta_max": 500, "collect": '"stream"'}, ("campaign.theta_max", 500, "theta in [stream]")),
         ({"method": '"magic"'}, ("campaign.method", "'magic'", "robust", "ems", "sw-w")),
         ({"start": '"soon"'}, ("campaign.start", "'soon'", '"now"')),
         ({"slot_seconds": 60, "start": 61}, ("campaign.start", 61, "slot_seconds = 60")),
