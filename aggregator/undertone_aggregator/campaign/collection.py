@@ -36,8 +36,8 @@ class Collection(Protocol):
         """Return the object that decides on the epochs of the configured campaign. Raises Invalid."""
 
     def announce(self, epoch: Epoch, epsilon: Fraction, round_of: tuple[int, int], wait: int) -> list[Event]:
-        """Return log entries for an epoch that begins in ``wait`` seconds; ``round_of``: (its number among all epochs,
-        planned rounds).
+        """Return log entries for an epoch that begins in ``wait`` seconds; ``round_of``: (number of the epoch from 1,
+        number of planned rounds).
         """
 
     def estimator(self, timeline: Timeline, models: dict[str, float]) -> "Estimator":

@@ -54,7 +54,8 @@ class AlertService:
 
 
 def read_addresses(file: Path) -> list[AlertService]:
-    """Return the services of the addresses in a file, one per line. Lines that begin with # are comments.
+    """Return the services of the addresses in a file, one per line. Empty lines, and those that begin with #, are
+    skipped.
 
     Raises Invalid, whose message never contains an address. Raises OSError.
     """

@@ -36,7 +36,8 @@ _RETRY_SECONDS = 30.0
 # A campaign counts as hanging if its loop has made no progress for this number of seconds. The choice of θ reports
 # progress every few seconds.
 _HANG_SECONDS = 600.0
-# Interval in seconds at which the state's file is written; it is also written at each change.
+# Interval in seconds at which the state's file is written. It is also written when the state of a campaign changes, or
+# when the broker becomes reachable or unreachable.
 _WRITE_SECONDS = 5.0
 # Seconds from the first device that is turned away to the alarm, which says how many there are; and least seconds from
 # one such alarm to the next.
