@@ -131,7 +131,7 @@ class Rounds:
     def first(self, now: int) -> Epoch:
         """Return the campaign's first epoch, which starts as planned, or as soon as the lead allows.
 
-        It is a threshold epoch or, for a binary sensor, the only report epoch.
+        It is a threshold epoch or, for a binary sensor, a report epoch.
         """
         soonest = now // self.plan.slot_seconds + self.plan.lead_slots
         planned = (self.plan.start or 0) // self.plan.slot_seconds
