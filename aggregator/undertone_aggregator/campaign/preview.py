@@ -72,6 +72,6 @@ def _longer_rest(plan: CampaignPlan, campaign: Campaign) -> str:
         return ""
     return (
         f"a device rests {lasting(rest)} between two readings, which is longer than campaign.window"
-        f" ({lasting(plan.window)}): it reports in every {campaign.schedule.stride}th slot, because this number"
+        f" ({lasting(plan.window)}): it reports in one of {campaign.schedule.stride} slots, because this number"
         f" must have no divisor in common with the {plan.cycle} slots of a cycle"
     )

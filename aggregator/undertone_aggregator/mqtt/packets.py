@@ -201,12 +201,15 @@ def _field_at(body: bytes, at: int) -> tuple[bytes, int]:
 
 
 def _text(body: bytes, at: int) -> tuple[str, int]:
-    """Return (text, its end) of a length-prefixed UTF-8 field (1.5.3). Raises ProtocolError."""
+    """Return (text, its end) of a length-prefixed UTF-8 field (1.5.3). Raises ProtocolError, also for U+0000."""
     data, end = _field_at(body, at)
     try:
-        return data.decode(), end
+        text = data.decode()
     except UnicodeDecodeError:
         raise ProtocolError("malformed", "a field is not UTF-8") from None
+    if "\0" in text:
+        raise ProtocolError("malformed", "a field contains the character U+0000")
+    return text, end
 
 
 # --- Functions that build packets.

@@ -65,8 +65,8 @@ def read_addresses(file: Path) -> list[AlertService]:
     mode = stat.S_IMODE(file.stat().st_mode)
     if mode & 0o077:
         raise Invalid(f"the mode of {file} is {mode:04o}, expected 0600: its addresses contain secrets")
-    lines = enumerate(file.read_text(encoding="utf-8").splitlines(), 1)
-    found = [AlertService(file, n, line.strip()) for n, line in lines if line.strip() and not line.startswith("#")]
+    lines = enumerate(map(str.strip, file.read_text(encoding="utf-8").splitlines()), 1)
+    found = [AlertService(file, n, line) for n, line in lines if line and not line.startswith("#")]
     if not found:
         raise Invalid(f"{file} has no address, expected one per line")
     return found

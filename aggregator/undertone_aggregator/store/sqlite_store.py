@@ -151,8 +151,8 @@ def revision_in(path: Path) -> str | None:
     opened as unchangeable.
     """
     how = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "mode=ro&immutable=1"
-    with contextlib.closing(sqlite3.connect(f"{path.resolve().as_uri()}?{how}", uri=True)) as database:
-        try:
+    try:
+        with contextlib.closing(sqlite3.connect(f"{path.resolve().as_uri()}?{how}", uri=True)) as database:
             (application,) = database.execute("PRAGMA application_id").fetchone()
             names = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
             if application != tables.APPLICATION:
@@ -160,8 +160,8 @@ def revision_in(path: Path) -> str | None:
             if tables.revision.name not in names:
                 return None
             found = database.execute(f"SELECT version_num FROM {tables.revision.name}").fetchone()
-        except sqlite3.Error as wrong:
-            raise Invalid(f"{path} cannot be used as a store: {wrong}") from None
+    except sqlite3.Error as wrong:
+        raise Invalid(f"{path} cannot be used as a store: {wrong}") from None
     return str(found[0]) if found else None
 
 

@@ -125,6 +125,7 @@ def with_will() -> bytes:
         (connect_with(level=5), "level"),
         (connect_with(level=3), "level"),
         (connect_with(flags=0xC6), "malformed"),
+        (connect_with().replace(b"\0\1d", b"\0\1\0", 1), "malformed"),
         (with_will(), "flags"),
         (connect_with(flags=0xC8), "flags"),
         (connect_with(flags=0x40), "flags"),

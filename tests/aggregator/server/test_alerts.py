@@ -290,7 +290,7 @@ def test_doctor_sends_a_test_message_to_a_hook_and_by_mail(folder: Path, hook: H
     [
         ("nonsense://s3cret", 0o600, "line 1"),
         ("json://x/s3cret", 0o644, "0644, expected 0600"),
-        ("# nothing", 0o600, "has no address"),
+        ("# nothing\n \n  # s3cret", 0o600, "has no address"),
     ],
 )
 def test_a_bad_file_of_addresses_is_refused_without_showing_them(

@@ -94,6 +94,8 @@ def test_a_store_from_before_the_first_release_is_refused_and_stays_as_it_is(
             open_store(path, read_only=read_only)
     assert revision_in(path) == revision
     assert not copy_before(path).exists()
+    with refused("missing.sqlite", "cannot be used"):
+        revision_in(tmp_path / "missing.sqlite")
 
 
 def test_a_file_that_is_refused_is_closed(tmp_path: Path) -> None:

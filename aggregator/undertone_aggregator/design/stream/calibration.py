@@ -22,7 +22,7 @@ def check_budget(epsilon: float, delta: float) -> tuple[float, float]:
     if isinstance(epsilon, bool) or not 0 < epsilon <= LARGEST_EPSILON:
         raise Invalid(f"epsilon is {epsilon!r}, expected a number above 0 and up to {LARGEST_EPSILON:g}")
     if isinstance(delta, bool) or not LEAST_DELTA <= delta < 1:
-        raise Invalid(f"delta is {delta!r}, expected a number above 0 and below 1")
+        raise Invalid(f"delta is {delta!r}, expected a number from {LEAST_DELTA:g} to below 1")
     return float(epsilon), float(delta)
 
 

@@ -54,8 +54,10 @@ def password_matches(entry: str, password: str) -> bool:
     """
     try:
         _, kind, iterations, salt, digest = entry.split("$")
+        if kind != "7":
+            raise ValueError
         derived = hashlib.pbkdf2_hmac("sha512", password.encode(), base64.b64decode(salt), int(iterations), 64)
-        return kind == "7" and hmac.compare_digest(derived, base64.b64decode(digest))
+        return hmac.compare_digest(derived, base64.b64decode(digest))
     except ValueError:
         raise Invalid(
             f"an entry of a password file begins with {entry[:3]!r}, expected a whole entry that begins with $7$"

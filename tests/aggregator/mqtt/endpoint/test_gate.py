@@ -20,7 +20,9 @@ def test_a_reload_checks_only_the_entries_that_changed(tmp_path, monkeypatch):
     assert users.reload() == {"load-007"}
     assert len(checked) == 2
     assert users.admits("load-007", "another password")
-    path.write_text(path.read_text(encoding="utf-8") + "load-051:$7$damaged\n", encoding="utf-8")
-    with pytest.raises(Invalid):
-        users.reload()
+    kept = path.read_text(encoding="utf-8")
+    for damaged in ("$7$damaged", "$6$1$c2FsdA==$aGFzaA=="):
+        path.write_text(f"{kept}load-051:{damaged}\n", encoding="utf-8")
+        with pytest.raises(Invalid):
+            users.reload()
     assert users.admits("load-050", "a password")

@@ -313,7 +313,8 @@ def test_a_reader_that_reads_no_answers_is_disconnected() -> None:
 def test_the_operators_own_rules_make_readers_and_deny(tmp_path: Path) -> None:
     path = tmp_path / "access"
     path.write_text(
-        "user dash\ntopic read t/#\ntopic deny t/secret/#\nuser both\ntopic t/b\nuser load-1\ntopic write t/r\n"
+        "user dash\ntopic read t/#\ntopic deny t/secret/#\ntopic write w/#\ntopic deny w/secret\nuser both\ntopic t/b\n"
+        "user load-1\ntopic write t/r\n"
         "pattern read t/%u/own\n",
         encoding="utf-8",
     )
@@ -329,6 +330,8 @@ def test_the_operators_own_rules_make_readers_and_deny(tmp_path: Path) -> None:
     assert both is not None
     assert both.may_read("t/both/own")
     assert access.may_publish("t/b", "both")
+    assert access.may_publish("w/a", "dash")
+    assert not access.may_publish("w/secret", "dash")
     assert access.reader("load-1") is None
     assert access.reader("nobody") is None
     assert access.reader("") is None
