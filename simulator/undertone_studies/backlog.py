@@ -36,6 +36,6 @@ def reports_of(campaign: Campaign, partitions: int, reports: int) -> list[list[t
 
 
 def numbered(number: int, topic: bytes, payload: bytes) -> bytes:
-    """Return a report as a PUBLISH packet at QoS 1, with the id ``number`` + 1; at most 65,534 may be in flight."""
+    """Return a report as a PUBLISH packet at QoS 1 with the packet id ``number`` + 1; ``number`` is 0 to 65,534."""
     head = len(topic).to_bytes(2, "big") + topic + (number + 1).to_bytes(2, "big")
     return bytes((packets.PUBLISH | packets.QOS1, len(head) + len(payload))) + head + payload

@@ -1,10 +1,11 @@
 """How the share of 95 % intervals that hold varies by chance in a few campaigns, if they have exactly the right width.
 
-An interval holds if it contains the true value. The errors of a filtered series are correlated in slots that are near.
+An interval holds if it contains the true value. The errors of a filtered series are correlated in neighbouring slots.
 So the share of intervals that hold varies from campaign to campaign as if there were far fewer slots. Here the errors,
-divided by their standard errors, are a Gaussian process of variance 1 with the correlations of a cell's own errors. The
-correlations are weighted by 1 - k/K at a lag of k slots, with K = `REACH`, so that their own noise hardly counts. This
-leaves out longer correlations, so the real shares vary by more than this.
+divided by their standard errors, are a Gaussian process of variance 1. It has the correlations of the errors of one
+cell, which are the campaigns of one row of the study `load`. The correlations are weighted by 1 - k/K at a lag of k
+slots, with K = `REACH`, so that their own noise hardly counts. This leaves out longer correlations, so the real shares
+vary by more than this.
 """
 
 from collections.abc import Sequence
@@ -23,7 +24,10 @@ REACH = 96
 
 
 class Calibrated(NamedTuple):
-    """The share of slots whose intervals hold, and the least such share of a part of the day; arrays [draws]."""
+    """``held``: the share of slots whose intervals hold; ``least``: that share in the worst part of the day.
+
+    Both are arrays [draws].
+    """
 
     held: Array
     least: Array

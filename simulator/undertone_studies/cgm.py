@@ -1,9 +1,9 @@
 """Error of the population mean against ε for every stream method, on real data and on synthetic stand-ins.
 
 Clipping bias is computed exactly from the data. The noise of raw series is computed exactly, that of smoothed series is
-drawn. For a fleet of another size than the data's, the bias is the same, and the noise is that of so many devices. The
-figures show errors against ε. `undertone_studies.cgm_figures` has the figures of Bao et al. (PVLDB 2021): the error by
-report, the effect of C.
+drawn. For a fleet of another size than the data's, the bias is the same, and the noise is for that size. The figures
+show errors against ε. `undertone_studies.cgm_figures` has the figures of Bao et al. (PVLDB 2021): the error by report,
+the effect of C.
 """
 
 from collections.abc import Callable, Sequence
@@ -79,8 +79,8 @@ def released_mean(method: Method, window: Array, seed: int = 1) -> Array:
     clipped = method.clipped(window)
     if method.transform is None:
         return np.asarray(clipped.mean(axis=0))
-    # Each device's release is transformed back from the method's scale (logarithms) by itself, so that its noise biases
-    # the mean.
+    # Each device's noisy release is transformed back from logarithms, which biases the mean. The expected value is
+    # estimated from three draws of the noise.
     rng, factor = np.random.default_rng(seed), np.linalg.cholesky(method.covariance)
     noisy = (clipped + rng.standard_normal(clipped.shape) @ factor.T for _ in range(3))
     return np.asarray(np.mean([method.transform[1](release).mean(axis=0) for release in noisy], axis=0))
@@ -126,9 +126,9 @@ def compare(streams: CgmStreams, options: StudyOptions) -> Outcome:
     notes = [
         "Each cell has two root mean square errors of the population mean, raw / smoothed: before smoothing, and after "
         "it. The smoothed error is from one simulated run for each window of the data. The cells of `log-closed-form` "
-        "have the largest bias of a slot instead: it computes with logarithms of the readings, so its noise biases the "
-        "mean. C is a share of the range. For another number of devices than the data have, the study takes the same "
-        "bias from clipping, and computes the noise.",
+        "have the largest bias of a slot instead: this method computes with logarithms of the readings, so its "
+        "noise biases the mean. A device clips steps of more than C, a share of the range. For n devices, where the "
+        "data have another number, the bias from clipping is that of the data, and the noise is that of n devices.",
         f"The data have {streams.devices} devices. Errors are in {streams.unit}; the range is {streams.range:g} "
         f"{streams.unit}.",
         budget(streams),

@@ -84,7 +84,7 @@ def figure_study(
 ) -> Callable[[StudyOptions], Outcome]:
     """Return the function ``run`` of a study that computes one figure of some streams.
 
-    It ignores the study's options.
+    The function ignores its argument, the study's options.
     """
     return lambda options: figure(streams(), title)
 
@@ -119,9 +119,8 @@ def slew_notes(rows: Sequence[Sequence[Cell]]) -> list[str]:
         chosen = [min(errors, key=lambda slew: errors[slew]) for errors in of.values()]
         best.append(f"{chosen[0]} and {chosen[1]} at ε = {epsilon:g}")
     return [
-        "These C have the smallest median of the mean squared errors, for Algorithm 3 and for `ships`: "
-        + "; ".join(best)
-        + "."
+        "For these C, the median over the reports of their mean squared errors is smallest, for Algorithm 3 and for "
+        "`ships` (the noise that our devices draw): " + "; ".join(best) + "."
     ]
 
 

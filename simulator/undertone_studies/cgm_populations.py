@@ -50,7 +50,7 @@ class CgmStreams:
 
 
 def edrp(folder: Path) -> CgmStreams:
-    """Half-hours of five days, three weekdays and two of the weekend, of 622 Scottish households (spring 2009)."""
+    """Half-hours of five days, four weekdays and a Saturday, of 622 Scottish households (spring 2009)."""
     with np.load(folder / EDRP_FILE) as file:
         wh = file["wh"].astype(np.float64)
     windows = tuple(np.minimum(wh[:, day * DAY : (day + 1) * DAY] / EDRP_RANGE, 1.0) for day in _EDRP_DAYS)
@@ -72,7 +72,10 @@ def london(folder: Path) -> CgmStreams:
 
 
 def kaggle_like() -> CgmStreams:
-    """A synthetic stand-in for daily views of 2000 pages over 550 days, at most 20,000 views of a page a day."""
+    """A synthetic stand-in for daily views of pages over 550 days.
+
+    2000 pages are drawn, and those with more than 20,000 views on any day are left out.
+    """
     rng = np.random.default_rng(_SEED)
     pages, days = 2000, 550
     level = np.exp(4.5 + 1.6 * rng.standard_normal(pages))[:, None]

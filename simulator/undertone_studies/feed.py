@@ -1,6 +1,7 @@
-"""Publishes a benchmark's backlog as fast as the broker accepts it; paho would be slower.
+"""Publish a benchmark's backlog as fast as the broker accepts it.
 
-It speaks MQTT 3.1.1 at QoS 1 over a plain socket and sends a window of packets at a time.
+The publisher speaks MQTT 3.1.1 at QoS 1 over a plain socket, because paho would be slower. It sends `_WINDOW` packets,
+and waits until the broker has acknowledged all of them.
 """
 
 import socket

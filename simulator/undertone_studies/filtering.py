@@ -2,8 +2,8 @@
 
 The truth is the mean of a fleet's truncated readings, slot by slot. The noise of a slot is drawn with its exact
 variance (a mean of hundreds of reports is normal). The ways of collecting are: a report for each reading (``event``),
-reports of devices in turn, with sampling error (``turns``), and streams renewed each day, correlated within it
-(``stream``).
+reports of devices in turn, with sampling error (``turns``), and streams that begin anew in each cycle, with noise that
+is correlated within the cycle (``stream``).
 """
 
 import math
@@ -48,10 +48,10 @@ _REFITS, _SHORT_CYCLE = (2, 3, 4, 6, 8, 11, 15, 20), 24
 
 @dataclass(frozen=True)
 class TrueSeries:
-    """Readings [devices, slots] of a data set in ``unit``, from slot ``first`` on, below ``bound``.
+    """Readings [devices, slots] of a data set in ``unit``, from slot ``first`` on.
 
-    ``range``: the range of a stream, of which the slew is a share. For a fleet larger than the data set, the data set's
-    mean is used.
+    ``bound``: the largest θ that is tried. ``range``: the range of a stream, of which the slew is a share. For a fleet
+    larger than the data set, the data set's mean is used.
     """
 
     name: str
@@ -198,10 +198,10 @@ class Result:
     """Result of a cell.
 
     ``raw``: error of a slot in per cent of the mean. ``smoothed`` and ``causal``: root mean square error divided by
-    that of ``raw``, and the share of 95 % intervals that contain the truncated mean; ``causal`` with refits, from the
-    second cycle on. ``late``: the causal error without the first 14 cycles, in per cent of the mean. ``seconds``: time
-    of fit and smoothing. ``chance``, ``causal_chance``: standard errors of the coverages, between draws of the noise;
-    NaN for a single draw.
+    that of the raw series, and the share of 95 % intervals that contain the truncated mean; ``causal`` with refits,
+    from the third cycle on. ``late``: the causal error in per cent of the mean, without the first 14 cycles (without
+    the first half, if the series has fewer than 28). ``seconds``: time of fit and smoothing. ``chance``,
+    ``causal_chance``: standard errors of the coverages, between draws of the noise; NaN for a single draw.
     """
 
     raw: float
@@ -224,8 +224,8 @@ class Case:
     days: Calendar
 
 
-# Type of the result of one draw of the noise: squared errors (raw; smoothed; raw and causal from the second cycle on;
-# causal without the first 14 cycles), coverages (smoothed, causal), seconds.
+# Type of the result of one draw of the noise: squared errors (raw; smoothed; raw and causal from the third cycle on;
+# causal as in `Result.late`), coverages (smoothed, causal), seconds.
 Draw = tuple[list[float], tuple[float, float], float]
 
 

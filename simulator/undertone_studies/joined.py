@@ -1,6 +1,8 @@
 """`undertone worker` with a fixed clock, for benchmarks; it ends when its standard input ends.
 
-python -m undertone_studies.joined STORE PASSWORD_FILE MOST
+    python -m undertone_studies.joined STORE PASSWORD_FILE MOST
+
+MOST is the largest number of partitions that the worker takes.
 """
 
 import sys

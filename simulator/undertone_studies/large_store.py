@@ -1,8 +1,8 @@
 """A large store for benchmarks and tests: a year of half-hours with many groups, written in bulk in seconds.
 
 Its rows are like those of a real server: threshold rounds with the means fitted to them, weekly epochs, reports for the
-threshold and all others, late reports, losses, and an inventory of devices. The histograms are drawn once for each time
-of day and repeated.
+threshold and all others, late reports, losses, and an inventory of devices. For each time of day `_DRAWN` histograms
+are drawn and repeated.
 """
 
 import json
@@ -144,7 +144,10 @@ def _rows(
 
 
 def _after(newest: Epoch, first: int, slots: int, groups: list[str], devices: int) -> Batch:
-    """Return the rows that arrive after all slots have settled: late reports, and a loss for each group and day."""
+    """Return what arrives after all slots have settled: for each group and day, a late report and a lost report.
+
+    The late reports are of the newest epoch only. The batch also has the number of all reports counted before.
+    """
     rule = newest.campaign.report
     assert rule is not None
     late: Counts = np.eye(1, rule.mechanism.symbols, dtype=np.int64)[0]

@@ -25,7 +25,7 @@ class PahoIntake:
         self._client.connect(address.host, address.port)
 
     def take(self, seconds: float) -> list[Delivery]:
-        """Return the deliveries that have arrived, until the broker is silent for a moment."""
+        """Return the deliveries that have arrived. If there are none, wait for the first one, at most ``seconds``."""
         deadline = time.monotonic() + seconds
         while len(self._taken) < self._limit:
             if self._client.want_write():

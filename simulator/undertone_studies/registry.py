@@ -1,4 +1,4 @@
-"""Registry of experiments and benchmarks: every module of their packages is a study, found by pkgutil.
+"""Registry of experiments and benchmarks: every module of the packages `experiments` and `bench` is a study.
 
 A study's module has a ``TITLE``, optionally a ``PARAGRAPH`` for its page, and ``run(options)``, which returns an
 `Outcome` for an experiment and rows for a benchmark. The study's name is the module's name with - in place of _. The

@@ -1,7 +1,6 @@
-"""The results page: every experiment's figure and table, with the paper's finding, ours, and the reason for a
-difference.
+"""The pages of results: every experiment's figure, table and notes, with a paragraph on what was found.
 
-The page is made from the files in its folder, so that one experiment can be repeated, or run longer, without the
+The pages are made from the files in their folder, so that one experiment can be repeated, or run longer, without the
 others.
 """
 
@@ -121,10 +120,10 @@ def write_results(
     say: Callable[[str], None],
     chosen: Sequence[str] | None = None,
 ) -> tuple[Path, dict[str, str]]:
-    """Run the experiments (all, or those ``chosen``), write their files into ``folder``, and the page beside it.
+    """Run the experiments (all, or those ``chosen``), write their files into ``folder``, and then the pages.
 
-    Workers run several experiments at a time; results do not depend on their number. Returns the page's path, and for
-    each skipped experiment the reason, which is missing data. Raises OSError.
+    Workers run several experiments at a time; results do not depend on their number. Returns the path of the first
+    page, and for each skipped experiment the reason, such as missing data. Raises OSError.
     """
     skipped: dict[str, str] = {}
     names = EXPERIMENTS.names() if chosen is None else list(chosen)
@@ -161,7 +160,7 @@ def _machine() -> str:
 
 
 def _commit() -> dict[str, str]:
-    """Return the checkout's commit, if there is one."""
+    """Return {"commit": the clone's commit}, or {} outside a clone."""
     try:
         told = subprocess.run(
             ["git", "rev-parse", "--short=10", "HEAD"],
@@ -200,7 +199,10 @@ def write_page(folder: Path, skipped: Mapping[str, str] | None = None) -> Path:
 
 
 def redraw(folder: Path) -> list[str]:
-    """Draw every figure again from the stored curves; return the names. Raises OSError, Invalid."""
+    """Write every experiment's files again, with the figure drawn from the stored curves; return the names.
+
+    Raises OSError, and Invalid for a panel with too many lines.
+    """
     drawn = []
     for path in sorted(folder.glob("*.json")):
         document = json.loads(path.read_text(encoding="utf-8"))
@@ -211,7 +213,7 @@ def redraw(folder: Path) -> list[str]:
 
 
 def chapters(documents: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return a map: chapter -> names of its experiments."""
+    """Return a map: chapter -> names of its experiments. Chapters without experiments are left out."""
     named = {title: [name for name in documents if chapter_of(name) == title] for title in (*CHAPTERS, FURTHER)}
     return {title: names for title, names in named.items() if names}
 
@@ -222,7 +224,7 @@ def chapter_of(name: str) -> str:
 
 
 def slug(chapter: str) -> str:
-    """Return a chapter's file name."""
+    """Return a chapter's file name without its suffix."""
     return re.sub(r"[^a-z0-9]+", "-", chapter.lower().partition(" (")[0]).strip("-")
 
 

@@ -1,8 +1,9 @@
 """Rival mechanisms and methods at equal privacy: formulas for one reading; simulations for windows and streams.
 
-For one reading, variances are in units of (θ/2)², for x = 2 reading/θ - 1. For any window of w slots, a fleet of n
-copies of the data's devices is simulated. The noise of a mean, and the choice of the devices that report, are drawn
-from normal distributions with the exact variances. Only IPP and CAPP (`perturbed_input`) are drawn device by device.
+For one reading, variances are in units of (θ/2)², for x = 2 reading/θ - 1. For a guarantee over any window of w slots,
+a fleet of n copies of the data's devices is simulated. The noise of a mean, and the choice of the devices that report,
+are drawn from normal distributions with the exact variances. Only IPP and CAPP (`perturbed_input`) are drawn device by
+device.
 """
 
 from collections.abc import Callable, Sequence
@@ -105,7 +106,7 @@ def by_population(
 ) -> Array:
     """Return the estimates of LPU (Ren et al.) and of turns: one device in ``stride`` reports, chosen at random.
 
-    ``variance``: that of one report.
+    ``variance``: that of one report, in units of (θ/2)².
     """
     mean, spread = fleet.truncated(theta)
     group = max(fleet.devices // stride, 1)
@@ -127,8 +128,9 @@ def adaptive(
     Both publish a new mean only if the dissimilarity, which n/(2w) devices measure, exceeds the expected error of a new
     mean. Otherwise they publish the last mean again.
 
-    LPD publishes with half of the devices that are left in the window, LPA with those of this slot and of the slots
-    that it skipped.
+    Of the n devices, n/2 are for publications, n/(2w) in each slot. LPD publishes with half of those that the window
+    has not used. LPA publishes with those of this slot and of the slots that it skipped, and then skips as many slots.
+
     ``dissimilarity``: "unbiased" as in the paper, which subtracts the variance from the square of the noisy difference;
     "square" does not; "known" is the true square, which nobody knows.
     """
@@ -163,9 +165,9 @@ def adaptive(
 class Fast:
     """The parameters of FAST (Fan and Xiong, IEEE TKDE 26(9), 2014).
 
-    ``samples``: M, the largest number of samples in a day; ``set_point``: ξ, the feedback error to keep; ``magnitude``:
-    θ of the paper, by how much the interval changes; ``process``: Q, the variance of a step of the means. The gains of
-    the controller are the paper's.
+    ``samples``: M, the largest number of samples in a window; ``set_point``: ξ, the feedback error to keep;
+    ``magnitude``: θ of the paper, by how much the interval changes; ``process``: Q, the variance of a step of the
+    means. The gains of the controller are the paper's.
     """
 
     samples: int
@@ -176,7 +178,7 @@ class Fast:
     integral: ClassVar[float] = 0.1
     derivative: ClassVar[float] = 0.0
     span: ClassVar[int] = 5
-    # The least mean in the feedback error's denominator, as a share of the range.
+    # The least mean in the feedback error's denominator, as a share of the truncation threshold.
     least: ClassVar[float] = 0.01
 
 
@@ -190,10 +192,10 @@ def fast(
     The model: x_k = x_{k-1} + N(0, Q), and a sample is x_k + N(0, R). Predict x and P + Q; at a sample, with K = P/(P +
     R), correct to x + K (z - x) and (1 - K) P. The feedback error E of a sample is |corrected - predicted| over the
     corrected value. Δ = Cp E + Ci (mean of the last five E) + Cd (E - E before)/(slots between), and the next interval
-    is max(1, I + θ (1 - e^((Δ - ξ)/ξ))). In a sampled slot, every device reports with Gaussian noise of variance θ²
-    M/μ²: M reports a day have the budget μ² = ``squared`` together, whatever slots the earlier reports choose; so
-    sampling stops after M samples in a day. (In the paper, a trusted curator adds
-    Laplace noise, and M is for the whole series.) Returns the estimates and the sampled slots.
+    is max(1, I + m (1 - e^((Δ - ξ)/ξ))), with m = ``options.magnitude``. In a sampled slot, every device reports with
+    Gaussian noise of variance ``theta``² M/μ². M reports of a window have the budget μ² = ``squared`` together,
+    whatever slots the earlier reports choose, so sampling stops after M samples in a window. (In the paper, a trusted
+    curator adds Laplace noise, and M is for the whole series.) Returns the estimates and the sampled slots.
     """
     mean, _ = fleet.truncated(theta)
     noise = theta**2 * options.samples / squared / fleet.devices
@@ -220,7 +222,7 @@ def fast(
 
 
 def filtered_stream(means: Array, share: float, noise: float, process: float, window: int) -> Array:
-    """Filter means whose noise is correlated: the model of FAST, and noise e_k = r e_{k-1} + fresh noise beside it.
+    """Filter means whose noise is correlated: x_k as in `fast`, measured with noise e_k = r e_{k-1} + fresh noise.
 
     ``share``: r; ``noise``: the variance of e in every slot; e begins anew with each window; ``process``: Q. The
     estimate of a slot uses that slot and earlier ones.
@@ -317,6 +319,6 @@ def best_of(thetas: list[float], error: Callable[[float], float]) -> float:
 
 
 def grid(fleet: CopiedFleet, count: int = 30) -> list[float]:
-    """Return θ from the median reading up to the largest, evenly in their logarithm."""
+    """Return ``count`` values of θ from the median reading (at least 1) to the largest, evenly in their logarithm."""
     low, high = max(float(np.median(fleet.readings)), 1.0), float(fleet.readings.max())
     return [exp(log(low) + (log(high) - log(low)) * i / (count - 1)) for i in range(count)]

@@ -1,8 +1,8 @@
 """Style of all figures of the studies: one set of rules, so that pictures can be compared.
 
-Colours are Okabe and Ito's, in an order whose lightness alternates, and each line has its own marker and dash, for
-colour-blind readers and grey print. Lines are labelled at their ends. A baseline is grey. Panels of one quantity share
-one scale. No panel has more than `MOST_LINES` lines.
+Six of the colours are Okabe and Ito's, for colour-blind readers. Each line of fewer than `_DENSE` points has a marker
+and a dash of its own, for grey print. Lines are labelled at their ends. A baseline is grey. Panels of one quantity
+share one scale. No panel has more than `MOST_LINES` lines.
 """
 
 import io
@@ -25,7 +25,7 @@ _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 _DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (6, 2, 2, 2)))
 _COLOURS_OF_A_FILE = 128
 _WIDE, _HIGH, _DOTS = 5.6, 3.7, 110
-# With more points than this, dashes and markers would hide a line.
+# With this many points or more, dashes and markers would hide a line.
 _DENSE = 50
 # The least distance of two labels, as a share of the panel's height.
 _APART = 0.06
@@ -119,7 +119,7 @@ def _share(drawn: "Sequence[tuple[Panel, Axes]]") -> None:
 
 
 def _label(axes: "Axes", panel: "Panel") -> None:
-    """Write names at the lines' right ends, moved apart; label the grey line at 1 with the baseline's name."""
+    """Write names at the lines' right ends, moved apart; label the grey line at 1 with the name ``panel.relative``."""
     import numpy as np
 
     to_axes = axes.transData + axes.transAxes.inverted()

@@ -1,4 +1,4 @@
-"""Designed tables on real readings: variance on the estimated populations, and slot means of campaigns on EDRP."""
+"""Shared code of the studies of designed tables: threshold rounds, choices of θ and mechanism, and slot means."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,8 +24,8 @@ from undertone_studies.theta import perturbed, whole_range
 Integers = NDArray[np.int64]
 
 EPSILONS = ("0.5", "1", "2", "4")
-# Default numbers of random seeds and of runs for each seed, which are small so that the study is quick. The figures in
-# the documentation were made with 20 seeds and 5 runs each.
+# Default numbers of repeats: seeds of `tables-edrp`, and runs of `tables-ratios`. They are small so that the studies
+# are quick; the stored results have more.
 SEEDS = 2
 RUNS = 1
 BOUND = 10_000

@@ -2,9 +2,10 @@
 
 The MSE is that of ToPL's Eq. 8 for one of two queries. In paper mode the query is the sum of a random range of up to
 2^20 values of one stream; in fleet mode it is the sum of one slot of `FLEET` devices. Each run samples `READINGS`
-readings without replacement. Candidates are the values of `even_thetas`, about 1024. Our method takes its reports in
-three disjoint rounds, of 1/4, 1/4 and 1/2 of the readings, and the paper's methods in one round with 1024 bins. Every
-reading is perturbed once, by a mixture of two uniform draws, which has exactly the mechanism's distribution.
+readings without replacement, or takes four whole days of readings in time order. Candidates are the values of
+`even_thetas`, about 1024. Our method takes its reports in three disjoint rounds, of 1/4, 1/4 and 1/2 of the readings,
+and the paper's methods in one round with 1024 bins. Every reading is perturbed once, by a mixture of two uniform draws,
+which has exactly the mechanism's distribution.
 """
 
 import os
@@ -138,7 +139,7 @@ def run(tasks: Sequence[Task], workers: int | None = None) -> list[Regret]:
 def protocol(
     data: Path | None, quick: bool = False, seed: int = 1, runs: int = RUNS, only: Sequence[str] = ()
 ) -> list[Task]:
-    """Return all tasks: paper mode, EDRP in time order, and fleet mode. They take half an hour on one core.
+    """Return all tasks: paper mode, EDRP in time order, and fleet mode.
 
     `quick`: use two ε and no mixtures. Real populations are left out without `data`. `only`: names of the wanted
     populations, empty for all.

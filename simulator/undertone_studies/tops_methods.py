@@ -1,7 +1,8 @@
 """Methods that the ToPS figures compare: choices of a threshold, releases under it, and errors on the 200 queries.
 
-Every published number comes from the shipped code. The answers of a plain hierarchy need only the noise of the nodes
-that cover a range, so no other noise is drawn; the joint distribution is the same.
+The mechanisms are the shipped ones, except a plain hierarchy (`hierarchy_answers`): its answers need only the noise of
+the nodes that cover a range, so no other noise is drawn; the joint distribution of the answers is that of the shipped
+hierarchy.
 """
 
 from collections.abc import Callable
@@ -57,7 +58,7 @@ def mean_errors(trial: Trial, truth: Answers, repeats: int) -> Errors:
 
 
 def source(seed: int, number: int, label: str) -> FreshBytes:
-    """Return the seeded bytes of one trial."""
+    """Return the source of random bytes of trial ``number``, which depends only on the arguments."""
     return FreshBytes(np.random.default_rng([seed, number, *label.encode()]).bytes)
 
 

@@ -69,7 +69,10 @@ def range_sums(values: NDArray[np.generic]) -> NDArray[np.float64]:
 
 
 def streams(options: StudyOptions) -> list[TopsStream]:
-    """Return POS, DNS and EDRP, if the data folder is given, and the stand-ins. Raises Invalid for an unknown name."""
+    """Return POS, DNS and EDRP, if the data folder is given, and the stand-ins; or those of ``options.only``.
+
+    Raises Invalid for an unknown name.
+    """
     makers: dict[str, Callable[[], TopsStream]] = {}
     if options.data is not None:
         data = options.data

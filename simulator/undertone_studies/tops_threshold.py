@@ -1,4 +1,4 @@
-"""Shared code of Figures 1, 6 and 7 of ToPS: the cost of a threshold, percentiles, and the ways to choose it."""
+"""Shared code of Figures 1, 6 and 7 of ToPS: the error with a given threshold θ, and the ways to choose θ."""
 
 from fractions import Fraction
 from math import ceil
@@ -30,7 +30,8 @@ NOISE_FREE_EPSILONS = (".01", ".02", ".05", ".1", ".2")
 PERCENTILES = (0.85, 0.9, 0.95, 0.99, 0.995, 0.999)
 PHASE_EPSILON = "0.05"
 CHOICES = 400
-# The default objective grows without bound if bias dominates, so it is shown only up to this multiple of Base's error.
+# The predicted error of the default objective grows without bound if bias dominates, so figures show it only up to this
+# multiple of Base's error.
 SHOWN = 10
 OBJECTIVES = {"excess (default)": "excess", "Eq. 6, c = 60": "count"}
 

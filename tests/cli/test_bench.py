@@ -18,7 +18,7 @@ def test_mechanisms_as_json():
     assert result.exit_code == 0, result.output
     rows = json.loads(result.stdout)
     assert all(row.keys() == COLUMNS for row in rows)
-    beside_floats = [row for row in rows if row["baseline"] == "blocked float hybrid"]
+    beside_floats = [row for row in rows if row["baseline"] == "hybrid in floating point, numpy"]
     assert [row["goal"] for row in beside_floats if "vectorised" in row["name"]] == [None, None]
     assert all(row["value"] > 0 for row in rows)
 

@@ -32,7 +32,7 @@ def test_the_table_the_notes_and_the_panels(monkeypatch):
     monkeypatch.setattr(cgm, "EPSILONS", (1.0, 2.0))
     outcome = cgm.compare(small(), StudyOptions())
     text = outcome.markdown()
-    for words in ("closed-form", "computes the noise", "user level", "| one-bit |", "useless"):
+    for words in ("closed-form", "the noise is that of n devices", "user level", "| one-bit |", "useless"):
         assert words in text
     assert [len(panel.curves) for panel in outcome.panels] == [5, 5, 5, 5]
     assert outcome.document()["rows"][0]["clipping bias"] == "0"

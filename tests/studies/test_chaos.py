@@ -11,6 +11,7 @@ from undertone_aggregator.counts.epochs import Epoch, Timeline
 from undertone_simulator.wire.faults import FAULTS
 from undertone_simulator.wire.ledger import Sent
 from undertone_simulator.wire.verify import Accounts, digest_key
+from undertone_studies.chaos import __main__ as chaos
 from undertone_studies.chaos import judge
 from undertone_studies.chaos.judge import failures, refused_in_absence
 from undertone_studies.chaos.schedule import EVENTS, QUIET, Event, device_faults, schedule
@@ -31,6 +32,16 @@ def test_the_faults_of_devices_are_known():
     assert faults == device_faults(7, 3600, ["a", "b"])
     assert {name for _, name, _ in faults} <= set(FAULTS)
     assert len(faults) > 300
+
+
+@pytest.mark.parametrize("more", [[], ["--direct"]])
+def test_the_printed_options_repeat_the_run(more, monkeypatch, capsys):
+    monkeypatch.setattr(chaos, "soak", lambda *_, direct: int(direct))
+    monkeypatch.setattr(chaos.signal, "signal", lambda *_: None)
+    given = ["--seed", "7", "--minutes", "2", "--devices", "20", *more]
+    assert chaos.main(given) == len(more)
+    printed = capsys.readouterr().out.partition("run it again with ")[2].split()
+    assert set(printed) == set(given)
 
 
 def soak(log=(), refusals=(), ended=()):

@@ -42,7 +42,7 @@ def test_the_experiment_runs_as_often_and_on_what_it_is_asked_to():
     outcome = EXPERIMENTS.run("theta", StudyOptions(repeats=1, seed=3, only=("Weibull 0.8",), quick=True))
     assert [row[1] for row in outcome.rows] == ["Weibull 0.8"]
     assert outcome.notes[0].startswith(f"Each cell is from {theta.SHORT} runs")
-    assert f"of {2 * theta.SHORT} runs" in outcome.notes[1]
+    assert f"of {2 * theta.SHORT} runs" in outcome.notes[2]
 
 
 def test_a_theta_that_is_off_is_counted_and_whether_it_says_so():

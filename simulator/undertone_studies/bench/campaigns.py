@@ -46,7 +46,7 @@ TITLE = "Twenty campaigns in one process, and the readers of its page"
 
 CAMPAIGNS = 20
 SLOT_SECONDS = 60
-# Number of reports that each device keeps unacknowledged in the timed rounds; a real device's client allows no more.
+# Number of reports that each device keeps unacknowledged in the timed rounds. It is the default of a real device.
 _IN_FLIGHT = 4
 # Time limit in seconds, long enough for an overloaded machine.
 _WAIT_SECONDS = 600.0
@@ -123,8 +123,8 @@ def run(options: StudyOptions) -> list[Measured]:
             calm + _LONGER_MS,
             1.0,
         ),
-        duration(f"the page's data, {CAMPAIGNS} campaigns", 1000 * glance[0], "ms, again", "goal", 200.0, 1.0),
-        Measured(f"the page's data, {CAMPAIGNS} campaigns", 1000 * glance[1], "ms, the first time"),
+        duration(f"the page's data, {CAMPAIGNS} campaigns", 1000 * glance[0], "ms, later request", "goal", 200.0, 1.0),
+        Measured(f"the page's data, {CAMPAIGNS} campaigns", 1000 * glance[1], "ms, first request"),
     ]
 
 
@@ -235,7 +235,7 @@ class _Served:
             child.join()
 
     def glance(self) -> tuple[float, float]:
-        """Return the seconds for the summaries of all campaigns: the shortest of several requests, and the first."""
+        """Return the seconds for the summaries of all campaigns: the shortest of the later requests, and the first."""
         took = []
         for _ in range(_GLANCES):
             began = time.perf_counter()

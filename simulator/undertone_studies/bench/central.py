@@ -13,7 +13,7 @@ from undertone_central.noise.laplace import discrete_laplace
 from undertone_studies.registry import StudyOptions
 from undertone_studies.row import Measured, best_seconds, duration, rate
 
-TITLE = "The counters and ToPS, online and offline"
+TITLE = "ToPS, online and offline"
 
 HELD_OUT = 1 << 16
 PUBLISHED = 1 << 20
@@ -56,7 +56,10 @@ def online(values: Values, smoothing: int | str) -> Values:
 
 
 def offline(values: Values, smoothing: int, rng: np.random.Generator) -> Floats:
-    """Compute the same release over stored data, with floating-point noise and without any streaming."""
+    """Compute a release like that of ToPS over stored data, with floating-point noise and without any streaming.
+
+    θ is chosen by the paper's Eq. 6 with c = 60.
+    """
     head, body = values[:HELD_OUT], values[HELD_OUT:]
     histogram = np.bincount(np.minimum(head, BOUND), minlength=BOUND + 1)
     thetas = np.arange(1, BOUND + 1)
@@ -101,7 +104,7 @@ def _values(quick: bool) -> Values:
 
 
 def _megabytes(values: Values) -> float:
-    """Return the peak memory of the release in MB, without the stream itself and the released numbers."""
+    """Return the peak memory of the release in MB, without the stream itself; released numbers are thrown away."""
     tracemalloc.start()
     try:
         mechanism = Tops(BOUND, EPSILON, smoothing=0)

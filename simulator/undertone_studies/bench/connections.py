@@ -205,7 +205,8 @@ class ConnectionLoad:
         self.in_flight = 1
         self._port = port
         self._devices = {name: (topic, campaign) for name, topic, campaign in devices}
-        # How many reports each device will have sent when the round is over; how many devices have not finished it.
+        # How many reports each device will have sent when the round is over; how many of its sequences of reports
+        # (`in_flight` for each device) have not ended.
         self._until = 0
         self._left = 0
         # Connection -> (device's name, number of reports that it has sent, time of the last one).

@@ -1,4 +1,4 @@
-"""Benchmark of ingest, against a subscriber that does the least work; all receive the same backlog at QoS 1 in turn."""
+"""Benchmark of ingest, against three other subscribers, which receive the same backlog at QoS 1 in turn."""
 
 import os
 import shutil

@@ -99,7 +99,7 @@ def _vectorised(epsilon: int, devices: int, rounds: int) -> list[Measured]:
     baseline = devices / min(blocked) / 1e6
     what, unit = f"hybrid, vectorised, epsilon {epsilon}", "million reports/s"
     return [
-        rate(what, devices / plain / 1e6, unit, "blocked float hybrid", baseline),
+        rate(what, devices / plain / 1e6, unit, "hybrid in floating point, numpy", baseline),
         rate(what, devices / plain / 1e6, unit, "scalar draw, CPython", few / scalar / 1e6),
     ]
 
@@ -149,6 +149,6 @@ def _micropython(draws: int) -> list[Measured]:
         measured.append(json.loads(done.stdout))
     (refill, draw), (refill_here, draw_here) = measured
     return [
-        duration("hybrid, one draw on MicroPython", draw, "µs", "the same on CPython", draw_here),
-        duration("refill with health test on MicroPython", refill, "µs", "the same on CPython", refill_here),
+        duration("hybrid, one draw on MicroPython", draw, "µs", "one draw on CPython", draw_here),
+        duration("random bytes and their test on MicroPython", refill, "µs", "on CPython", refill_here),
     ]

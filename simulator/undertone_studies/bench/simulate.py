@@ -46,7 +46,7 @@ def run(options: StudyOptions) -> list[Measured]:
         ours, mechanisms = best_seconds([campaign.simulate, campaign.draw], rounds)
         value, baseline = (campaign.reports / seconds / 1e6 for seconds in (ours, mechanisms))
         name = f"simulate, {what}"
-        rows.append(rate(name, value, "million reports/s", "mechanisms alone, same words", baseline, goal=0.5))
+        rows.append(rate(name, value, "million reports/s", "the draws alone", baseline, goal=0.5))
     replayed, synthetic = best_seconds([campaign.simulate, campaign.simulate_synthetic], rounds)
     value, baseline = (campaign.reports / seconds / 1e6 for seconds in (synthetic, replayed))
     rows.append(rate("simulate, synthetic households", value, "million device-slots/s", "replayed readings", baseline))

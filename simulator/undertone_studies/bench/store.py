@@ -47,8 +47,8 @@ sys.exit(code)
 def run(options: StudyOptions) -> list[Measured]:
     """Measure the readers of stores of a month and of a year, with one group and with fifty.
 
-    The time is processor time and includes the start of the interpreter. ``goal`` is the largest time that is allowed,
-    divided by the measured time. Raises Invalid without /proc.
+    The time is processor time and includes the start of the interpreter. In a row whose baseline is named "goal", the
+    baseline's value is the goal, so a ratio below 1 misses it. Raises Invalid without /proc.
     """
     check_proc()
     sizes = [(4 * _WEEK, 3)] if options.quick else [(SLOTS_OF_A_YEAR, 1), (4 * _WEEK, 50), (SLOTS_OF_A_YEAR, 50)]
@@ -116,7 +116,7 @@ def _page(path: Path, what: str) -> list[Measured]:
                 before, began = processor_seconds([pid]), time.perf_counter()
                 _get(url)
                 wall, seconds = time.perf_counter() - began, processor_seconds([pid]) - before
-                # The kernel counts processor time in ticks of 10 ms.
+                # A request that takes longer than 10 ms counts as at least 10 ms of processor time.
                 seconds = max(seconds, 0.01) if wall > 0.01 else wall
                 rows.append(duration(f"page: {name}, {turn}, {what}", seconds, "CPU s", "goal", most, 1.0))
         status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()

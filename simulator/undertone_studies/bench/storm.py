@@ -195,7 +195,7 @@ def _settled(store: Store) -> int:
 
 
 def _accounts(folder: Path, store: Store) -> Accounts:
-    """Wait until the server has counted all reports that devices sent to it; return the accounts."""
+    """Return the accounts as soon as they explain every report, or else after `_PATIENCE_SECONDS`."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:
         accounts = reconcile(read_ledgers([folder / "fleet.ledger"]), store)

@@ -135,7 +135,7 @@ class Logins:
     async def log_in(self, devices: list[ProvisionedDevice]) -> None:
         """Log these devices in; return when the server has accepted all of them.
 
-        Raises Invalid if it ends a connection.
+        Raises Invalid if the server ends a connection.
         """
         try:
             await self._all_in(devices)

@@ -79,7 +79,7 @@ def run(options: StudyOptions) -> list[Measured]:
 
 def _rows(name: str, best: dict[int, Shift]) -> Iterator[Measured]:
     for workers, drain in best.items():
-        what = f"{workers} workers, {name}"
+        what = f"{workers} worker{'s' if workers > 1 else ''}, {name}"
         goal = _GOALS.get(workers) if name == "stand-in" else None
         if workers > 1:
             yield rate(what, drain.rate, "reports/s", "1 worker", best[1].rate, goal)

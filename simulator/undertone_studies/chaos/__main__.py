@@ -6,6 +6,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from undertone_aggregator.counts.epochs import Timeline
@@ -37,9 +38,9 @@ class Soak(Reports):
 def main(arguments: list[str] | None = None) -> int:
     """Parse the arguments and run."""
     parser = argparse.ArgumentParser(prog="chaos", description="A soak test: a long run with faults from a seed.")
-    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--minutes", type=float, default=60.0, help="minutes of the report phase (60)")
     parser.add_argument("--seed", type=int, help="seed of the faults; if absent, one is drawn and printed")
-    parser.add_argument("--devices", type=int, default=40)
+    parser.add_argument("--devices", type=int, default=40, help="number of devices (40)")
     parser.add_argument("--direct", action="store_true", help="devices connect to the server, without a broker")
     parser.add_argument("--output", type=Path, help="keep all files in this new folder")
     given = parser.parse_args(arguments)
@@ -52,7 +53,8 @@ def main(arguments: list[str] | None = None) -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     seed = secrets.randbits(32) if given.seed is None else given.seed
-    say(f"seed {seed}: run it again with --seed {seed} --minutes {given.minutes:g} --devices {given.devices}")
+    again = f"--seed {seed} --minutes {given.minutes:g} --devices {given.devices}{' --direct' if given.direct else ''}"
+    say(f"seed {seed}: run it again with {again}")
     if given.output is not None:
         return soak(given.minutes, seed, given.devices, given.output, direct=given.direct)
     with tempfile.TemporaryDirectory(prefix="undertone-chaos-") as folder:
@@ -87,13 +89,18 @@ def soak(minutes: float, seed: int, devices: int, folder: Path, *, direct: bool 
         wrong += refused_in_absence(soak.sent(), outcomes(store), timeline, soak.hostile.name)
         chosen = thetas(timeline)
     say(accounts.sentence())
-    say(f"faults: {dict(accounts.faults)}; lost: {dict(accounts.lost)}; theta: {chosen}")
+    say(f"faults: {_counts(accounts.faults)}; reports lost by a fault: {_counts(accounts.lost)}")
+    say(f"theta of the report epochs: {', '.join(map(str, chosen)) or 'none'}")
     for event, sentence in soak.refusals:
         say(f"{event}: {sentence[:200]}")
     for sentence in wrong:
         say(f"FAILED: {sentence}")
     say(f"seed {seed}: {'passed' if not wrong else f'failed, {len(wrong)} findings above'}")
     return 1 if wrong else 0
+
+
+def _counts(counted: Mapping[str, int]) -> str:
+    return ", ".join(f"{n} {name}" for name, n in counted.items()) or "none"
 
 
 def _play(soak: SoakProcesses, events: list[Event]) -> None:

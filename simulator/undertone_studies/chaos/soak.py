@@ -268,7 +268,7 @@ class SoakProcesses:
         self.hostile.flood(seconds)
 
     def _edit(self, seconds: float) -> None:
-        """Halve ε and restart: the server must not run the campaign; then restore the file."""
+        """Set ε to 0.5 in the plan and restart: the server must not run the campaign; then restore the plan."""
         file = self.plan.site.plan
         text = file.read_text(encoding="utf-8")
         self._end_aggregator(signal.SIGTERM)
@@ -315,7 +315,7 @@ class SoakProcesses:
     # Methods that end the soak.
 
     def finish(self) -> None:
-        """Stop everything else after the fleet has ended."""
+        """Stop the device under MicroPython and close the ledgers, after the fleet has ended."""
         end(self.processes.micropython, signal.SIGINT)
         self.hostile.close()
         self._ledger.close()

@@ -48,9 +48,7 @@ def experiment(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Run an experiment and print its table as markdown. Every comparison also has the baseline Base, which is
-    computed without data.
-    """
+    """Run an experiment and print its table and notes as Markdown."""
     if name == ALL and png is not None:
         raise Invalid(f"--png cannot be given with {ALL}, which writes many figures: give --output a folder")
     repeats = 1 if quick and repeats is None else repeats

@@ -1,8 +1,7 @@
 """Experiment: a blog post's comparison of Chan et al.'s counters, T = 1000 and 10,000, ε = 1, 25 trials.
 
-The errors are sums of absolute errors. Two corrections to the post are necessary: for privacy the binary tree has
-floor(log2 T) + 1 levels, and a last block may be incomplete. The counters that the post announces (streams without an
-end) and a later one (square-root factorisation) are added.
+The errors are sums of absolute errors. `PARAGRAPH` says which errors of the post are corrected. The counters that the
+post announces (streams without an end) and a later one (square-root factorisation) are added.
 """
 
 from collections.abc import Callable, Sequence

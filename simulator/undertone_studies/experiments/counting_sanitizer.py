@@ -1,7 +1,8 @@
 """Experiment: does a streaming sanitizer's confidence decrease with the number of blocks? The paper's bound is kβ.
 
-The released stream of k blocks errs by more than α at a threshold only if a block does. This happens at most kβ of the
-time; with many blocks the error is rarely more than α + 2β. The experiment takes α as the 90 % error of one block and
+β is the probability that one block errs by more than α. The released stream of k blocks errs by more than α at a
+threshold only if a block does, so with a probability of at most kβ; with many blocks the paper bounds the error by
+α + 2β. The experiment takes α as the 90 % error of one block and
 measures how often streams of k blocks err by more than α, at the threshold where a block errs most. It also measures
 the error of the quantiles that a KLL sketch computes from the output.
 """

@@ -56,8 +56,8 @@ def _measured(concepts: str, k: int, seed: int) -> tuple[int, int, int]:
     """Return (released items, largest number of bytes that are kept between blocks, largest memory in bytes)."""
     generator = np.random.default_rng(seed)
     made = Sanitizer(_BOUND, 1, source(seed, k, "space"), block=BLOCK, concepts=concepts)
-    # A first block makes everything that is made only once, such as the random bits of the noise, before the
-    # measurement.
+    # Before the measurement, a first block makes everything that is made only once, such as the random bits of the
+    # noise.
     made.extend(np.zeros(BLOCK, dtype=np.int64))
     tracemalloc.start()
     try:

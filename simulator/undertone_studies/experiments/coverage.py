@@ -37,8 +37,8 @@ def run(options: StudyOptions) -> Outcome:
         "`days_raw` days with `seeds_raw` seeds. The column `held_raw` has the share of slots in which the 95 % "
         "interval of the mean of the readings contains that mean, over all seeds and days. The column "
         "`least_held_raw` has the same share for the half-hour of the day at which it is lowest. The column "
-        "`width_raw` has a ratio: the width of the interval of the mean of the readings, divided by the width of the "
-        "interval of the truncated mean. It is the median of this ratio.",
+        "`width_raw` has the median of a ratio: the width of the interval of the mean of the readings, divided by the "
+        "width of the interval of the truncated mean.",
         "ε is for one reading (event level): 48 readings a day cost a household 48 ε.",
     ]
     columns = [field.name for field in fields(Coverage)]

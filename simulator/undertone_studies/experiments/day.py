@@ -85,7 +85,7 @@ def _source(options: StudyOptions) -> ReadingSource:
 
 
 def _simulated(source: ReadingSource, way: Way, devices: int, epsilon: str, options: StudyOptions) -> Cell:
-    """Return the simulated error (%) of a way of collecting in which devices take turns; "" for other ways."""
+    """Return the simulated error (%) of turns and of single reports with ε each; "" for other ways of collecting."""
     span = way.slot_seconds * source.per_day // DAY
     stride = round(source.per_day // span / way.reports_per_day)
     if not (way.name.startswith("turns") or way.name.endswith("ε each")):

@@ -31,7 +31,7 @@ PARAGRAPH = (
     "`query --against` and the page say how much two means differ: two groups, two times, or a group and all "
     "devices. The interval of a difference allows for two errors: the noise of the reports, and the error of the "
     "model that estimates what truncation or clipping removed. The two means share a part of each error. This part "
-    "cancels in the difference.\n\nEach campaign of the study has a fleet of its own, as in the study of selections. "
+    "cancels in the difference.\n\nEach campaign of the study has a fleet of its own, as in the study `selections`. "
     "Its groups are the homes that use more than the median, and two halves of the other homes."
 )
 
@@ -87,7 +87,7 @@ class Collected(NamedTuple):
     def side(self, group: str, slots: list[int]) -> Side:
         """Return a side of a difference, as `Results.difference` does.
 
-        It includes the cycle before its slots, which shows the level of the readings.
+        It includes the reports of the ``estimator.memory`` slots before its first slot.
         """
         low, high = min(slots) - self.estimator.memory, max(slots)
         of = self.reports[group].items()
@@ -118,11 +118,12 @@ def run(options: StudyOptions) -> Outcome:
     columns = ["way", "devices", "comparison", "intervals", "rmse", "held", "±", "width", "noise", "± "]
     notes = [
         "The column `rmse` is the root mean square error of the estimated differences, in Wh. The column `held` is "
-        "the share of 95 % intervals that contain the true difference. The column `noise` is this share for "
-        "differences of truncated means (in streams: of clipped means). Each `±` is the standard error of the share "
-        "before it. It is computed from how much the campaigns differ.",
+        "the share of 95 % intervals that contain the true difference. The column `width` is the half-width of the "
+        "interval, divided by 1.96 `rmse`. The column `noise` is about differences of truncated means (in streams: of "
+        "clipped means): it is the share of their intervals that contain the true difference of these means. Each `±` "
+        "is the standard error of the share before it. It is computed from how much the campaigns differ.",
         f"For each row, the study simulates {repeats} campaigns of {DAYS} days after the threshold rounds, if there "
-        "are any. The ways of collecting are those of the study of selections.",
+        "are any. The ways of collecting are those of the study `selections`.",
     ]
     places = [float(place) for place in range(len(PAIRINGS))]
     curves = {

@@ -107,7 +107,7 @@ def _sources(options: StudyOptions) -> dict[str, Callable[[], TrueSeries]]:
 
 
 def _draws(cells: list[Case], options: StudyOptions) -> list[list[Draw]]:
-    """Draw the noise of each cell until its coverages are known accurately enough, or REPEATS times."""
+    """Draw the noise of each cell until its coverages are known accurately enough, or `_most_draws` times."""
     most = _most_draws(options)
     draws: list[list[Draw]] = [[] for _ in cells]
     with workers(options.workers or 1) as hands:

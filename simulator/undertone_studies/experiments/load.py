@@ -180,10 +180,11 @@ def _run(options: StudyOptions, sources: Mapping[str, Source]) -> Outcome:
         "The column `planned / rmse` is the error that `undertone plan` predicts for this number, divided by `rmse`. "
         "It is empty where no plan predicts a whole campaign: for streams, and for daily readings in turns.",
         "The column `warned` is the share of campaigns for which the server shows a warning at the end.",
-        "The last five columns are for intervals that have exactly the right width, with errors that are correlated "
-        "as those of this cell are. `slots` is the number of independent slots that would show the same variation of "
-        f"`held`. The others are the probabilities that the campaigns of a row show by chance a `held` from "
-        f"{BAND[0]:g} to {BAND[1]:g}, one below {BAND[0]:g}, one below {WARNED:g}, and a `4 h` below {LEAST:g}.",
+        "The last five columns show what chance alone does. They are for imagined intervals that have exactly the "
+        "right width, with errors that are correlated like those of the row. `slots` is the number of independent "
+        "slots that would show the same variation of `held`. The others are the probabilities that the campaigns of a "
+        f"row show by chance a `held` from {BAND[0]:g} to {BAND[1]:g}, one below {BAND[0]:g}, one below {WARNED:g}, "
+        f"and a `4 h` below {LEAST:g}.",
     ]
     return Outcome(TITLE, columns, rows, notes, panels[:3])
 

@@ -144,7 +144,10 @@ def _errors(file: Path, task: Task, tick: Tick) -> Errors:
 
 
 def fleet_of(chosen: ChosenReadings, seed: int) -> ChosenReadings:
-    """Return a file's readings with its households in random order and from a random day on; both wrap around."""
+    """Return a file's readings from a random day on, with its households in random order.
+
+    After the last day of the file, the readings go on with the first.
+    """
     readings = chosen.source
     assert isinstance(readings, Readings)
     generator = np.random.default_rng(seed)
@@ -164,7 +167,7 @@ def compared(campaign: Simulated, hours: range, days: int) -> Iterator[MeanError
     last = (max(key.slot for key in campaign.partial) + 1) // CYCLE
     for day in range(first, last - days + 1, days):
         slots = {CYCLE * each + half_hour for each in range(day, day + days) for half_hour in hours}
-        # The reports of the cycle before are included, as in `Results.selection`; they show the level of the readings.
+        # As in `Results.selection`, the reports of the slots before the selection are included that its mean needs.
         low, high = min(slots) - estimator.memory, max(slots)
         partial = Partial({key: counts for key, counts in campaign.partial.items() if low <= key.slot <= high})
         truncated, readings = np.mean([campaign.truth(slot) for slot in sorted(slots)], axis=0).tolist()

@@ -25,7 +25,7 @@ THETA = 1000
 
 
 def run(options: StudyOptions) -> Outcome:
-    """Compute variance, symbols and reach of tables of 25 levels, relative to the Hybrid's."""
+    """Compute variance and reach of tables of 25 levels, relative to the Hybrid's, and their numbers of symbols."""
     # Small readings are likelier, as in a household: each level is e^(-1/5) times as likely as the level below it.
     falling = np.exp(-np.arange(LEVELS + 1) / 5.0)
     rows: list[tuple[Cell, ...]] = []

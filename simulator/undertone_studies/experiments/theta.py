@@ -40,10 +40,15 @@ def run(options: StudyOptions) -> Outcome:
     )
     columns, lines = theta.table(rows)
     notes = [
-        f"Each cell is from {runs} runs. It shows the median, the 90 % quantile and the worst regret, and in "
-        "parentheses the number of runs with a regret above 3. ε is for one reading (event level). The best θ "
-        "has the regret 1. One can find it only from the true frequencies. The method `robust` also gives a range for "
-        "θ, which should contain the best θ with a probability of 90 %."
+        f"Each cell is from {runs} runs. The *regret* of a run is the mean square error with the θ that the method "
+        "chose, divided by the mean square error with the best θ. A cell has the median, the 90 % quantile and the "
+        "worst regret, and in parentheses the number of runs with a regret above 3. ε is for one reading (event "
+        "level). One can find the best θ only from the true frequencies. The method `robust` also gives a range for "
+        "θ, which should contain the best θ with a probability of 90 %.",
+        "The column `mode` names what is estimated. In the rows `paper`, it is the sum of a random range of up to 2^20 "
+        f"values of one stream, as in the paper of ToPL. In the rows `fleet`, it is the sum of one slot of "
+        f"{theta.FLEET:,} devices. A run draws its readings at random from the data set; in the rows `paper, in time "
+        "order`, it takes the readings of four consecutive days.",
     ]
     notes += [_confidence(mode, [row for row in rows if row.mode == mode and row.method == "robust"])
               for mode in dict.fromkeys(row.mode for row in rows)]  # fmt: skip

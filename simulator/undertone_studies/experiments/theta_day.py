@@ -45,7 +45,8 @@ class Arm:
     """Result of one run.
 
     By slot of the day [slots of a day]: mean squares of the error, of the expected error, and of the standard error.
-    Then the shares of the intervals that contain the truncated and the raw mean, and the θ of the blocks.
+    Then the shares of the intervals that contain the truncated and the raw mean, the θ of the blocks, and the θ of each
+    slot of the day (``spread``).
     """
 
     error: np.ndarray

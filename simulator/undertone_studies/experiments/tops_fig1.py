@@ -138,7 +138,8 @@ def _regret(
 def _default_rmse(histogram: np.ndarray, thetas: np.ndarray, workload: Workload, most: float) -> np.ndarray:
     """Return the root mean square error that the objective ``excess`` implies at each θ: sqrt(K) θ/ε e^(g/2).
 
-    It follows from the score -(A/κ) (2 ln θ + g); `undertone_central.mechanisms.threshold` defines K, A, κ and g.
+    Errors above ``most`` are replaced by ``most``. The formula follows from the score -(A/κ) (2 ln θ + g);
+    `undertone_central.mechanisms.threshold` defines K, A, κ and g.
     """
     noise = workload.root_k / float(workload.epsilon)
     a, cap = noise_and_cap(M, workload, workload.epsilon)
