@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "scripts"))
 
 
 class Vendor(BuildHookInterface):  # type: ignore[type-arg]
-    """Fetch the files by scripts/vendor.py unless they exist; a build without npm continues with a warning."""
+    """Fetch the files by scripts/vendor.py unless they exist. If this fails, as without npm, the build only warns."""
 
     PLUGIN_NAME = "custom"
 

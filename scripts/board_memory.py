@@ -84,7 +84,10 @@ def board_interpreter(form: str, *, inside: bool = False) -> Path:
 def measure(
     code: str, paths: list[Path | str], scratch: Path, heap: int | None = None, program: Path | None = None
 ) -> dict[str, int] | None:
-    """Return the table's rows, None if the heap is too small."""
+    """Return the numbers of the printed table by row, None if the heap is too small.
+
+    Raises RuntimeError if the program fails for another reason.
+    """
     size = None if heap is None else str(heap)
     done = mp.run_micropython(code, paths=paths, cwd=scratch, heap=size, program=program)
     if done.returncode:
@@ -113,7 +116,7 @@ def forms(scratch: Path) -> dict[str, tuple[str, list[Path | str], int]]:
 def least(succeeds: Callable[[int], bool], start: int, step: int) -> int:
     """Return the least multiple of ``step`` that succeeds, if all larger ones do; the search begins at ``start``.
 
-    Raises RuntimeError if not even MOST succeeds.
+    Raises RuntimeError if a heap of more than MOST bytes fails.
     """
     low, high, stride = 0, start // step, 1
     while not succeeds(high * step):

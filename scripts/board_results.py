@@ -2,8 +2,8 @@
 
 It needs Debian or Ubuntu, and first scripts/board_interpreter.sh, which builds the interpreters with the code as it is
 now. A part that is not named keeps its figures of docs/boards/results.json; without a name every part is measured. The
-parts are measured at the same time. No result depends on the speed of the PC. But a try counts as failed after ten
-times as long as it takes on a quiet machine, so let the machine do nothing else.
+parts are measured at the same time. No result depends on the speed of the PC. But a try counts as failed after 90 s,
+and takes about three on a quiet machine, so let the machine do nothing else.
 """
 
 import argparse

@@ -133,7 +133,7 @@ ROWS = {
 
 
 def messages() -> dict[str, bytes]:
-    """Return a campaign for each mechanism of epsilon 1: a device draws one report in each slot.
+    """Return the message of a campaign for each mechanism of epsilon 1: a device draws one report in each slot.
 
     One report in five is for the threshold; a square wave of 256 bins draws it. In the square wave's campaign all
     reports are for the threshold.

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 WHERE = Path(".build/coverage.json")
-# Files with fewer lines and branches than this are not listed, because their share says little.
+# Files with fewer lines than this are not listed, because their share says little.
 LEAST = 20
 
 

@@ -60,8 +60,8 @@ def rows_of(study: str) -> tuple[Row, ...]:
 def refreshed(text: str) -> tuple[str, set[str]]:
     """Return the text with the results' figures, and the names of the definitions that it uses.
 
-    Raises LookupError for a figure without a definition and if a study has no such row or column, ValueError if its
-    cell is no number.
+    Raises OSError if there is no such study, LookupError for a figure without a definition and if the study has no such
+    row, column or number, ValueError if a condition compares with what is no number.
     """
     cells = {match["name"]: (match["study"], match["where"]) for match in DEFINITION.finditer(text)}
     used = set()

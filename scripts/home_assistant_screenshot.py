@@ -34,7 +34,7 @@ def free_port() -> int:
 
 
 def end_onboarding(home: HomeAssistant) -> None:
-    """Mark the steps of Home Assistant's own introduction as done, because integrations for some are not installed."""
+    """Mark the steps of Home Assistant's own introduction as done, because some need integrations that are missing."""
     for step in ("core_config", "analytics", "integration"):
         with contextlib.suppress(urllib.error.HTTPError):
             home.post(f"/api/onboarding/{step}", {"client_id": f"{home.url}/", "redirect_uri": f"{home.url}/"})

@@ -11,7 +11,7 @@ from undertone_device.host.home_assistant import HomeAssistantCard
 from undertone_device.mqtt.packets import CONNECTED
 
 OUT = Path(__file__).resolve().parents[1] / "docs/diagrams/household.dot"
-# The status after a month of half-hours at epsilon = ln 3, with a day of rest between two reports.
+# The status after about four months at epsilon = ln 3, with a day of rest between two reports.
 STATUS = {
     "campaign": {"name": "power", "certificates": {"report": [3, 1]}, "stream": None},
     "cap": [3, 1],

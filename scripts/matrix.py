@@ -68,7 +68,7 @@ class Log:
         self, words: Sequence[str | Path], cwd: Path = ROOT, before: Callable[[], object] | None = None
     ) -> None:
         """Run one command. Raises Failed."""
-        # Variables of the caller are left out, because they would make all rows alike.
+        # The caller's variables for OpenBLAS and pytest are left out, because they would make all rows alike.
         env = {name: value for name, value in os.environ.items() if not name.startswith(("OPENBLAS_", "PYTEST"))}
         with self.path.open("ab") as file:
             done = subprocess.run(
@@ -98,7 +98,7 @@ class Log:
         self.command([python, *words], cwd, before)
 
     def last(self) -> str:
-        """Return the failures that the log names, or its last line."""
+        """Return up to three failures that the log names, or its last line."""
         lines = self.path.read_text(errors="replace", encoding="utf-8").splitlines()
         failed = [line for line in lines if line.startswith(("FAILED ", "ERROR "))]
         return "; ".join(failed[:3]) or (lines[-1] if lines else "no output")
@@ -184,7 +184,7 @@ def _clone(folder: Path) -> Path:
 def _ordinary_user(log: Log) -> None:
     """Run tests as the user `nobody`, without apt-get, node and npm, in a home of its own.
 
-    The tests of what a newcomer does come first, and then the tests that use files.
+    First come the steps of a newcomer, installation and demonstration, and then the tests that use files.
     """
     user = pwd.getpwnam("nobody")
     with tempfile.TemporaryDirectory(prefix="undertone-matrix-") as name:

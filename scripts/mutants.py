@@ -38,7 +38,6 @@ from typing import TextIO
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ("shared", "device", "aggregator", "simulator", "cli")
-# Module that privacy or counting depends on -> the tests of its behaviour, the quick ones first.
 DEVICE = "tests/device/core/both"
 
 
@@ -65,6 +64,7 @@ _CERTIFICATE = (
     "tests/aggregator/design/test_certificate.py",
     "tests/cli/test_certify.py",
 )
+# Module that privacy or counting depends on -> the tests of its behaviour, the quick ones first.
 TESTS: dict[str, tuple[str, ...]] = {
     "shared/undertone_shared/policy_fields.py": (
         f"{DEVICE}/test_policy_limits.py",
@@ -255,9 +255,9 @@ class Mutant:
 
 
 def changes(tree: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
-    """Yield (node, its replacement) for every possible change, in the order of the source.
+    """Yield (node, its replacement) for every possible change, in the order of `ast.walk`.
 
-    Docstrings and types are left out.
+    Types, code for type checkers, and the parts of raise and assert statements are left out.
     """
     skipped: set[int] = set()
     for node in ast.walk(tree):
@@ -304,7 +304,7 @@ def mutants_of(file: str) -> list[Mutant]:
 def equivalent() -> set[tuple[str, int]]:
     """Return (file, number) of each mutant in equivalent_mutants.toml.
 
-    Raises ValueError for an entry that fits no mutant.
+    Raises ValueError for an entry that fits no mutant, has no reason, or stands there twice.
     """
     entries = tomllib.loads(EQUIVALENT.read_text("utf-8"))
     found = set()
@@ -488,9 +488,9 @@ def _tested(copy: Path, tests: tuple[str, ...], plugins: Sequence[object]) -> in
 class InPlace:
     """A plugin of pytest that runs the collected tests once for the original, and once for each mutant of a module.
 
-    Each run is a fork. For each run the plugin writes a line to ``told``: the mutant's number, processor seconds, and
-    the outcome. The first line has the number -1 and is for the original, with the processor seconds that a run may
-    take.
+    Each run is a fork. For each run the plugin writes a line to ``told``: a number, processor seconds, and the outcome.
+    The first line is for the original, with the number -1 and the processor seconds that a run may take. Each other
+    line has a mutant's number, and 0 seconds.
     """
 
     def __init__(self, path: Path, mutants: Sequence[Mutant], jobs: int, told: TextIO) -> None:
@@ -563,9 +563,9 @@ class InPlace:
 
 
 def in_place(copy: Path, file: str, mutants: Sequence[Mutant], jobs: int) -> Iterator[tuple[int, int, str]]:
-    """Yield (number, processor seconds that are enough, outcome) of a module's mutants.
+    """Yield (number, seconds, outcome) of the original, whose number is -1, and then of each of a module's mutants.
 
-    Number -1, the original, comes first.
+    ``seconds``: for the original, the processor seconds that a run may take; for a mutant, 0.
     """
     reading, writing = os.pipe()
 
@@ -595,7 +595,7 @@ def judged(copies: list[Path], mutants: Sequence[Mutant], limits: dict[str, int]
 
     The sources of each copy are changed for one mutant at a time.
 
-    ``limits``: the processor seconds of each module's tests.
+    ``limits``: the processor seconds that a run of each module's tests may take.
     """
     waiting, running = list(reversed(mutants)), dict[Path, tuple[Run, Mutant, str]]()
     try:
@@ -643,16 +643,16 @@ def tell(mutant: Mutant, outcome: str) -> Mutant:
 def main() -> int:
     """Draw the sample, run its mutants, and list the survivors."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--count", type=int, default=300)
+    parser.add_argument("--count", type=int, default=300, help="number of mutants in a sample (300)")
     parser.add_argument(
         "--seed", default="1", help="seed of the sample; several seeds, separated by commas, draw one sample each"
     )
-    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--jobs", type=int, default=2, help="number of mutants that are tried at a time (2)")
     parser.add_argument("--numbers", default="", help="only the mutants with these numbers, separated by commas")
     parser.add_argument(
         "--only", default="", help="only modules whose paths contain one of these texts, separated by commas"
     )
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--json", type=Path, help="write each mutant with its outcome into this file")
     given = parser.parse_args()
     files = [file for file in TESTS if any(part in file for part in given.only.split(","))]
     numbers = {int(number) for number in given.numbers.split(",") if number}

@@ -2,8 +2,8 @@
 
     MICROPYPATH=shared:device micropython-ulab scripts/ulab_sums.py
 
-This prints microseconds per call for a list, an array and a ulab array of several lengths. Their ratios matter; the
-times are only those of this machine.
+The program prints microseconds per call for a list, an array and a ulab array of several lengths. Only the ratios of
+these times say something about a board.
 """
 
 import time

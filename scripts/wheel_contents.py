@@ -22,7 +22,7 @@ def committed(path: Path) -> list[str]:
 
 
 def expected(project: Path) -> tuple[set[str], list[str]]:
-    """Return the files that pyproject.toml and hatch_build.py put into a project's wheel, fetched files included."""
+    """Return what pyproject.toml and hatch_build.py put into a wheel: git's files, and patterns of fetched files."""
     build = tomllib.loads((project / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]
     inside = build["targets"]["wheel"]
     moved = {package: package.rpartition("/")[2] for package in inside["packages"]} | inside["force-include"]

@@ -104,7 +104,7 @@ def imports(tree: ast.AST, path: Path) -> Iterator[tuple[ast.AST, str]]:
 
 
 def may_divide(node: ast.BinOp | ast.AugAssign, path: Path) -> bool:
-    """Whether this division is allowed: of milliseconds for the operating system, or of numbers that are shown."""
+    """Whether a division is allowed: in what people read, in tools on a PC, or of seconds and milliseconds."""
     if module_name(path) in TELLS_PEOPLE or module_name(path).startswith(ON_A_PC):
         return True
     divisor = node.right if isinstance(node, ast.BinOp) else node.value

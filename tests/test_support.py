@@ -211,7 +211,7 @@ def test_the_32_bit_interpreter_has_the_sources_arguments_and_random_bytes():
 
 
 class Item(SimpleNamespace):
-    """Has the attributes of a test that the order needs."""
+    """A stand-in for a test of pytest, with the attributes that `dealt` reads."""
 
 
 def test_workers_begin_with_the_tests_that_wait_but_for_one_on_each_processor(monkeypatch):

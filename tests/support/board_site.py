@@ -108,7 +108,7 @@ class BoardSite:
         ).wait_for_publish(10)
 
     def start_within_the_slot(self, seconds: int, slot: int = 60) -> None:
-        """Set the board's clock at its first boot to a time within a slot.
+        """Set the board's clock at its first boot to ``seconds`` after the start of a slot of ``slot`` seconds.
 
         A board that starts at the first second of a slot would report this slot, too.
         """
@@ -153,7 +153,7 @@ class BoardSite:
         return lines
 
     def slots(self, count: int = 0) -> list[int]:
-        """Wait for ``count`` reports and return their slots.
+        """Wait for ``count`` reports, and return the slots of all reports that have come.
 
         The broker may acknowledge a report to the board before this client gets the report. Raises AssertionError if
         the reports do not come.

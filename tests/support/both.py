@@ -2,8 +2,8 @@
 
 The same functions run under CPython and MicroPython. Such a file contains what a board could run: simple `test_*`
 functions with `assert`, without pytest or other third-party imports. Each function runs in its own empty current
-directory. There is one process for each file and interpreter, however many tests the file has. A file with `RUNS_ON =
-("cpython", "micropython")` runs under these interpreters only: the 32-bit one has no socket and no event loop of its
+directory. Each file has one process for each kind of MicroPython, however many tests the file has. A file with `RUNS_ON
+= ("cpython", "micropython")` runs under these interpreters only: the 32-bit one has no socket and no event loop of its
 own. `READS` names the files of this repository that the tests open. `float32` is the unix port with floats of 32 bits,
 if `mp.ulab_folder()` has it. A file named `*_slow.py` or `*_exhaustive.py` gets that marker. Helpers for such files are
 in the same folder, or in the folder `both` of a folder above, and are imported by name.

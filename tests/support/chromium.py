@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 MISSING = "Chromium was not found: apt-get install chromium"
-# Without these options, Chromium asks other hosts.
+# With these options, Chromium runs as root and without a GPU, and asks no other hosts.
 QUIET = [
     "--no-sandbox",
     "--disable-gpu",

@@ -32,7 +32,7 @@ _DEVICES = 40
 
 
 class _Words:
-    """Stands for `Entropy`: returns the given words of 32 bits."""
+    """Stands for `Entropy`: draws from the given words of 32 bits."""
 
     def __init__(self, words):
         self._words = iter(words)
@@ -97,7 +97,8 @@ def check_contract(mechanism, epsilon, theta):
         Reconstruction(Timeline([Epoch(campaign, 0, decoded=traits_of(mechanism).decoded)])), {key: slow.partial[key]}
     )
     assert estimate.reports == len(sent)
-    # The campaign has ε = 8, because its reports for the threshold cost more than those of the mechanism.
+    # The reports for the threshold have ε = 4, which can be more than the ε of the mechanism. So the campaign is
+    # checked against ε = 8.
     _, certificate = certify_campaign(campaign.body, "8")
     assert certificate.as_json()["integers"] == drawn.describe()
 

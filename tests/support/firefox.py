@@ -17,7 +17,7 @@ from support.waiting import PATIENCE_SECONDS, wait_for
 
 MISSING = "Firefox ESR was not found: apt-get install firefox-esr"
 _ADDRESS = re.compile(r"WebDriver BiDi listening on (ws://\S+)")
-# Without these settings, Firefox asks other hosts.
+# With these settings, Firefox asks no other hosts, and asks nothing when it starts.
 _QUIET = {
     "app.update.enabled": False,
     "browser.safebrowsing.malware.enabled": False,

@@ -23,7 +23,7 @@ sys.path.append(str(REPO / "scripts"))
 import home_assistant_zip
 
 PROGRAM = REPO / ".tools/home-assistant/bin/hass"
-# How long to wait: on a busy machine, it needs minutes to start.
+# How long to wait: on a busy machine, Home Assistant needs minutes to start.
 _SECONDS = 600
 
 

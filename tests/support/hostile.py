@@ -78,7 +78,7 @@ def hostile(chance: random.Random, topic: str, payload: bytes) -> tuple[str, byt
     if kind == 4:
         return chance.choice(["", "x", PREFIX + "/meters/1/A/report", "\N{SNOWMAN}" * 9]), payload
     if kind == 5:
-        # The value is larger than any table.
+        # No mechanism has such a symbol.
         data[14:18] = chance.choice([b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\x80\0\0\0", b"\0\0\xff\xff"])
         return topic, bytes(data)
     if kind == 6:

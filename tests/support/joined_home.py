@@ -119,7 +119,7 @@ class Server:
 
 
 class Meter:
-    """An entity of the home that counts energy. Each step is a dozen watt-hours."""
+    """An entity of the home that counts energy, 13 Wh at each step."""
 
     def __init__(self, home: HomeAssistant, entity: str = METER) -> None:
         self.entity = entity
@@ -153,7 +153,10 @@ def reports(server, count, *meters, campaign="energy"):
 
 
 def join(home, server, campaign="energy", entity=METER, group="all"):
-    """Take part by a new link; return the device's folder. From now on, it notes what the device sends."""
+    """Take part by a new link; return the device's folder.
+
+    From now on, the device notes in the folder's `reports.log` what it sends.
+    """
     before = set(folders(home))
     link = server.link(campaign, "--group", group)
     # A home gives up after 30 s. A server that has just started needs half a second of processor time for imports

@@ -1,4 +1,4 @@
-"""An intake from a list, with exactly the methods of `undertone_aggregator.ingest.intake.Intake`."""
+"""An intake from a list: a `undertone_aggregator.ingest.intake.Intake`, with further methods for tests."""
 
 from collections.abc import Iterable, Sequence
 
@@ -40,5 +40,5 @@ class ListIntake:
         self._next = min(self._kept, default=self._next)
 
     def close(self) -> None:
-        """Do nothing: there is nothing to close."""
+        """Set ``closed``, which a test may ask for."""
         self.closed = True

@@ -20,7 +20,7 @@ SOURCES = (REPO / "shared", REPO / "device")
 NODE_PACKAGE = REPO / ".tools/node/node_modules/@micropython/micropython-webassembly-pyscript/micropython.mjs"
 MISSING = (
     "no MicroPython here: `python scripts/micropython.py` installs it on Linux x86-64 and macOS arm64; elsewhere name "
-    "the unix port in UNDERTONE_MICROPYTHON (what the 32-bit one under node can run ran there)"
+    "the program of the unix port in UNDERTONE_MICROPYTHON"
 )
 MISSING32 = "no 32-bit MicroPython here: install node and npm, then `make tools`"
 
@@ -49,7 +49,7 @@ def ulab_folder() -> Path:
 def ulab_interpreter(floats: str) -> Path | None:
     """A unix MicroPython with ulab and floats of this many bits, or None if the folder does not exist.
 
-    Raises OSError if the folder exists but its interpreter does not run.
+    Raises OSError or CalledProcessError if the folder exists but its interpreter does not run.
     """
     if not ulab_folder().is_dir():
         return None

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import pytest
 
-# The weight of a test with each marker, when files are divided among workers. Tests with other markers do not wait.
+# Marker -> the weight of a test with it, when files are divided among workers. A test with none of them does not wait.
 _WEIGHTS = {"long": 20, "waits": 8, "broker": 1}
 
 

@@ -99,7 +99,7 @@ class Receiver:
         self.client.loop_start()
 
     def issue(self, now: float, slot_seconds: int = 1, **changes: Any) -> None:
-        """Publish a campaign that began before ``now``, or publish the same campaign again at a later time."""
+        """Publish a new campaign that began ten slots before ``now``. ``changes``: other fields."""
         second = int(now)
         fields: dict[str, Any] = {
             "name": "meters",
@@ -120,7 +120,7 @@ class Receiver:
         self.repeat(now)
 
     def repeat(self, now: float) -> None:
-        """Publish the campaign with another time of issue."""
+        """Publish the same campaign again, issued at ``now``."""
         message = issue.pack(self.campaign, int(now))
         topic = config_topic(DEFAULT_PREFIX, "meters")
         self.client.publish(topic, message, 1, retain=True).wait_for_publish(PATIENCE)

@@ -33,9 +33,8 @@ _next = itertools.cycle([*_SHARE[os.getpid() % len(_SHARE) :], *_SHARE[: os.getp
 def free_port() -> int:
     """Return a port of 127.0.0.1 on which no program listens.
 
-    This process gets it again only after all others of its share. The kernel is not asked for a free port: another
-    process might get that port before the test's server has started. The chance is one in 14,000 for each port that is
-    opened meanwhile, and servers start a hundred times in a run.
+    This process gets the port again only after all others of its share. The kernel is not asked for a free port,
+    because another process might get the same port before the test's server has started.
     """
     for port in itertools.islice(_next, len(_SHARE)):
         with socket.socket() as probe:

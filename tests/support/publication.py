@@ -93,7 +93,11 @@ def plain_smallest(sizes: Mapping[str, int], of: frozenset[str]) -> int:
 
 @dataclass
 class PlainSlot:
-    """The cells of one settled slot. ``sizes``: (kind, fingerprint) -> group -> reports."""
+    """The cells of one settled slot.
+
+    ``then``: `min_reports` as it was for this slot; ``least``: the larger of this number and the newest `min_reports`.
+    ``sizes``: (kind, fingerprint) -> group -> reports.
+    """
 
     least: int
     then: int

@@ -34,7 +34,7 @@ def expected(
 ) -> tuple[Partial, dict[object, str]]:
     """How one admission judges everything that was sent, and the outcome of each different report.
 
-    ``own_only``: if a connection sends a report under another topic than its own, the report has no topic.
+    ``own_only``: judge a report as if it had no topic, if its topic is not that of the device which the topic names.
     """
     admission = Admission(PREFIX, "meters", 1, Seen(), cells=cells_of, audit=True)
     admission.timeline = epochs

@@ -6,7 +6,7 @@ from undertone_aggregator.design.mechanisms import Traits
 
 
 class ThreeOutputs:
-    """Zhao et al., IEEE IoT Journal 2020: the outputs are -C, 0 and C.
+    """Zhao et al., IEEE IoT Journal 2021: the outputs are -C, 0 and C.
 
     P(0 | 0) = n/d and P(0 | ±1) = (n/d) b/a, and between these it is linear.
     """

@@ -17,7 +17,7 @@ PATIENCE_SECONDS = 120.0
 _STEP_SECONDS = 0.02
 
 
-def wait_for(condition: Callable[[], _T], seconds: float = PATIENCE_SECONDS, what: str = "it") -> _T:
+def wait_for(condition: Callable[[], _T], seconds: float = PATIENCE_SECONDS, what: str = "the event") -> _T:
     """Return the first true value of the condition. Raises AssertionError if none comes within ``seconds``."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
@@ -26,7 +26,7 @@ def wait_for(condition: Callable[[], _T], seconds: float = PATIENCE_SECONDS, wha
     return value
 
 
-async def wait_async(condition: Callable[[], _T], what: str = "it", seconds: float = PATIENCE_SECONDS) -> _T:
+async def wait_async(condition: Callable[[], _T], what: str = "the event", seconds: float = PATIENCE_SECONDS) -> _T:
     """Wait as `wait_for` does, while the event loop goes on."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):

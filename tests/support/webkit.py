@@ -13,7 +13,7 @@ from support.ports import free_port
 from support.process import process
 from support.waiting import PATIENCE_SECONDS, wait_for
 
-MISSING = "WebKitGTK's driver with a virtual screen: apt-get install webkit2gtk-driver xvfb"
+MISSING = "WebKitGTK's driver or Xvfb was not found: apt-get install webkit2gtk-driver xvfb"
 _SIZE = (1280, 900)
 
 
