@@ -33,8 +33,8 @@ def test_without_the_data_it_says_so():
 
 
 @pytest.mark.slow
-def test_blocks_gain_on_edrp(data):
-    outcome = run(StudyOptions(data=data, quick=True))
+def test_blocks_gain_on_edrp(undertone_data):
+    outcome = run(StudyOptions(data=undertone_data, quick=True))
     assert len(outcome.rows) == 1
     expected, night = outcome.rows[0][4], outcome.rows[0][6]
     assert expected < 0.97
