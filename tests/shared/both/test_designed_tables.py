@@ -157,14 +157,28 @@ def test_a_weight_moved_within_a_row_breaks_the_certificate():
         assert not worse.permits(CAPS[epsilon])
 
 
+class Counted:
+    """Counts the words that are drawn from the entropy."""
+
+    def __init__(self):
+        self.entropy = Entropy()
+        self.words = 0
+
+    def below(self, n):
+        self.words += 1
+        return self.entropy.below(n)
+
+
 def test_a_draw_takes_two_words_and_gives_a_symbol():
-    entropy = Entropy()
+    counted = Counted()
     for _, theta, table in designed():
         seen = set()
         for i in range(200):
-            entropy.refill()
-            part = table.choose(entropy)
-            seen.add(part.draw(part.level(i * theta // 199, theta, entropy), entropy))
+            counted.entropy.refill()
+            counted.words = 0
+            part = table.choose(counted)
+            seen.add(part.draw(part.level(i * theta // 199, theta, counted), counted))
+            assert counted.words == 2
         assert min(seen) >= 0
         assert max(seen) < table.symbols
         assert len(seen) > 3
