@@ -11,7 +11,8 @@ from undertone_aggregator.estimate.query import Results
 class PublicResults(Results):
     """`Results` that contain released cells only, see `undertone_aggregator.estimate.publication`.
 
-    Every number is final: later reports do not change it.
+    Later reports change no published count and no truncated mean. What is added for truncation follows θ and the level
+    of the slots around, so it can change.
     """
 
     @property
