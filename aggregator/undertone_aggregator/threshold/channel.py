@@ -35,7 +35,7 @@ class Window(Protocol):
 
 
 class Channel(Protocol):
-    """A linear map of probabilities; every column of its matrix sums to `copies`."""
+    """A linear map of probabilities. Each column of its matrix sums to 1, or to the number of stacked channels."""
 
     inputs: int
     outputs: int
