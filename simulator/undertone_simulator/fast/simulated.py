@@ -37,7 +37,7 @@ class Simulated(Summarised):
     _models: dict[str, float] = field(default_factory=dict)
 
     def facts(self) -> dict[str, str]:
-        """Return facts: what the campaign measured, its budget, and how many epochs and slots with estimates it has."""
+        """Return facts: what the campaign measured, its budget, and the number of its epochs."""
         campaign = self.timeline.epochs[-1].campaign
         return {
             "campaign": f"{campaign.sensor} in {campaign.unit}, slots of {campaign.slot_seconds} s",
@@ -56,7 +56,7 @@ class Simulated(Summarised):
         return Budget.parse(self.plan.epsilon, self.stream.delta) if self.stream else self.plan.budget
 
     def save(self, path: Path | str) -> None:
-        """Write a store that `undertone query` reads like an aggregator's. Raises Invalid if the file exists."""
+        """Write a store that `undertone query` reads like a server's. Raises Invalid if the file exists."""
         # The store's modules are imported only when a result is saved.
         from undertone_aggregator.campaign.binding import open_campaign
         from undertone_aggregator.estimate.publication import settle
