@@ -171,8 +171,9 @@ def _run(options: StudyOptions, sources: Mapping[str, Source]) -> Outcome:
         "Where the column `way` says `event`, ε = 1 (or 4) protects each single reading. Where it says `turns`, ε = "
         "1 protects all readings of any 24 hours, or of any 7 days if the readings are daily (`london`). Where it says "
         "`stream`, (8, 1e-5) protects all readings together. In a stream, the estimate adds an assumed amount for what "
-        "clipping removes. Its interval allows for two errors: one has the size of this amount and is the same in all "
-        "slots, the other is twice as large and differs by time of day.",
+        "clipping removes; it adds nothing if the noise of a slot is larger than the mean. Its interval allows for "
+        "two errors: one has the size of this amount and is the same in all slots, the other is twice as large and "
+        "differs by time of day.",
         "For the column `4 h`, the day is divided into six parts of four hours. The column is the share of intervals "
         f"that hold in the worst of these parts. For the series `{ORACLE}`, the filter gets the true excess of each "
         f"slot (what truncation removes from the mean). The populations {', '.join(HELD_BACK)} were not used for "

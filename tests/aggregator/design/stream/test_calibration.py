@@ -40,7 +40,7 @@ def test_zcdp_alone_costs_eight_percent_in_sigma():
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0, 0.1), (-1, 0.1), (1, 0), (1, 1), (1, 2), (51, 0.1), (True, 0.1)])
 def test_bad_budgets_are_refused(epsilon, delta):
-    with pytest.raises(Invalid, match="expected a number (above 0|from 1e-300 to below 1)"):
+    with pytest.raises(Invalid, match=r"expected a number (above 0|from 1e-300 to below 1)"):
         c.mu(epsilon, delta)
 
 
