@@ -242,7 +242,7 @@ def measure(truth: TrueSeries, way: Way, devices: int, seeds: Sequence[int]) -> 
 
 
 def summary(cell: Case, draws: Sequence[Draw]) -> Result:
-    """Return the means over several draws, and the standard errors of the coverages."""
+    """Return errors and coverages over several draws: roots of mean squares, and means with their standard errors."""
     raw, smoothed, raw_later, causal, late = np.sqrt(np.mean([squares for squares, _, _ in draws], axis=0))
     level = float(np.mean(cell.published.truth))
     shares = np.array([held for _, held, _ in draws])

@@ -85,7 +85,7 @@ def test_each_study_exists_and_is_one_of_its_papers(command: str) -> None:
     assert any(name in experiments_of(paper) for paper in PAPERS)
 
 
-# Heading of a document's table -> what the document numbers or names, except its equations and figures.
+# Heading of a document's table -> what the document numbers or names, except numbered equations and numbered figures.
 ITEMS = {
     "## ToPS and ToPL": (
         *("Definition 2.1", "Definition 2.2", "Laplace mechanism", "Global sensitivity", "Monotone condition"),

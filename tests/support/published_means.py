@@ -22,6 +22,8 @@ _READER = "listener"
 class PublishedMeans:
     """Keeps the smoothed means of one campaign and all its groups that are published from now on.
 
+    It also keeps the newest earlier mean of each group, because that message is retained.
+
     ``home``: the folder of a running server. ``run``: a function that runs a command of `undertone`. ``of``: group ->
     slot -> the message's fields.
     """

@@ -110,8 +110,8 @@ class Day:
 def day_of(histograms: Sequence[Phases], bound: int, cycle: int) -> Day | None:
     """Estimate the pieces' distributions.
 
-    There is only one piece if the reports cannot distinguish times of day, or if a time of day has no reports. Return
-    None without reports.
+    There is only one piece if the reports for the threshold have too little information (`LEAST_INFORMATION`) for two,
+    or if one of the pieces would have less than half of it. Return None without reports for the threshold.
     """
     cohort = [phases for phases in histograms if isinstance(phases.whole, CohortCounts) and phases.whole.total]
     if not cohort:
@@ -296,8 +296,10 @@ def _spread(whole: Posterior, grid: tuple[int, ...]) -> Vector:
 
 
 def _tailed(densities: Vector, whole: Vector) -> Vector:
-    """Replace part of the tail of the pieces' densities [pieces, draws, d] by the day's tail [draws, d], of the same
-    mass.
+    """Return the pieces' densities [pieces, draws, d] with a tail that is the average of their own and of the day's.
+
+    The weight of the piece's own tail is `_OWN`. ``whole`` [draws, d]: the day's density, whose tail is scaled to the
+    mass of the piece's tail.
     """
     first = int((np.cumsum(whole.mean(axis=0)) < 1.0 - _TAIL).sum()) + 1
     own, of_day = densities[..., first:], whole[:, first:]

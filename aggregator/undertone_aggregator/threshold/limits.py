@@ -1,5 +1,5 @@
-"""Limits on how far θ may move at once: relative to the epoch before; for the first choice, relative to its own
-data.
+"""Limits on how far θ may move at once: from the θ of the epoch before, or, at the first choice, from the θ that
+results without the largest readings.
 """
 
 from collections.abc import Callable

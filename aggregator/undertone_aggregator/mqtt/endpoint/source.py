@@ -48,12 +48,12 @@ class EndpointOutlet:
         return None
 
     def start(self) -> None:
-        """Start the connection to the broker for estimates, in the background; the endpoint already runs."""
+        """Connect to the broker that gets the estimates, in the background; the endpoint already runs."""
         if self._outlet is not None:
             self._outlet.start()
 
     def stop(self) -> None:
-        """Disconnect from the broker for estimates; the endpoint ends later."""
+        """Disconnect from the broker that gets the estimates; the endpoint ends later."""
         if self._outlet is not None:
             self._outlet.stop()
 

@@ -50,7 +50,8 @@ class Lab:
         """Return (schedule, symbols) of nine slots in which the reporter may draw only in the ``wanted`` slots."""
         if self.now > self.campaign.end - 30 * SECONDS:
             self.boot()
-        # A pause keeps the reporter from drawing in other slots. It may also refuse to draw in a wanted slot.
+        # In slots that are not wanted, a pause keeps the reporter from drawing. In a wanted slot the reporter may still
+        # refuse to draw, because it rests.
         self.storage.files["pause"] = b"0 4000000000"
         self.step(self.rest // SECONDS + 2)
         self.reporter.accept(issue.pack(self.campaign, self.now), self.now)
