@@ -60,13 +60,12 @@ RULES: "dict[str, Parser]" = {"scalar": scalar.parse_rule, "stream": _stream}
 
 
 class Campaign(CampaignAnalysis):
-    """One epoch of one campaign, validated. ``body``: its exact bytes.
+    """One epoch of one campaign, validated. Raises Invalid, naming the field.
 
-    ``fingerprint``: the first 8 bytes of their sha256.
-
-    ``epoch``: Unix second at which its first slot starts. ``bound``: public upper bound B of reading - ``offset``.
-    ``cycle``: slots per day or other natural period. ``default``: the public reading that is sent if the sensor failed.
-    ``rule``: the way of collecting, of one of the kinds of `RULES`.
+    ``body``: the exact bytes of its JSON. ``fingerprint``: the first 8 bytes of the body's sha256. ``epoch``: Unix
+    second at which the epoch's first slot starts. ``bound``: public upper bound B of reading - ``offset``. ``cycle``:
+    slots per day or other natural period. ``default``: the public value that a device takes as its reading if the
+    sensor failed. ``rule``: the way of collecting, of one of the kinds of `RULES`.
     """
 
     def __init__(self, body: "bytes | memoryview"):
@@ -128,7 +127,7 @@ def header(message: "bytes | memoryview") -> tuple[int, bytes]:
     if magic != MAGIC:
         raise Invalid("the campaign message starts with %r, expected %r" % (magic, MAGIC))
     rest = size - least - length
-    # A hand-over that follows has a signature as well.
+    # Either nothing follows the campaign's signature, or a hand-over, which ends with a signature of its own.
     if not length or rest < 0 or 0 < rest <= SIGNATURE_BYTES:
         raise Invalid("the message's length field is %d, which does not fit its %d bytes" % (length, size))
     return issued_at, hashlib.sha256(body_of(message)).digest()[:FINGERPRINT_BYTES]
@@ -139,7 +138,7 @@ def _end(message: "bytes | memoryview") -> int:
 
 
 def body_of(message: "bytes | memoryview") -> memoryview:
-    """Return the body of a message without copying it: on a board it is most of a campaign's memory.
+    """Return the body of a message without copying it: on a board the body is most of a campaign's memory.
 
     This function, `signature_of` and `handover_of` rely on a header that `header` has checked.
     """
@@ -152,7 +151,7 @@ def signature_of(message: "bytes | memoryview") -> bytes:
 
 
 def handover_of(message: "bytes | memoryview") -> memoryview:
-    """Return what follows the signature: a signed hand-over, or nothing."""
+    """Return what follows the campaign's signature: a signed hand-over, or no bytes."""
     return memoryview(message)[_end(message) + SIGNATURE_BYTES :]
 
 

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable
     from typing import Any
 
-# Small integers of a 32-bit MicroPython are below 2^30; every intermediate result of a draw is one.
+# Small integers of a 32-bit MicroPython are below 2^30. The draw of a scalar report computes with small integers only.
 SMALL = 1 << 30
 
 
@@ -21,7 +21,8 @@ def check_integer(name: str, value: int, low: int, high: int) -> int:
 def check_text(name: str, value: object, most: int) -> str:
     """Return ``value`` if it is text of at most ``most`` characters, all of them visible or spaces.
 
-    Raises Invalid naming the field for control characters and direction marks, which can make text look like another.
+    Raises Invalid naming the field otherwise. Control characters and direction marks are refused, because with them one
+    text can look like another.
     """
     if not isinstance(value, str) or len(value) > most:
         raise Invalid("%s is %r, expected text of at most %d characters" % (name, value, most))
@@ -79,7 +80,10 @@ def check_kind(name: str, value: object, kinds: "Iterable[str]") -> str:
 
 
 def integers(name: str, value: object, low: int, high: int) -> tuple[int, ...]:
-    """Return ``value`` as a tuple if it is a list of ``low`` to ``high`` integers of 30 bits. Raises Invalid."""
+    """Return ``value`` as a tuple if it is a list of integers below 2^30 in magnitude, ``low`` to ``high`` of them.
+
+    Raises Invalid naming the field otherwise.
+    """
     if not isinstance(value, list) or not low <= len(value) <= high:
         raise Invalid("%s is not a list of %d to %d integers" % (name, low, high))
     for i in range(len(value)):
@@ -92,9 +96,9 @@ def integers(name: str, value: object, low: int, high: int) -> tuple[int, ...]:
 
 
 def parse_json(name: str, data: "bytes | memoryview", most: int) -> "Any":
-    """Return the JSON value in at most ``most`` bytes. Raises Invalid."""
+    """Return the JSON value in ``data``. Raises Invalid for more than ``most`` bytes, and for what is not JSON."""
     if len(data) > most:
-        # Files are read up to one byte above what is allowed.
+        # A file is read only up to one byte above the limit, so the file itself may be longer than ``data``.
         raise Invalid("%s has %d bytes or more, expected at most %d" % (name, len(data), most))
     import json
 

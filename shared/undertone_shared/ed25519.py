@@ -71,7 +71,7 @@ def _combine(s: int, k: int, point: "Point", alive: "Callable[[], object] | None
 
 
 def _table(point: "Point") -> "list[Cached | None]":
-    """Return [i]B + [j]point at 4 i + j, for i and j of 0 to 3; None for the identity."""
+    """Return the list that has [i]B + [j]point at index 4 i + j, for i and j of 0 to 3; None at index 0."""
     base = _cached((_BASE_X, _BASE_Y, 1, _BASE_X * _BASE_Y % P))
     other = _cached(point)
     table: list[Cached | None] = [None] * 16
@@ -121,8 +121,8 @@ def _decode(data: bytes) -> "Point | None":
         return None
     u = (y * y - 1) % P
     v = (_D * y * y + 1) % P
-    # The candidate root u (u v)^((p-5)/8) of u/v is a root, or is one after multiplication by the root of -1, or there
-    # is none: its square times v is u (u v)^((p-1)/4).
+    # The candidate u (u v)^((p-5)/8) is a square root of u/v, or is one after multiplication by the root of -1, or u/v
+    # has no root: the candidate's square times v is u (u v)^((p-1)/4).
     x = _power(u * v % P) * u % P
     square = v * x % P * x % P
     if square != u:
@@ -178,15 +178,16 @@ def _sha512(data: bytes) -> bytes:
 
 
 def _mix(x: int, i: int, j: int, k: int = 128) -> int:
-    """Return the exclusive or of x rotated by i, by j and, below 64, by k."""
+    """Return the exclusive or of x rotated right by i, by j and, if k is given, by k."""
     x |= x << 64
     return (x >> i ^ x >> j ^ x >> k) & _WORD
 
 
 def _fractions(degree: int, count: int) -> "Iterator[int]":
-    """Yield the first 64 fractional bits of the roots of the first primes: SHA-512's constants without a table.
+    """Yield the first 64 fractional bits of the roots, square (2) or cube (3) by ``degree``, of the first ``count``
+    primes: SHA-512's constants without a table.
 
-    They are computed one at a time: on a board, all of them and the primes would take 6 KB in many pieces.
+    They are computed one at a time: on a board, all constants and the primes would take 6 KB in many pieces.
     """
     n = 1
     while count:

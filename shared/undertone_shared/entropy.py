@@ -1,8 +1,8 @@
 """The device's only source of randomness: buffered bytes with a continuous health test.
 
 Draw contract (so that board, phone, server and numpy agree bit for bit): a *word* is 4 bytes, little-endian,
-masked to the bit length of n - 1; words >= n are rejected and the next one is taken. ``refill`` is called before
-a draw, never within, so that a draw allocates nothing and takes no data-dependent time.
+masked to the bit length of n - 1; words >= n are rejected and the next one is taken. For scalar reports, ``refill``
+is called before a draw, never within, so that a draw allocates nothing and its time does not depend on the reading.
 """
 
 import os
@@ -13,8 +13,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Size of the buffer: 64 words. A draw accepts at most three words and rejects each with probability below 1/2,
-# independently of any reading: the buffer is used up within a draw with probability below 2081 / 2^64 < 2^-52.
+# Size of the buffer: 64 words. The draw of a scalar report accepts at most three words and rejects each with
+# probability below 1/2, independently of any reading: the buffer is used up within a draw with probability below
+# 2081 / 2^64 < 2^-52.
 BUFFER_BYTES = 256
 # Number of bytes in one request to the source: few requests, and little memory for each.
 _CHUNK = 128

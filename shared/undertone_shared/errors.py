@@ -6,9 +6,10 @@ class Invalid(ValueError):
 
 
 class Refused(Exception):
-    """A well-formed campaign asks for more than the device's policy or ledger allows.
+    """A well-formed campaign or hand-over asks for more than the device's policy or ledger allows.
 
-    ``reason`` is one word of the list in `undertone_shared.policy`, for counters; the message is for people.
+    ``reason`` is one word, for counters (`undertone_shared.policy` lists those for campaigns); the message is for
+    people.
     """
 
     def __init__(self, reason: str, message: str):

@@ -1,17 +1,17 @@
 """The garbage collector's threshold during work that makes much garbage: a signature, a TLS handshake.
 
 A board collects garbage after every few KB, which keeps its heap in one piece. Work that makes a megabyte of garbage
-would then cause 250 collections, half of the work's time. Without the threshold the board collects when the heap is
-full.
+would then cause 250 collections, which take half of the work's time. Without the threshold the board collects when the
+heap is full.
 """
 
 import gc
 
 
 def set_threshold(size: int) -> int:
-    """Set the number of allocated bytes at which garbage is collected, -1 for none; return the number before.
+    """Set the number of allocated bytes at which garbage is collected, -1 for none; return the previous number.
 
-    CPython has no such threshold: there this does nothing, and returns -1.
+    CPython has no such threshold: there the function does nothing, and returns -1.
     """
     threshold = getattr(gc, "threshold", None)
     if threshold is None:

@@ -48,7 +48,8 @@ def bernoulli_exp(numerator: int, denominator: int, entropy: "Entropy") -> bool:
 
 
 def _bernoulli_exp_below_1(numerator: int, denominator: int, entropy: "Entropy") -> bool:
-    # The first k = 1, 2, … at which a Bernoulli(γ/k) variable is 0 is odd with probability exp(-γ), 0 <= γ <= 1.
+    # With γ = numerator/denominator in [0, 1], the first k = 1, 2, … at which a Bernoulli(γ/k) variable is 0 is odd
+    # with probability exp(-γ).
     k = 1
     while uniform(denominator * k, entropy) < numerator:
         k += 1

@@ -1,4 +1,4 @@
-"""The hand-over: the server's signed request to its devices to go on at another address, or in another campaign.
+"""The hand-over: the server's signed request to its devices to go on at another address, in other campaigns, or both.
 
 A hand-over follows the signature of a campaign's message: canonical JSON, then the 64 bytes of an Ed25519 signature of
 its `digest_of`::
@@ -7,10 +7,11 @@ its `digest_of`::
      "devices":{"c01ffdc9a8b3a5e2":{"agreed":["82ecb1c98d1abaed3a65aa243bdfabbf"],"campaigns":["heat"]}},
      "number":1790000000}
 
-``all`` is for every device of the campaign, ``devices`` for single ones: their fields replace those of ``all``. Each
-device has the key `device_key`, so that nobody reads the names of others. ``campaign`` is the campaign in whose message
-the hand-over is sent.
-``number`` grows with each hand-over and is at most the time of the hand-over in Unix seconds. A device obeys only if
+``all`` is for every device of the campaign, ``devices`` for single ones: their fields replace those of ``all``. The key
+of a device is its `device_key`, a hash, so that nobody reads the names of others. ``campaign`` is the campaign in whose
+message the hand-over is sent.
+``number`` grows with each hand-over; the server takes the time in Unix seconds, or one more than the last number if
+that is larger. A device refuses a number that is more than its policy's ``lead_seconds`` ahead, and obeys only if
 its policy says ``handover``; it goes over to ``campaigns`` only if ``agreed`` has the fingerprint of what its household
 agreed to. The policy's limits hold in the new campaign as in the old one, and the new address must show a certificate
 that the device's authority signed.
@@ -69,9 +70,9 @@ def parse(body: bytes) -> "dict[str, Any]":
 
 
 def check_entry(name: str, entry: "Any") -> "dict[str, Any]":
-    """Return a checked entry: a host and its port, or names of campaigns with what was agreed to, or both.
+    """Return ``entry`` if its fields are valid: ``host`` with ``port``, ``campaigns`` with or without ``agreed``.
 
-    Raises Invalid.
+    Any of these may be missing. Raises Invalid, naming the field.
     """
     fields = check_object(name, entry, (), _ENTRY)
     if ("host" in entry) != ("port" in entry):

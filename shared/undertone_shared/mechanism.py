@@ -1,12 +1,13 @@
-"""Local mechanisms as small immutable objects with integers, which share one sampler.
+"""Local mechanisms with integer weights, all drawn by `WindowMechanism.draw`.
 
 The mechanisms are stochastic rounding (SR), the piecewise mechanism (PM), the hybrid mechanism (HM), which chooses
 between SR and PM, and the Square Wave (SW).
 
-Every mechanism has ``choose``, ``level``, ``draw``, ``covers``, ``certificate``, ``permits`` (which a device uses), and
-``weights``, ``row_total``, ``value``, ``decode``, ``variance`` (public computations; not on a board). Rationals are
-pairs ``(numerator, denominator)`` with a positive denominator, not necessarily reduced. ``value``, ``decode`` and
-``variance`` are in units of the truncated reading, 0 to theta; theta = 2 is the papers' interval [-1, 1] moved up by 1.
+A device calls ``choose``, ``covers``, ``certificate`` and ``permits`` of a mechanism, and ``level`` and ``draw`` of the
+result of ``choose``. Servers also call ``weights``, ``row_total``, ``value``, ``decode`` and ``variance``, which no
+board has. Rationals are pairs ``(numerator, denominator)`` with a positive denominator, not necessarily reduced.
+``value``, ``decode`` and ``variance`` are in units of the truncated reading, 0 to theta; theta = 2 is the papers'
+interval [-1, 1] moved up by 1.
 """
 
 from undertone_shared.checks import SMALL, check_cap, check_integer
@@ -81,8 +82,8 @@ class WindowMechanism(WindowAnalysis):
     def level(self, x: int, theta: int, entropy: "Entropy") -> int:
         """Return the level of the truncated reading x in [0, theta], computed in integers.
 
-        Without edges it is floor(xK/theta) + Bernoulli(remainder/theta), which is exactly unbiased (one word); with
-        edges the bin index (no word). Raises Invalid for x or theta out of range.
+        With edges it is the index of x's bin. Without edges it is floor(xK/theta) + Bernoulli((xK mod theta)/theta),
+        which is exactly unbiased and uses one word of ``entropy``. It then raises Invalid for x or theta out of range.
         """
         if self.edges is not None:
             return self._bin(x, self.edges)

@@ -1,4 +1,4 @@
-"""JSON form of mechanisms and its parser; each mechanism describes itself.
+"""JSON form of mechanisms, and its parser. A mechanism's ``describe`` returns its JSON form.
 
 ``{"kind": "window", "a", "b", "window", "stride", "levels"}``
 ``{"kind": "square-wave", "a", "b", "window", "edges": [...]}`` (stride 1, one level per bin)
@@ -48,7 +48,8 @@ def _table(name: str, fields: "dict[str, Any]") -> "Mechanism":
     return parse_table(name, fields)
 
 
-# Kind -> its other fields, and a function that makes the mechanism from the field's name and their values.
+# Kind -> the names of its other fields, and the function that makes the mechanism. The function gets the name that
+# errors give to the JSON value, and the value's fields.
 KINDS: "dict[str, tuple[tuple[str, ...], Callable[[str, dict[str, Any]], Mechanism]]]" = {
     "window": (("a", "b", "window", "stride", "levels"), _window),
     "square-wave": (("a", "b", "window", "edges"), _square_wave),

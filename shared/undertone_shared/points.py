@@ -1,6 +1,6 @@
 """Points of a stream's grid, limited to a ball and to a step from the last point.
 
-Their coordinates are integers, and results are rounded towards the middle.
+Their coordinates are integers. `shrink` rounds towards the middle of the ball, `clip` towards the last point.
 """
 
 from undertone_shared.gaussian import root
@@ -22,14 +22,18 @@ def shrink(point: "Point", radius: int) -> "Point":
 
 
 def clip(point: "Point", previous: "Point", slew: int, radius: int) -> "Point":
-    """Return the point, or one between it and ``previous`` with Σ (n - n')² <= slew² and Σ n² <= radius²."""
+    """Return the point, or one between it and ``previous`` with Σ (n - n')² <= slew² and Σ n² <= radius².
+
+    Both given points must be in the ball Σ n² <= radius².
+    """
     move = tuple([point[i] - previous[i] for i in range(len(point))])
     square = _square(move)
     if square <= slew * slew:
         return point
     norm = _root_up(square)
     while True:
-        # Rounding may move the point out of the ball. Then a shorter step is tried; without a step it is inside.
+        # Rounding may move the point out of the ball. Then a shorter step is tried; with no step the result is
+        # ``previous``, which is in the ball.
         point = tuple([previous[i] + _towards_zero(move[i] * slew, norm) for i in range(len(move))])
         if _square(point) <= radius * radius:
             return point

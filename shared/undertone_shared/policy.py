@@ -119,7 +119,10 @@ class Policy:
             limits.check(campaign, rule)
 
     def check_signature(self, digest: bytes, signature: bytes, alive: "Callable[[], object] | None" = None) -> None:
-        """Check that one of the signers signed the digest of a campaign. Raises Refused; ``alive`` feeds a watchdog."""
+        """Check that one of the signers signed the digest of a campaign or of a hand-over. Raises Refused.
+
+        A policy without signers, which must be insecure, accepts every signature. ``alive`` feeds a watchdog.
+        """
         if not self.signers:
             return
         # The import is inside the method, so that a board loads Ed25519's code only when a new campaign arrives.

@@ -14,14 +14,14 @@ _MOST_SIGNERS = 4
 _KEY_BYTES = 32
 _AGREED_DIGITS = 32
 _YEAR = 366 * 86400
-# Largest rest in seconds: the device's tick counter wraps around after 12.4 days.
+# Largest rest in seconds: about half the time after which the device's tick counter wraps around, 2^30 ms = 12.4 days.
 _LARGEST_REST_SECONDS = 6 * 86400
 
 _NEEDED = ("version", "sensor", "measures", "cap", "slot_seconds", "theta", "duration_seconds")
 
 
 def default_fields() -> "dict[str, Any]":
-    """Return the fields of a policy with their defaults; those in ``_NEEDED`` have none."""
+    """Return the fields of a policy with their defaults. A policy must give the fields in ``_NEEDED`` itself."""
     return {
         "version": VERSION,
         # The one sensor whose readings may be reported.
@@ -40,21 +40,20 @@ def default_fields() -> "dict[str, Any]":
         "duration_seconds": None,
         # The Unix second by which every campaign must end, 0 for no end.
         "until": 0,
-        # In any period of ``period_seconds`` there are at most ``reports_per_period`` reports; this limits the total of
-        # a day.
+        # In any ``period_seconds`` there are at most ``reports_per_period`` reports. By default the period is a day.
         "period_seconds": 86400,
         "reports_per_period": 48,
-        # Least time in seconds from one reported interval to the next, at most six days.
+        # Least time in seconds from the end of one reported interval to the beginning of the next, at most six days.
         "rest_seconds": 0,
-        # What measures rests and periods: "ticks" is a counter that knows how long the board slept, "clock" is the
-        # clock, which the network can set. None means "clock" with one_shot, and otherwise "ticks".
+        # What measures rests and periods. "ticks": the clock, and also the tick counter, which nobody can set. "clock":
+        # the clock alone, which the network can set. None means "clock" with one_shot, and otherwise "ticks".
         "rest_by": None,
-        # The largest total cost of all reports ever, in multiples of 2^-20 of epsilon, 0 for no limit. Streams have a
-        # limit of their own.
+        # The largest sum of the epsilon of all reports ever, in units of 2^-20, 0 for no limit. Streams have a limit of
+        # their own.
         "lifetime": 0,
         # An epoch begins at least this many seconds after the one before it; 0 means one cycle of the campaign.
         "epoch_seconds": 0,
-        # Number of boots in a day that may draw.
+        # At most this many boots of one day (UTC) may draw reports.
         "boots_per_day": 4,
         # Least time in seconds between writes to flash. If slots are shorter, several of them are reserved in one
         # write.
@@ -121,7 +120,7 @@ def set_fields(policy: "Any", fields: "dict[str, Any]") -> None:
         raise Invalid("agreed is %r, expected %d hexadecimal digits" % (agreed, _AGREED_DIGITS))
     policy.agreed = agreed
     policy.rest_by = merged["rest_by"] or ("clock" if policy.one_shot else "ticks")
-    # No counter survives a sleep, so a device with one_shot has no ticks to measure by.
+    # The tick counter starts anew after a deep sleep, so a device with one_shot cannot measure a rest by ticks.
     if policy.rest_by != "clock" and (policy.one_shot or policy.rest_by != "ticks"):
         raise Invalid("rest_by is %r, expected 'clock', or 'ticks' without one_shot" % (policy.rest_by,))
     policy.stream = None

@@ -1,7 +1,8 @@
-"""Scalar reports: each contains one reading, truncated and perturbed by one draw. This module validates their rules.
+"""Scalar reports, each with one reading, truncated and perturbed by one draw: parses their rules and draws reports.
 
-A small share of the devices, the threshold cohort, reports for the threshold with a square wave over the whole range;
-all others report within [low, theta]. In a threshold epoch every device is in the cohort and there is no report rule.
+In each slot a small share of the devices, the threshold cohort, may report for the threshold, with a square wave over
+the whole range; all others report within [low, theta]. In a threshold epoch every device is in the cohort and there is
+no report rule.
 """
 
 from undertone_shared.checks import SMALL, check_integer, check_object, integers
@@ -116,7 +117,7 @@ class ScalarRule(ScalarAnalysis):
         ``member``: True for a report for the threshold. ``state``: unused. Raises EntropyError, Invalid.
         """
         if not isinstance(reading, int):
-            # The sentence does not contain the reading, because it may reach a log.
+            # The sentence does not contain the reading, because a sentence may reach a log.
             raise Invalid("the reading is not an integer")
         report = self.report
         if member or report is None:
@@ -131,7 +132,10 @@ class ScalarRule(ScalarAnalysis):
 
 
 def parse_rule(fields: "dict[str, Any]", bound: int, cycle: int, schedule: "Schedule") -> ScalarRule:
-    """Parse the rule, and remove it from a campaign's fields, because a board needs the memory. Raises Invalid."""
+    """Parse the rule and the cohort of a campaign's fields. Raises Invalid.
+
+    Both are removed from ``fields``, because a board needs the memory.
+    """
     cohort = Cohort(parse_mechanism("cohort", fields.pop("cohort")))
     part = check_object("rule", fields.pop("rule"), ("kind", "mechanism", "ranges"))
     ranges: list[Any] = part["ranges"]

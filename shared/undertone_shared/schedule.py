@@ -6,11 +6,11 @@ threshold cohort iff (k + h') mod c = 0, where c is the cohort's stride. With c 
 with c = 0 none.
 
 Both rules together are one number, the device's place q = (h + s h') mod sc: slot t is its turn iff s divides t + q,
-and a turn of the cohort iff sc divides it. (Without a cohort, q = h mod s.)
+and a turn of the cohort iff sc divides t + q. (With c = 0, q = h mod s.)
 
-Any two of the cycle and the two strides have no common divisor. If a stride had one with the cycle, a device would
-report at the same hours every day. With a stride of w + 1 a device rests w slots between the end of one turn and the
-next.
+Any two of the cycle and the two strides have no common divisor except 1. Otherwise a device's turns would never come in
+some slots of the cycle, for example at some hours of the day. With a stride of w + 1 a device rests w slots between the
+end of one turn and the next.
 """
 
 import hashlib
@@ -55,7 +55,10 @@ class Schedule:
 
 
 def check_coprime(name: str, stride: int, other: str, number: int) -> None:
-    """Check that the schedule's ``stride`` and ``number`` have no common divisor. Raises Invalid; 0 means unused."""
+    """Check that the schedule's ``stride`` and ``number`` have no common divisor except 1. Raises Invalid.
+
+    A stride of 0 is not used, so it is accepted.
+    """
     a, b = stride, number
     while b:
         a, b = b, a % b

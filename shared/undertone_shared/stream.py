@@ -1,4 +1,4 @@
-"""Streams of a whole campaign under one budget: correlated noise (CGM) and its one-bit form, in integers.
+"""Streams, in which all reports of a window share one budget: correlated noise (CGM) and its one-bit form, in integers.
 
 Bao, Yang, Xiao, Ding, PVLDB 2021, with a constant share r = R/A of the noise kept, A = 2^shift, and a stationary start.
 Readings become grid points n in [-G/2, G/2]; |n_i - n_{i-1}| <= c against the previous *clipped* point. The device
@@ -9,7 +9,7 @@ draws y_i by one of two kinds of noise, and releases X_i, with ξ_i = A n_i - R 
     X_i = round((y_i + R X_{i-1}) / A), within ±(2^31 - 1)
 
 where only y_i depends on the reading: X_{i-1} is already public. A chain starts with X_1 = n_1 + e_1, Var e_1 = s_1, or
-X_1 = ±b_1. `rho` bounds the whole campaign; the proof is in docs/cgm-proof.md.
+X_1 = ±b_1. `StreamRule.rho` bounds all reports of a window; the proof is in docs/cgm-proof.md.
 """
 
 from undertone_shared.checks import SMALL, check_integer, check_object
@@ -51,10 +51,11 @@ class StreamRule(StreamAnalysis):
     """The stream of one campaign, validated.
 
     ``law``: kind of noise. ``low``, ``theta``: truncation of a reading. ``levels``: G, even. ``slew``: c, 2c < G; any
-    value if ``reuse`` is 0, which means independent noise. ``noise``: (s_1, s) or (b_1, b). ``dimension``: coordinates
-    of a reading; its points stay in the ball of diameter G. ``lag``: number of interleaved chains. ``reports``,
-    ``chains``: the budget (l, m) of a window. ``restart``: a chain ends after this many missed reports (0: never).
-    ``renewal``: slots of a window, each with its own budget and chains (0: one window). Raises Invalid.
+    value up to G if ``reuse`` is 0, which means independent noise. ``noise``: (s_1, s) or (b_1, b). ``dimension``:
+    coordinates of a reading; its points stay in the ball of diameter G. ``lag``: number of interleaved chains.
+    ``reports``, ``chains``: the largest numbers l of reports and m of chains in a window. ``restart``: a chain ends
+    after this many missed reports (0: never). ``renewal``: slots of a window; each window has its own budget and chains
+    (0: the whole campaign is one window). Raises Invalid.
     """
 
     kind = "stream"
@@ -127,7 +128,7 @@ class StreamRule(StreamAnalysis):
     def rho(self) -> tuple[int, int]:
         """Return ρ of one window (zCDP) as (numerator, denominator); for Gaussian noise it is also μ²/2 of μ-GDP.
 
-        It is `squared_bound` over twice the variance of a later report's noise (for one-bit noise `step_variance`).
+        It is `squared_bound` over twice a variance: s - 4 for Gaussian noise, `step_variance` for one-bit noise.
         """
         top = squared_bound(self.reports, self.chains, self.levels, self.slew, self.shift, self.reuse)
         if self.law == GAUSSIAN:
@@ -149,7 +150,10 @@ class StreamRule(StreamAnalysis):
         return _units(num, den)
 
     def windows(self, period_seconds: int, slot_seconds: int, epoch: int) -> int:
-        """Return the largest number of windows that overlap one period of the policy, with ``epoch`` as their start."""
+        """Return the largest number of windows that overlap one period of the policy; the first starts at ``epoch``.
+
+        A period starts at a multiple of ``period_seconds`` since 1970.
+        """
         length = self.renewal * slot_seconds
         if not length:
             return 1
@@ -210,7 +214,8 @@ class StreamRule(StreamAnalysis):
         return tuple([self.publish(drawn[i], released[i]) for i in range(len(drawn))])
 
     def publish(self, drawn: int, released: int) -> int:
-        """Return X_i = round((y_i + R X_{i-1})/A), half up: a public function of the draw and the last release.
+        """Return X_i = round((y_i + R X_{i-1})/A), half up and within ±(2^31 - 1): a public function of the draw and
+        the last release.
 
         In the letters of the module's docstring, rounding shifts a chain's X by at most 1/(2(1 - r)) grid points.
         """

@@ -16,14 +16,14 @@ LARGEST_LIFETIME = 1 << 62
 
 
 class StreamPolicy:
-    """The owner's limits for streams: user level, for all reports of ``period_seconds`` together.
+    """The owner's limits for streams, at user level: for all reports in a period of ``period_seconds`` together.
 
     ``rho``: the cap on ρ in multiples of 2^-20. ``laws``: allowed kinds of noise. ``dimension``: coordinates of a
     reading. ``per_report``: the cap is for a single report and not for a period, so that a stream of l reports may cost
     l times as much; l must then be at most the number of slots of a window. ``lifetime``: the largest total charge of
-    all streams, 0 for no limit. Instead of ``rho``: ``epsilon`` = [p, q] and ``delta_bits`` = k; the cap is then the
-    largest multiple with ρ + 2√(ρ k ln 2) <= p/q, which gives (p/q, 2^-k)-DP (Bun, Steinke, TCC 2016). Raises Invalid
-    for a wrong field.
+    all streams, in the same unit, 0 for no limit. Instead of ``rho``: ``epsilon`` = [p, q] and ``delta_bits`` = k; the
+    cap is then computed by `rho_below`, so that it gives (p/q, 2^-k)-DP (Bun, Steinke, TCC 2016). Raises Invalid for a
+    wrong field.
     """
 
     def __init__(self, fields: "dict[str, Any]"):
@@ -62,7 +62,7 @@ class StreamPolicy:
         self.check_total(self.charge(campaign, rule), rule)
 
     def charge(self, campaign: "Campaign", rule: StreamRule) -> int:
-        """Return the stream's cost in each period in which it may draw, in multiples of 2^-20."""
+        """Return the most ρ that the stream costs in a period of the policy, in multiples of 2^-20."""
         return rule.charge() * rule.windows(self.period_seconds, campaign.slot_seconds, campaign.epoch)
 
     def check_lifetime(self, total: int) -> None:
@@ -88,9 +88,9 @@ class StreamPolicy:
 
 
 def rho_below(epsilon: object, bits: int) -> int:
-    """Return the largest ρ in multiples of 2^-20 with ρ + 2√(ρ k ln 2) <= p/q, in integers; ln 2 < 25/36.
+    """Return the largest multiple of 2^-20 with ρ + 2√(ρ k 25/36) <= p/q, as the number of these units.
 
-    Raises Invalid.
+    25/36 is slightly more than ln 2, so that integers suffice. Raises Invalid.
     """
     p, q = integers("stream.epsilon", epsilon, 2, 2)
     check_integer("stream.epsilon's denominator", q, 1, SMALL)

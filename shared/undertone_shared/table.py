@@ -1,9 +1,9 @@
 """Certified integer tables: mechanisms designed elsewhere, which a device checks before it uses them.
 
-W[k][j] are positive integers, each row sums to 2^bits; the levels mu_k are integers in reading units times 2^shift. The
-device rounds its reading stochastically between neighbouring mu_k, so a decode with sum_j W[k][j] y_j = 2^bits mu_k is
-exactly unbiased, no matter how W was rounded. The designer of a table need not be trusted: the device computes the
-certificate from the table itself.
+W[k][j] are positive integers, each row sums to 2^bits. Level k stands for the reading mu_k / 2^shift, where mu_k is an
+integer. The device rounds its reading stochastically between neighbouring levels, so a decode with
+sum_j W[k][j] y_j = 2^bits mu_k is exactly unbiased, no matter how W was rounded. The designer of a table need not be
+trusted: the device computes the certificate from the table itself.
 """
 
 import binascii
@@ -35,11 +35,11 @@ LARGEST_PACKED = LARGEST_ROWS // 4 * 3
 class TableMechanism(TableAnalysis):
     """The mechanism P(j|k) = W[k][j] / 2^bits for levels k = 0..K and symbols j = 0..symbols-1.
 
-    ``reach``: the range that the levels cover is [0, reach], with reach = mu_K / 2^shift in whole units. Readings of
-    another range [0, theta], as another block of the day has, are scaled to it.
-    ``rows``: the rows of W, WIDTH bytes a weight, big-endian. ``values``: mu_0 < ... < mu_K with mu_0 <= 0.
-    ``decoded``: numerators y_j and their common denominator, in reading units (absent on a device, which never
-    decodes). Raises Invalid naming the wrong row, column or level.
+    ``reach``: the range that the levels cover is [0, reach], with reach = floor(mu_K / 2^shift). Readings of another
+    range [0, theta], as another block of the day has, are scaled to [0, reach]. ``rows``: the rows of W, WIDTH bytes a
+    weight, big-endian. ``values``: mu_0 < ... < mu_K with mu_0 <= 0. ``decoded``: numerators of the decoded readings
+    and their common denominator; None on a device, which never decodes. Raises Invalid naming the wrong row, column or
+    level.
     """
 
     edges = None
@@ -101,9 +101,10 @@ class TableMechanism(TableAnalysis):
         return self
 
     def level(self, x: int, theta: int, entropy: "Entropy") -> int:
-        """Return the level below or above x in [0, theta], at random so that its mean is x (one word). Raises Invalid.
+        """Return the index of the level below or above x in [0, theta], at random so that the levels' mean is x.
 
-        A reading of another range is first scaled to the table's, at random so that the mean is exact (one word more).
+        It uses one word of ``entropy``. If theta is not ``reach``, x is first scaled to the table's range, at random so
+        that the mean is exact, with one word more. Raises Invalid for x or theta out of range.
         """
         if x < 0 or x > theta or not self.covers(theta):
             raise Invalid("the truncated reading is %d, expected 0 to theta = %d, which the table covers" % (x, theta))
@@ -114,7 +115,7 @@ class TableMechanism(TableAnalysis):
         x <<= self.shift
         values = self.values
         k = 0
-        # Every level is compared whatever x is, so that the time does not depend on the reading.
+        # Every inner level is compared whatever x is, so that the time does not depend on the reading.
         for i in range(1, self.levels):
             k += values[i] <= x
         low = values[k]

@@ -173,7 +173,10 @@ class HybridAnalysis:
         return 65536 * self.rounding.total * self.piecewise.total * self.levels
 
     def value(self, level: int, theta: int) -> tuple[int, int]:
-        """Return the reading that ``level`` represents: level · theta/``levels``. Raises Invalid for another level."""
+        """Return the reading that ``level`` represents: level · theta/``levels``.
+
+        Raises Invalid for a level out of range.
+        """
         return self.piecewise.value(level, theta)
 
     def decode(self, symbol: int, theta: int) -> tuple[int, int]:
@@ -255,14 +258,14 @@ class TableAnalysis:
         return (self.values[level] * theta, self.reach << self.shift)
 
     def decode(self, symbol: int, theta: int) -> tuple[int, int]:
-        """Return the unbiased estimate y_j of the truncated reading, exactly. Raises Invalid without decode values."""
+        """Return the unbiased estimate of the truncated reading, exactly. Raises Invalid without decode values."""
         check_integer("symbol", symbol, 0, self.symbols - 1)
         if self.decoded is None:
             raise Invalid("this table has no decode values: a device never decodes")
         return (self.decoded[0][symbol] * theta, self.decoded[1] * self.reach)
 
     def variance(self, level: int, theta: int) -> tuple[int, int]:
-        """Return Var of ``decode`` at ``level``, exactly, by summation over the row. Raises Invalid."""
+        """Return the variance of ``decode`` at ``level``, exactly, by summation over the row. Raises Invalid."""
         row = self.weights(level)
         first = second = 0
         denominator = 1

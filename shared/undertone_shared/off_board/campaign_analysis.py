@@ -18,7 +18,7 @@ class CampaignAnalysis:
 
     @property
     def theta(self) -> "int | None":
-        """The threshold in the unit of readings, including the offset; None while no threshold is chosen.
+        """The threshold in the unit of readings, including the offset; None in a threshold epoch.
 
         If blocks of the cycle have thresholds of their own, it is the highest of these.
         """
@@ -42,7 +42,7 @@ class CampaignAnalysis:
 
     @property
     def cohort(self) -> "Cohort | None":
-        """The rule of the threshold cohort; None if no device reports for the threshold."""
+        """The rule of the threshold cohort; None in a stream campaign."""
         return self.rule.cohort
 
     @property

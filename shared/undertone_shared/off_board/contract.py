@@ -15,8 +15,9 @@ class ChosenPart(Protocol):
     """Result of ``choose``: the mechanism itself, or the one of its parts that draws this report."""
 
     def level(self, x: int, theta: int, entropy: "Entropy") -> int:
-        """Return the level 0..K of the truncated reading ``x`` in [0, theta], rounded at random so that its mean
-        is x.
+        """Return the level 0..K of the truncated reading ``x`` in [0, theta], at random so that the levels' mean is x.
+
+        For a mechanism with edges it is the index of x's bin.
         """
 
     def draw(self, level: int, entropy: "Entropy") -> int:
@@ -29,8 +30,8 @@ class Mechanism(Protocol):
     It has K = ``levels``, so levels 0..K, and symbols 0..``symbols`` - 1. Rationals are pairs (numerator, positive
     denominator). ``value``, ``decode`` and ``variance`` are in units of the truncated reading, 0 to theta. ``edges``:
     None, or for a mechanism without an unbiased decode the edges of its bins. ``first``: its first symbol. A device
-    calls ``choose``, ``level``, ``draw``, ``covers``, ``certificate`` and ``permits``; the server, and every program
-    that checks a campaign, calls the rest.
+    calls ``choose``, ``covers``, ``certificate`` and ``permits``, and ``level`` and ``draw`` of the chosen part; the
+    server, and every program that checks a campaign, calls the rest.
     """
 
     @property

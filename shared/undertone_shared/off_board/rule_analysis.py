@@ -34,7 +34,7 @@ class ScalarAnalysis:
 
     @property
     def theta(self) -> "int | None":
-        """The threshold θ, or the highest if blocks of the cycle have their own; None while no θ is chosen."""
+        """The threshold θ, or the highest if blocks of the cycle have their own; None in a threshold epoch."""
         return max([theta for _, _, theta in self.ranges]) if self.ranges else None
 
     def describe(self) -> "dict[str, Any]":
@@ -86,8 +86,8 @@ class StreamAnalysis:
     def largest_release(self) -> int:
         """Return the largest release of an honest device, which limits how far one dishonest device can move the mean.
 
-        One-bit: its exact bound. Gaussian: half the range plus 12 standard deviations, which noise exceeds with
-        probability below 1e-32.
+        One-bit: a bound that no release exceeds. Gaussian: half the range plus 12 standard deviations, which noise
+        exceeds with probability below 1e-32.
         """
         a = 1 << self.shift
         first, later = self.noise
