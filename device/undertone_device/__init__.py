@@ -1,6 +1,6 @@
 """The client for devices. Its subpackages: ``core``, ``mqtt``, ``setup``, ``board``, ``host``, ``sensors``, ``tools``.
 
-Boards load all of them except ``host`` and ``tools``; what boards load is written in the MicroPython subset of Python.
+Boards load nothing from ``host`` and ``tools``; what boards load is written in the MicroPython subset of Python.
 Import modules by name. Start reading: ``core/__init__.py``.
 """
 

@@ -23,7 +23,8 @@ _LATE_SLOTS = 96
 class Acceptance:
     """The accepted campaigns of a device, under its owner's policy.
 
-    ``refusals``: number of refused campaigns by reason.
+    ``campaign``: the current one; ``following``: the next one; both may be None. ``refusals``: number of refused
+    messages by reason.
     """
 
     def __init__(self, policy: "Policy", storage: "Storage", ledger: "Ledger", guard: "Guard"):
@@ -34,7 +35,7 @@ class Acceptance:
         self.guard = guard
         # Campaigns that may follow another one before its end, because a hand-over named them.
         self.successors: tuple[str, ...] = ()
-        # The time in the server's last message, and the uptime at which it arrived.
+        # The server's time in the message that `_hear` took last, and the uptime at which that message arrived.
         self._issued_at = self._heard_at = 0
         self.campaign = self.files.load(ledger.current, policy)
         self.following = self.files.load(ledger.next, policy)
@@ -60,8 +61,7 @@ class Acceptance:
                 _check_name(accepted, name)
                 self._hear(issued_at, now)
                 return False
-        # The signature of a message body is verified only once: the loop above has already recognised bodies that were
-        # accepted before.
+        # The loop above has recognised the bodies of the campaigns in memory, whose signatures were verified before.
         body = campaigns.body_of(message)
         self.policy.check_signature(campaigns.digest_of(body), campaigns.signature_of(message), alive)
         campaign = campaigns.Campaign(body)
@@ -92,10 +92,10 @@ class Acceptance:
             self._heard_at = self.ledger.uptime
 
     def agrees(self, now: int) -> bool:
-        """Return True if the device's clock agrees with the server's last time plus the ticks since then.
+        """Return True if the device's clock is within a day of the server's last time plus the ticks since then.
 
-        The time in the server's last message is used for a day plus the period for which the server accepts a late
-        report.
+        The server's last time is used for a day plus the period for which the server accepts a late report; after that
+        the result is False.
         """
         campaign = self.campaign
         passed = self.ledger.uptime - self._heard_at
@@ -140,7 +140,9 @@ class Acceptance:
             self.following = campaign
 
     def promote(self, now: int) -> "Campaign | None":
-        """Return the current campaign; the next one becomes current when its epoch begins."""
+        """Return the current campaign, None without one. The next one becomes current when its epoch begins, or at
+        once if there is no current one.
+        """
         following = self.following
         if following is None or (self.campaign is not None and now < following.epoch):
             return self.campaign

@@ -1,4 +1,4 @@
-"""Exact count, sum, largest and last of a buffer of samples, including ulab's arrays; loaded if a buffer is used."""
+"""Exact count, sum, largest and last of a buffer of samples, also of ulab's arrays. Loaded only if a buffer is used."""
 
 import array
 
@@ -58,10 +58,10 @@ def _of_ulab(samples: "Any") -> "tuple[int, int, int, int]":
 
 
 def slot_value(measure: str, samples: "Sequence[int]") -> "int | None":
-    """Return the value of a slot all of whose samples are in ``samples``; None if there are none. Raises Invalid.
+    """Return the value of a slot all of whose samples are in ``samples``; None if there are none.
 
-    A device that sleeps between slots has no other samples, so a duration or a counter cannot be computed from a
-    buffer.
+    Raises Invalid for a duration, which needs the time of each sample, and for a counter, which needs a reading of the
+    slot before. A device that sleeps between slots has neither.
     """
     count, total, largest, last = summary(samples)
     if measure not in ("sum", "mean", "max", "last"):

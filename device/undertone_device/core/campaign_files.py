@@ -28,7 +28,7 @@ class CampaignFiles:
         self._names = _parse_names(storage.read(NAMES))
 
     def load(self, fingerprint: bytes, policy: "Policy") -> "Campaign | None":
-        """Return the campaign, None if its file is missing or damaged, or the policy does not allow it any more."""
+        """Return the campaign; None if its file is missing or damaged, or if the policy does not allow it."""
         body = self.storage.read(_file(fingerprint))
         if body is None:
             return None
@@ -40,7 +40,7 @@ class CampaignFiles:
         return self.remember(campaign) if campaign.fingerprint == fingerprint else None
 
     def save(self, campaign: Campaign) -> None:
-        """Write a campaign. Raises OSError."""
+        """Write the campaign's body to its file, and remove it from memory. Raises OSError."""
         self.storage.write(_file(campaign.fingerprint), campaign.body)
         self.remember(campaign)
 
@@ -51,7 +51,10 @@ class CampaignFiles:
         return campaign
 
     def retire(self, fingerprint: bytes, following: Campaign, outbox: "Outbox") -> None:
-        """Delete a campaign after its successor was accepted; first save the names for reports still in the outbox."""
+        """Delete a campaign's file when the campaign ``following`` has become current.
+
+        First save the campaigns' names for the reports in the outbox.
+        """
         names: dict[bytes, str] = {}
         index = len(outbox)
         while index and len(names) < _MOST_NAMES:

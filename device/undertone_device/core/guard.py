@@ -2,8 +2,8 @@
 
 The guard allows at most one draw per measured interval, and demands a minimum time between two draws.
 
-The ledger's ``spent_until`` moves forward before a report leaves. What the clock allows must also be allowed by the
-monotonic tick counter, whatever server, broker or clock say. Nothing here ever depends on a reading.
+The ledger's ``spent_until`` moves forward before a report leaves. If the policy's ``rest_by`` is "ticks", what the
+clock allows must also be allowed by the monotonic tick counter. Nothing here ever depends on a reading.
 """
 
 from undertone_device import unload
@@ -104,7 +104,10 @@ class Guard:
         self.ledger.uptime += seconds
 
     def rested(self, opened: int) -> bool:
-        """Return True if a slot that opened at this uptime began long enough after the last draw and boot, in ticks."""
+        """Return True if a slot that opened at this uptime began a rest after the last draw and boot, by the ticks.
+
+        Also return True if the policy has no rest, or counts it by the clock.
+        """
         rest = self.policy.rest_seconds
         by_clock = not rest or self.policy.rest_by != "ticks"
         return by_clock or opened - self._rest_from >= in_ticks(rest)
@@ -128,8 +131,8 @@ class Guard:
     def obstacle(self, campaign: "Campaign", slot: int, now: int, opened: int) -> "str | None":
         """Return one word why this slot must not be drawn, or None.
 
-        ``opened``: the uptime at which the slot's measurement began. The caller has checked that the clock agrees with
-        the server's (`Acceptance.agrees`).
+        ``opened``: the uptime at which the slot's measurement began. The caller has checked that the device's clock
+        agrees with the server's (`Acceptance.agrees`).
         """
         ledger = self.ledger
         policy = self.policy
@@ -213,13 +216,14 @@ class Guard:
             if covered and ledger.uptime - self._wrote_at >= self.policy.write_seconds:
                 self.write()
         except (OSError, ValueError, IndexError):
-            covered = True  # The file of the pause is damaged: the pause lasts until the file is repaired or removed.
+            # The file of the pause is damaged, or a file cannot be read or written: the slot counts as paused.
+            covered = True
         return "pause" if covered else None
 
     def _cost(self, campaign: "Campaign") -> int:
         """Return the units of epsilon of one report; of several mechanisms, those of the most expensive one.
 
-        A stream is charged in rho instead.
+        Return 0 for a stream, which is charged in rho instead.
         """
         if campaign is not self._campaign:
             self._price(campaign)
@@ -257,9 +261,10 @@ class Guard:
         self._rest_from = ledger.uptime + 1
 
     def commit(self, campaign: "Campaign") -> bool:
-        """Return True if the spent draws are on file.
+        """Write the ledger, unless its file counts the draw already; return True if the spent draws are on file.
 
-        The file is written at most once in the policy's ``write_seconds``.
+        One write reserves draws for the policy's ``write_seconds``. The first report of a stream's chain is written at
+        once.
         """
         ledger = self.ledger
         if ledger.spent_until <= self._until and self._reserved and not ledger.urgent:

@@ -23,11 +23,12 @@ _LONGEST_HISTORY = 8
 
 
 def load(storage: "Storage") -> "dict[str, Any]":
-    """Return the entry of the newest hand-over that the device has obeyed, with its ``number``; {} without one.
+    """Return what the device has kept of the hand-overs that it obeyed, {} without one. Raises OSError.
 
-    ``history``: [number, campaigns] of each hand-over to other campaigns, oldest first; ``outside``: the campaigns that
-    the last one named although the household had not agreed to them. A damaged file counts as none: the device then
-    goes where its configuration says, and hears the hand-over again.
+    The fields are those of an entry, each from the newest hand-over that had it, and the newest ``number``.
+    ``history``: [number, campaigns] of each hand-over to other campaigns, oldest first, at most 8. ``outside``:
+    campaigns that a hand-over named although the household had not agreed to them. A damaged file counts as none: the
+    device then goes where its configuration says, and hears the hand-over again.
     """
     try:
         entry = json.loads(storage.read(FILE) or b"{}")
@@ -49,11 +50,11 @@ def take(
     now: int,
     alive: "Callable[[], object] | None",
 ) -> "dict[str, Any] | None":
-    """Keep a hand-over that is newer than the last one; return its entry if it changes anything, else None.
+    """Keep a hand-over that is newer than the last one; return all that is kept if it changes anything, else None.
 
-    ``campaign``: the campaign in whose message it was. ``now``: Unix seconds. The ledger keeps the number, so that no
-    older hand-over is obeyed after the file was damaged. Raises Invalid and Refused for a hand-over that the device
-    does not obey, OSError if it cannot be stored.
+    ``campaign``: the campaign in whose message the hand-over was. ``now``: Unix seconds. The ledger has the number,
+    too, so that no older hand-over is obeyed after the file was damaged. Raises Invalid and Refused for a hand-over
+    that the device does not obey, OSError if it cannot be stored.
     """
     policy, ledger, storage = guard.policy, guard.ledger, guard.storage
     body, signature = handover.split(trailer)
@@ -119,7 +120,7 @@ def follow(client: "Any", campaign: str, trailer: "bytes | memoryview") -> bool:
 
 
 def apply(config: "Any", storage: "Storage") -> None:
-    """Put the kept hand-over into a `DeviceConfig`. Raises OSError."""
+    """Put the address and the campaigns of the kept hand-over into a `DeviceConfig`. Raises OSError."""
     entry = load(storage)
     config.broker.places = places(entry, (config.broker.host, config.broker.port))
     config.campaigns = campaigns(entry, config.campaigns)

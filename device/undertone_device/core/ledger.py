@@ -145,8 +145,8 @@ class Outbox:
 class Sums:
     """The sums as views of one buffer, so that the ledger's file is written without a copy.
 
-    The cap of k draws in any P seconds is counted as k = n m in n groups of m. A group may begin only P after the last
-    draw of the n-th group before it, so that no P seconds contain more than n groups' draws.
+    The cap of k draws in any P seconds is counted in n groups of m draws, with n m <= k. A group may begin only P
+    seconds after the last draw of the n-th group before it, so that no P seconds contain more than n groups' draws.
     """
 
     def __init__(self, buffer: memoryview):
@@ -230,9 +230,11 @@ class Sums:
 
 
 class Ledger:
-    """The state in the file, its sums and its outbox. ``lost`` is True until a ledger without a file was started.
+    """The state in the file, its sums and its outbox.
 
-    ``urgent``: a chain has begun that the file does not count yet. ``width``: see `Outbox`.
+    ``lost``: True if there was no valid file, until `Guard.start` begins a new ledger. ``urgent``: a chain of a stream
+    has begun that the file does not count yet. ``width``: see `Outbox`. Raises OSError; and Invalid if another process
+    uses the storage.
     """
 
     def __init__(self, storage: "Storage", capacity: int, width: int = LENGTH):

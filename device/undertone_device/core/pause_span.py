@@ -6,7 +6,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from undertone_device.core.ledger import Storage
 
-# File with the device's own count: "FROM UNTIL" as in ``pause``, then the uptimes of its beginning, its end, and now.
+# File with the device's own count: "FROM UNTIL" as in ``pause``, then three uptimes: the pause's beginning, its end,
+# and the device's first look at it.
 COUNT = "pause.ticks"
 
 
@@ -30,7 +31,8 @@ class PauseSpan:
     def covers(self, pause: bytes, begin: int, end: int, now: int, opened: int, uptime: int) -> bool:
         """Return True if the pause overlaps the slot: [begin, end) by the clock, (opened, uptime] by the ticks.
 
-        ``pause``: the file's content. Raises ValueError for unreadable content, OSError.
+        ``pause``: the content of the file ``pause``. Raises ValueError if that is not valid, and OSError if the count
+        cannot be written.
         """
         start, until = [int(word) for word in pause.split()]
         if until <= start:

@@ -3,7 +3,8 @@
 The file ``pause`` contains ``FROM UNTIL`` in Unix seconds; a slot that touches [FROM, UNTIL) is not reported, and
 nothing is sent about it. The silence itself is visible: a pause on sensitive days shows which days those are.
 
-A wrong clock does not end a pause: the device also counts 31/32 of its length in ticks (``pause_span.py``).
+If the policy's ``rest_by`` is "ticks", a wrong clock does not end a pause: the device also counts 31/32 of the pause's
+length in ticks (``pause_span.py``).
 """
 
 from undertone_device.core.ledger import PAUSE
@@ -29,10 +30,10 @@ def begin(now: int, slot: int, rest: int, at_once: bool, seconds: int) -> tuple[
 
 
 def end(pause: tuple[int, int], now: int, slot: int, rest: int) -> tuple[int, int]:
-    """Return the pause with an earlier end: the first edge of a slot after now. Return (0, 0) if no pause is in force.
+    """Return the pause with an earlier end, at the next edge of a slot. Return (0, 0) if no pause is in force now.
 
-    It lasts at least a slot and the policy's rest. A pause that began at once, and so not at a slot's edge, lasts at
-    least a day: its owner knew the open slot's measurement, and must not be able to omit just this slot.
+    The pause lasts at least a slot and at least the policy's rest. A pause that began at once, and so not at a slot's
+    edge, lasts at least a day: its owner knew the open slot's measurement, and must not be able to omit just this slot.
     """
     start, until = pause
     if not start <= now < until:
@@ -62,5 +63,5 @@ def read(storage: "Storage", now: int) -> tuple[int, int]:
 
 
 def write(storage: "Storage", pause: tuple[int, int]) -> None:
-    """Write a pause to its file, for a running device and every later one. Raises OSError."""
+    """Write a pause to its file, which a running device reads in every slot. Raises OSError."""
     storage.write(PAUSE, b"%d %d" % pause)

@@ -24,7 +24,7 @@ class Accumulator(Protocol):
         """Take a buffer of samples. Raises Invalid."""
 
     def close(self, ticks: int) -> "Sample | None":
-        """Return the slot's value, None if nothing was sampled; the next slot starts empty."""
+        """Return the slot's value, None if the samples give none; later samples belong to the next slot."""
 
 
 class RuleState(Protocol):

@@ -29,8 +29,8 @@ class Reporter:
 
     ``storage`` contains the ledger and the accepted campaigns; ``capacity`` is the number of unacknowledged reports
     that are stored (the aggregator admits at least the last 96 slots). ``asleep``: milliseconds since the last draw by
-    a counter that ran during deep sleep, so that this wake is no boot. ``paused`` is one word: why the last finished
-    slot gave no report.
+    a counter that ran during deep sleep; then this wake is no boot. ``paused`` is one word: why the last finished slot
+    gave no report, or None.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Reporter:
 
     @property
     def campaign(self) -> "Campaign | None":
-        """The accepted campaign."""
+        """The current campaign; None if none is accepted."""
         return self.accepted.campaign
 
     @property
@@ -143,9 +143,10 @@ class Reporter:
         return self._release(campaign, slot, campaign.default if value is None else value)
 
     def run_once(self, sample: "Sample | Sequence[int] | None", now: int) -> "bytes | None":
-        """Report after a sleep: ``sample`` is the value of the slot that ended last, None if the sensor failed.
+        """Return the report of the slot that ended last, for a device that slept; None if nothing may be drawn.
 
-        A buffer of all of that slot's samples is reduced by the campaign's measure. Raises Invalid.
+        ``sample``: the slot's value, or a buffer of all of its samples, of which the campaign's measure is taken; None
+        if the sensor failed, for which the campaign's default is reported. Raises Invalid.
         """
         campaign = self.accepted.promote(now)
         if campaign is None:

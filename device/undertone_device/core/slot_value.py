@@ -1,4 +1,7 @@
-"""The slot that is being measured, and its value from raw samples, in integers. No sample is used in two slots."""
+"""The slot that is being measured, and its value from raw samples, in integers.
+
+No sample is used in two slots, except that a counter's last reading in a slot is also the start of the next slot.
+"""
 
 from undertone_shared.errors import Invalid
 
@@ -30,8 +33,7 @@ class SlotValue:
     ``measure`` is sum, mean (rounded half up), last, max, duration or counter. Duration: the seconds spent in a state,
     whose samples are 1 or 0 at its changes. Counter: the last reading less the previous slot's last, modulo ``modulus``
     (0: does not wrap). A slot without a reading ends the interval of a counter, and so does a change to shorter slots
-    (`OpenSlot.open`). So a value never includes more than its own slot and the slot before, of the same length, and
-    never a rest or a pause.
+    (`OpenSlot.open`). So a value never includes more than its own slot and the slot before, which is not longer.
     """
 
     def __init__(self, measure: str, modulus: int = 0):
@@ -84,7 +86,11 @@ class SlotValue:
             self._since = ticks
 
     def close(self, ticks: int) -> "int | None":
-        """Return the slot's value, None if nothing was sampled; the next slot starts empty."""
+        """Return the slot's value, and begin the next slot.
+
+        Return None if nothing was sampled and no state of a duration goes on, or if a counter has no reading in the
+        slot before.
+        """
         measure = self.measure
         value: int | None = None
         if measure == "duration":
@@ -160,7 +166,7 @@ class OpenSlot:
     def open(self, campaign: "Campaign", now: int, end: int, uptime: int, ticks: int) -> None:
         """Open the campaign's slot that contains ``now``, at ``uptime``, when the counter shows ``ticks``.
 
-        ``end``: the Unix second in which the slot before ended.
+        ``end``: the Unix second at which the slot before ended, -1 if none was open.
         """
         self._opened_before = self._opened
         self._opened = uptime

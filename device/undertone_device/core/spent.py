@@ -1,4 +1,4 @@
-"""Sums of the ledger for status displays; a device without them never loads this module."""
+"""Sums of the ledger for status displays; a device without a display never loads this module."""
 
 import struct
 
@@ -41,14 +41,16 @@ def month(sums: "Sums", day: int, ever: int, days: int = DAYS) -> int:
 
 
 def most_reports(policy: "Policy", seconds: int) -> int:
-    """Return the largest number of reported intervals that touch ``seconds``, for any campaigns that the policy allows.
+    """Return the most reported intervals that any T = ``seconds`` in a row can touch, whatever campaigns the policy
+    allows.
 
-    No slot is shorter than the policy's slot_seconds, S. With rest_seconds W, at most ceil((seconds + S)/(W + S))
-    intervals touch them; without a rest, ceil((seconds + S)/S). The cap of k reports in any P seconds allows k in each
-    whole P, as many as fit into the remaining seconds, and one that began before. A counter's interval reaches from its
-    reading in the slot before to its own, wherever in their slots those are: with a rest, S is therefore replaced by
-    2 S; without one there is one interval more. If the policy allows a counter beside another measure, the larger of
-    both numbers holds: only the intervals between the first and the last one must fit, whatever these two are.
+    No slot is shorter than the policy's slot_seconds, S. With rest_seconds W, at most ceil((T + S)/(W + S)) intervals
+    touch T; without a rest, ceil((T + S)/S). The cap of k reports in any P seconds allows k in each whole P, as many as
+    fit into the remaining seconds, and one that began before. A counter's interval reaches from its reading in the slot
+    before to its own reading, wherever in their slots these are: with a rest, S is therefore replaced by 2 S; without a
+    rest, and under the cap, there is one interval more. If the policy allows a counter beside another measure, the
+    larger of both numbers holds: only the intervals between the first and the last one must fit, whatever the first and
+    the last one are.
     """
     slot = policy.slot_seconds
     counter = "counter" in policy.measures

@@ -1,4 +1,5 @@
-"""The chains of a stream: the last clipped readings, in RAM only, and their counts in the ledger.
+"""The chains of a stream: each chain's last clipped reading, in RAM only, and the numbers of reports and chains, which
+the ledger keeps.
 
 The state of a chain contains the household's reading, so no byte of it is stored, and a reboot starts a new chain.
 """
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 
 
 class Chain:
-    """The end of a chain: its length, the last clipped point, its release, and its slot."""
+    """The last report of a chain: ``index`` in the chain, from 1, the clipped ``point``, what was ``released``, the
+    ``slot``.
+    """
 
     def __init__(self, index: int, point: "Point", released: "Point", slot: int):
         self.index = index
@@ -47,7 +50,7 @@ class StreamState:
     # Methods that count what the streams spent of the privacy budget.
 
     def lost(self, now: int) -> None:
-        """Count the stream budget of the current period as spent, because the ledger was lost."""
+        """Count the stream budgets of the current period and of the whole life as spent: the ledger was lost."""
         ledger = self.ledger
         ledger.rho = LARGEST_RHO
         ledger.rho_period = now // self._stream.period_seconds
@@ -57,8 +60,9 @@ class StreamState:
     def charge(self, campaign: "Campaign", now: int) -> None:
         """Add the whole campaign to the ledger: ``rho`` bounds the charge of any period up to ``rho_period``.
 
-        A sum restarts from zero when the clock is past that period and the ticks have counted its length since the last
-        sum began. Raises Refused if the sum is above the cap.
+        The sum ``rho`` restarts from zero when the clock is past that period and, if the policy counts by ticks, the
+        ticks have counted a period's length since the last sum began. Raises Refused if the sum is above the period's
+        cap, or the total of all streams above the lifetime limit.
         """
         rule: StreamRule = campaign.rule  # type: ignore[assignment]
         ledger = self.ledger
@@ -89,7 +93,10 @@ class StreamState:
         self._chains = {}
 
     def obstacle(self, campaign: "Campaign", slot: int) -> "str | None":
-        """Return one word why the slot must not be drawn, or None: the window's budget is spent, or it is too early."""
+        """Return one word why the slot must not be drawn, or None.
+
+        The campaign is not the current one, the window's reports or chains are used up, or the window is too early.
+        """
         rule: StreamRule = campaign.rule  # type: ignore[assignment]
         ledger = self.ledger
         if campaign.fingerprint != ledger.current:
@@ -182,6 +189,6 @@ class VectorValue:
                 self.parts[i].add(sample[i], ticks)
 
     def close(self, ticks: int) -> "tuple[int, ...] | None":
-        """Return the slot's values, None if a coordinate has none; the next slot starts empty."""
+        """Return the slot's values, None if a coordinate has none; later samples belong to the next slot."""
         values = [part.close(ticks) for part in self.parts]
         return None if [value for value in values if value is None] else tuple([value or 0 for value in values])
