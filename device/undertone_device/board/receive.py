@@ -20,9 +20,9 @@ _MOST_FILES = 8
 
 
 def wait(lines: "Any", write: "Callable[[str, bytes], None]", say: "Callable[[str], None]") -> bool:
-    """Read lines until one contains a device's files, and write them, device.json last.
+    """Read lines until one contains a device's files, write the files, device.json last, and return True.
 
-    Return False when the lines end.
+    Return False if the lines end before.
     """
     say("no device.json: send this device's files as one line")
     while True:

@@ -1,4 +1,4 @@
-"""The body of a device's loop: passes samples and campaigns to the reporter, and sends reports, on boards and phones.
+"""The body of every device's loop: passes samples and campaigns to the reporter, and sends the reports.
 
 ``step`` does one round and returns; it never loops for ever and never raises for errors of the network or a sensor. The
 existence, time and length of a message never depend on a reading: jitter comes from entropy, and the time of a
@@ -71,7 +71,8 @@ class Client:
         self.counts = {"connected": 0, "heard": 0, "sent": 0, "acked": 0, "sensor_failures": 0}
         # The owner of the loop sets ``reachable`` to False while there is no network to connect over.
         self.reachable = True
-        # For status displays: the reason why there is no connection, or what the broker refused on this connection.
+        # For status displays: what went wrong last, with the time server, the connection, a campaign or a hand-over;
+        # "" after a new connection.
         self.trouble = ""
         self.transport = transport
         self.config = config
@@ -140,7 +141,7 @@ class Client:
             self._pause(self._knocks.lost(), self.platform.ticks())
 
     def finish(self, milliseconds: int) -> None:
-        """Send the outbox, without further spread, for at most ``milliseconds``; then disconnect.
+        """Send the outbox at once, without spreading reports in time, for at most ``milliseconds``; then disconnect.
 
         Unsent reports stay in the outbox.
         """

@@ -43,8 +43,8 @@ class Knocks:
         """Return the wait from the beginning of a knock that failed until the next one.
 
         If no server was ``reached``, the wait is a period; the first time after a start it is as in ``lost``. If a
-        server was reached and did not let the device in for the n-th time in a row, the wait is w + h mod w, where w is
-        1, 2 and then 4 periods.
+        server was reached and did not let the device in, the wait is w + h mod w, where w is 1 period for the first
+        such knock in a row, 2 for the second and 4 for each further one.
         """
         if reached:
             longer = self._period << min(self._refused, _DOUBLINGS)

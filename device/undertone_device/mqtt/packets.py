@@ -155,10 +155,10 @@ class ClientSession:
         return output
 
     def check(self, now: int) -> None:
-        """Ping, and repeat what was not acknowledged in one keepalive; call it at least twice per keepalive.
+        """Ping after half a keepalive of silence, and repeat what was not acknowledged in one keepalive.
 
-        A repetition has the same packet id and bytes, and the duplicate flag. Raises ProtocolError if a ping has no
-        answer, because the connection is half-open.
+        Call it at least twice per keepalive. A repetition has the same packet id and bytes, and the duplicate flag.
+        Raises ProtocolError if a ping has no answer in half a keepalive, because the connection is then half-open.
         """
         quiet = self._quiet
         if self._pinged is not None:

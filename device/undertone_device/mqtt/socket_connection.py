@@ -35,7 +35,7 @@ def opener(
 ) -> "Callable[[], SocketConnection]":
     """Return a function that makes a new connection to the first of ``places`` at each call; see `SocketConnection`.
 
-    The last address that answered is tried before the name is looked up, which may take longer than a watchdog allows.
+    The last address that answered is tried first, because looking up the name may take longer than a watchdog allows.
     """
     answered: dict[tuple[str, int], list[Any]] = {}
 
@@ -51,7 +51,7 @@ class SocketConnection:
 
     Connecting takes at most ``milliseconds`` for each address; ``alive()``, which feeds a watchdog, is called before
     each and after the last. The TLS handshake begins with the first ``read`` or ``write``; its deadline is the
-    caller's. ``answered``: addresses that have answered. Raises OSError.
+    caller's. ``answered``: the last address that has answered, which is tried first; [] for none. Raises OSError.
     """
 
     reached = True
@@ -102,7 +102,7 @@ class SocketConnection:
 
     def wait(self, milliseconds: int, writing: bool) -> None:
         """Wait until there is something to read (or room to write), at most ``milliseconds``."""
-        # The handshake waits for the server's next message; there is nearly always room for its own.
+        # The handshake waits for the server's next message; there is nearly always room for this device's messages.
         writing = writing and not self._shaking
         if writing != self._writing:
             self._writing = writing

@@ -38,7 +38,7 @@ class RegisterLines:
         self._fits = [0] * len(self._codes)
 
     def add(self, character: int) -> "str | None":
-        """Take one character. If it ends a line, return the line, otherwise None. Non-ASCII characters are left out."""
+        """Take one character. If it ends a line, return the line as `end` does, otherwise None."""
         if character == _LF:
             return self.end()
         if character != _CR and self._length < LONGEST:

@@ -16,8 +16,9 @@ FORMS = ("unsigned", "signed", "float")
 
 
 class Register:
-    """Place and format of the value: ``unit`` 0 to 255, ``registers`` 1, 2 or 4 (a float has 2).
+    """Place and format of the value. ``unit``: the meter's address on the bus, 0 to 255. ``function``: 3 or 4.
 
+    ``address``: the number of the first register. ``registers``: 1, 2 or 4 (a float has 2). ``form``: one of `FORMS`.
     ``swap``: the lowest word comes first.
     """
 

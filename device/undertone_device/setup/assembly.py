@@ -36,7 +36,7 @@ def read_policy(config: "DeviceConfig") -> "Policy":
 
 
 def read_password(broker: "BrokerSettings") -> "str | None":
-    """Return the given password or that in its file, without the line's end. Raises Invalid."""
+    """Return the given password, or that in its file without the line's end; None without both. Raises Invalid."""
     if broker.password_file is None:
         return broker.password
     data = read_bounded(broker.password_file, LARGEST_SECRET)
@@ -84,7 +84,7 @@ def board_transport(
     milliseconds: int = CONNECT_MILLISECONDS,
     alive: "Callable[[], None] | None" = None,
 ) -> SessionTransport:
-    """Make the transport of boards; connecting to one address may take ``milliseconds``. Raises Invalid."""
+    """Make the transport of boards; connecting to one address may take ``milliseconds``. Raises Invalid, OSError."""
     broker = config.broker
     context = tls_context(broker, policy)
     apply_handover(config, policy)

@@ -12,13 +12,13 @@
      "ntp": "pool.ntp.org"}
 
 Needed: ``name``, ``broker.host``, ``campaigns``, ``policy``, ``state``. The user defaults to the name, the port to 8883
-with ``tls`` and 1883 without, which only a policy with ``"insecure": true`` allows. ``tls.identity``: path of the
-device's own certificate and key, without .crt and .key, if it has these instead of a password. Paths are relative to
-the file's folder. ``outbox``: how many unacknowledged reports are kept; a further one replaces the oldest.
-``counter_modulus``: number at which the sensor's counter wraps around, 0 for never. ``publish``: how many reports may
-be sent without an acknowledgement, and the share of the next slot over which reports spread. ``groups``: the device's
-group in a campaign, for a display that shows the group's mean. ``wifi`` and ``ntp`` are for boards. The limits on what
-the device may release are in the policy, not here.
+with ``tls`` and 1883 without. Only a policy with ``"insecure": true`` allows a broker without ``tls``.
+``tls.identity``: path of the device's own certificate and key, without .crt and .key, if it has these instead of a
+password. Paths are relative to the file's folder. ``outbox``: how many unacknowledged reports are kept; a further one
+replaces the oldest. ``counter_modulus``: number at which the sensor's counter wraps around, 0 for never. ``publish``:
+how many reports may be without an acknowledgement at a time, and the share of the next slot over which reports spread,
+in percent. ``groups``: the device's group in a campaign, for a display that shows the group's mean. ``wifi`` and
+``ntp`` are for boards. The limits on what the device may release are in the policy, not here.
 """
 
 from undertone_device.core.ledger import DEFAULT_OUTBOX, LARGEST_OUTBOX
@@ -60,7 +60,7 @@ class BrokerSettings:
 
 
 class DeviceConfig:
-    """The validated device.json, which is in ``folder``; relative paths have been joined to it. ``wifi``: dict or None.
+    """The validated device.json. ``folder``: the file's folder, which relative paths have been joined to.
 
     ``successors``: the campaigns that a hand-over named. ``groups``: campaign -> the group of the device in it.
     ``source``: a dict, of which this module checks only ``seconds``; `undertone_device.host.sources` checks the rest.
@@ -94,7 +94,9 @@ def check_text(name: str, value: "Any", most: int = 255, secret: bool = False) -
 
 
 def _integer(fields: "dict[str, Any]", path: str, default: int, low: int, high: int) -> int:
-    """Return the integer in a field; ``path``: its name, which the names of objects around it precede."""
+    """Return the integer in a field of ``fields``. ``path``: the names of the objects around it and its own name, such
+    as "broker.port".
+    """
     return check_integer(path, fields.get(path.split(".")[-1], default), low, high)
 
 

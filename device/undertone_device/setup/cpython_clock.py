@@ -2,7 +2,7 @@
 
 import time
 
-# A phone's monotonic clock stops during suspend; CLOCK_BOOTTIME, if it exists, does not.
+# Linux's monotonic clock stops during suspend; CLOCK_BOOTTIME, where it exists, does not.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", None)
 
 

@@ -17,8 +17,9 @@ _PART = 512
 class FileStorage(DurableFolder):
     """Named byte strings in one folder, each written to a new file that is then renamed over the old one.
 
-    Rename is the commit point on POSIX and on LittleFS. FAT first removes the old name; until the new file has its
-    name, only the complete new file exists. ``read`` uses it, and the next ``write`` gives it its name first.
+    Rename is the commit point on POSIX and on LittleFS. FAT first removes the old file; after a power cut at that
+    moment only NAME.new exists, which is complete. ``read`` then reads NAME.new, and the next ``write`` first renames
+    it to NAME.
     """
 
     def __init__(self, directory: str):
