@@ -1,8 +1,8 @@
 """What a person reads before and after agreeing, computed from the policy that their device stores.
 
-Every number and sentence about a policy comes from here: on the phone, in Home Assistant, in `device status`, on labels
-and on printed sheets. A server's offer adds who asks and why, and nothing else. Numbers are integers, and each is
-rounded to the side on which it stays a bound. Sentences come from one file for each language, see `words`.
+The sentences that explain a policy to a person come from here: on the phone, in Home Assistant, at the end of `device
+status` and on printed sheets. A server's offer adds who asks and why, and nothing else. Numbers are integers, and each
+is rounded to the side on which it stays a bound. Sentences come from one file for each language, see `words`.
 
 The module runs on the phone's MicroPython, too. A board shows nothing and never loads it.
 """

@@ -43,7 +43,10 @@ WHY = {
 
 
 def begin_pause(config: DeviceConfig, now: int, at_once: bool = False, seconds: int = 0) -> tuple[int, int]:
-    """Pause the device, whether or not it runs; return (from, until) as `pauses.begin`. Raises Invalid, OSError."""
+    """Pause the device, whether or not it runs; return (from, until). Raises Invalid, OSError.
+
+    The pause is that of `pauses.begin`, joined with an earlier one that is not over (`pauses.extend`).
+    """
     storage, slot, rest = _pausing(config)
     pause = pauses.extend(pauses.read(storage, now), pauses.begin(now, slot, rest, at_once, seconds), now)
     pauses.write(storage, pause)

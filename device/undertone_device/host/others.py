@@ -26,7 +26,7 @@ EVERYBODY = "all"
 _WEEK = 7 * 86400
 # The largest number of slots that are kept: they cover a week, or less if slots are short.
 _MOST = 1000
-# Means are kept as whole thousandths of the unit. A mean that is this far from 0, or farther, is ignored.
+# Means are kept as whole thousandths of the unit. A mean is ignored if an end of its interval is this far from 0.
 THOUSAND = 1000
 _FAR = 10**15
 _EVENING_SECONDS = 5 * 3600
@@ -79,7 +79,7 @@ class Comparison:
             self._own = {int(slot): int(value) for slot, value in kept.get("own", [])}
             self._all = {int(slot): [int(each) for each in row] for slot, row in kept.get("all", [])}
         except (ValueError, TypeError, AttributeError):
-            # Files that cannot be read are ignored, because nothing depends on them.
+            # A damaged file is ignored, because nothing else depends on it.
             self._own, self._all = {}, {}
 
     def _write(self) -> None:
@@ -182,8 +182,8 @@ class Comparison:
 
         Each span is {start, end, slots, own, mean, low, high} over the slots that both sides know, or None if there is
         no such slot. The last four are whole thousandths of the unit. Values that add up over slots are sums. The
-        interval of several slots assumes that their errors are fully correlated, so it is never too narrow. Returns
-        None before a mean is known.
+        interval of several slots assumes that their errors are fully correlated, so it is never too narrow. ``others``
+        is the newest published mean: {start, end, mean, low, high}. Returns None before a mean is known.
         """
         if not self._all or not self.seconds:
             return None

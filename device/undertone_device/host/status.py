@@ -1,4 +1,7 @@
-"""The status of a running device for its owner, in a small local file: no reading, no noise, not sent by MQTT."""
+"""The status of a running device for its owner, in a small local file, without readings and without noise.
+
+The device sends no part of it to the server.
+"""
 
 import json
 
@@ -21,7 +24,7 @@ LARGEST = 16384
 
 
 def describe(client: "Client", now: int) -> "dict[str, Any]":
-    """Return the state of a client as JSON values."""
+    """Return the state of a client as JSON values. Raises OSError or ValueError for files that cannot be read."""
     reporter = client.reporter
     policy = reporter.policy
     ledger = reporter.ledger
@@ -95,7 +98,7 @@ def _allowed(stream: "StreamPolicy") -> "dict[str, Any]":
     }
 
 
-# Functions that return the privacy cost of a whole campaign, by the kind of its rule; None if only single reports have
+# Kind of rule -> a function that returns the privacy cost of a window of the campaign; None if only single reports have
 # a cost.
 _COSTS: "dict[str, Callable[[Any], dict[str, Any] | None]]" = {
     "scalar": lambda rule: None,

@@ -1,4 +1,7 @@
-"""A label for a device's case: its name, its campaign, and both as a QR code, in one SVG file. No secret is on it."""
+"""A label for a device's case, in one SVG file: the name, also as a QR code, the campaigns, and two limits of epsilon.
+
+No secret is on it.
+"""
 
 import html
 from pathlib import Path

@@ -1,7 +1,8 @@
 """The phone's web app as the files that a server gives a browser: the page, MicroPython, and the device package.
 
-The sources are in ``device/phone``; ``scripts/vendor.py`` fetches MicroPython's WebAssembly build into its folder
-``vendor``. The device package is the same as on boards, as text in one file, ``code.json``: path to source.
+The sources are in ``device/phone``; ``scripts/vendor.py`` fetches MicroPython's WebAssembly build into
+``device/phone/vendor``. The device package is that of boards, without what only boards need, in one file ``code.json``:
+an object from each module's path to its source.
 """
 
 import hashlib

@@ -6,7 +6,7 @@ from undertone_shared.errors import Invalid
 
 _HERE = Path(__file__).resolve()
 # An installed wheel has the shipped files in its folder ``shipped`` (see device/pyproject.toml); a checkout of the
-# sources has them in its folders device and its root.
+# sources has them in its folder device, or in its root.
 _WHEEL = _HERE.parents[1] / "shipped"
 _PLACES = (_WHEEL, _HERE.parents[2], _HERE.parents[3])
 FILES = (

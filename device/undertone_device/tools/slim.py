@@ -5,8 +5,9 @@ a place in its module. mpy-cross keeps all of them, because it sees one module a
 for type checkers; base classes from modules that no board carries; private constants of a module; and constants that
 modules import from each other, unless a program on the board may use them.
 
-Each file also has the names of all modules from which it imports. A name that another of these modules has imported is
-therefore imported from there, and at its top modules of the same package are named relative to the file.
+A compiled file also contains the name of each module from which it imports. To shorten these, a name that another of
+these modules has imported is imported from that module. Imports at the top of a file name modules of the same package
+relative to the file.
 """
 
 import ast
@@ -133,7 +134,7 @@ def slim(tree: ast.Module, constants: Constants, module: str) -> str:
 
 
 def _join_imports(tree: ast.Module, constants: Constants) -> None:
-    """Import what one module has imported from another, and ``tree`` imports from both, from the former alone."""
+    """If ``tree`` imports from modules A and B, and A has imported the same names from B, import all of them from A."""
     for node in [node for node in tree.body if isinstance(node, ast.ImportFrom)]:
         for other in tree.body:
             if isinstance(other, ast.ImportFrom) and other is not node:

@@ -69,7 +69,7 @@ class Command(SensorSource):
 
 
 class Recording(SensorSource):
-    """The lines of a file, one per sample; after the last one the sensor counts as failed."""
+    """The lines of a file, one per sample; after the last line there are no samples."""
 
     def __init__(self, fields: Fields):
         path = fields["path"]
