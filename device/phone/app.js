@@ -34,7 +34,7 @@ const several = (count, one, many) => fill(count === 1 ? one : many, { count: nu
 
 // ----------------------------------------------------------------------------------------------- screens
 
-// Each screen builds its elements once and returns [elements, update(view), stop()].
+// Each screen builds its elements once and returns [elements, update(view), stop()]; the two functions may be missing.
 
 // Returns the code of a link, '' without one. After a dot, a link may have the fingerprint of a private certificate
 // authority. Home Assistant needs it; here the browser has checked the server's certificate already.

@@ -2,9 +2,9 @@
 //
 // A journal is two files of the origin's private file system, opened for this tab alone. One of them is current: each
 // write appends a record to it and flushes, so that a record that `write` has accepted survives a power cut. A record
-// is live until a later one replaces or deletes it. After a deletion, on request, at the next opening, or when the
-// current file is large, the live records are copied to the other file, whose header is written last. Then the old file
-// is emptied, so that neither file has what was replaced or deleted.
+// is live until a later one replaces or deletes it. If the current file has records that are not live, the live ones
+// are copied to the other file, whose header is written last: after a deletion, on request, at the next opening, or
+// when the current file is large. Then the old file is emptied, so that neither file has what was replaced or deleted.
 //
 //     file    'UTJ1', u32 generation, u32 CRC of both (one sector, so that a disk writes it completely or not at all);
 //             then records; the file of the higher generation is current
@@ -60,7 +60,7 @@ export async function openJournal(name) {
 
 export class Journal {
   // `handles`: two open files with the methods of FileSystemSyncAccessHandle. `large`: size in bytes from which the
-  // current file is copied, if less than a quarter of it is live.
+  // current file is copied, if at most a quarter of it is live.
   constructor(handles, large = COMPACT_BYTES) {
     this.handles = handles;
     this.large = large;

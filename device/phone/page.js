@@ -16,7 +16,7 @@ export const button = (label, onclick, kind = "") =>
 
 export const paragraph = (...children) => element("p", {}, ...children);
 
-// A list of questions and answers.
+// A list of names, each with its value.
 export const facts = (rows) =>
   element("dl", {}, ...rows.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]));
 

@@ -189,7 +189,7 @@ class Phone:
 
     @property
     def campaign(self) -> "Campaign | None":
-        """The accepted campaign."""
+        """The current campaign; None if none is accepted."""
         return self.client.reporter.campaign
 
     def _sample(self, now: int) -> "int | None":
@@ -286,13 +286,19 @@ class Phone:
         self.storage.erase()
 
     def pause(self, seconds: int) -> None:
-        """Pause from the next slot on for ``seconds``, 0 for no end. Raises OSError."""
+        """Pause for ``seconds``, 0 for no end, from the first slot that begins at least the policy's rest after now.
+
+        Raises OSError.
+        """
         now = unix_time()
         begun = pauses.begin(now, self._slot_seconds(), self.policy.rest_seconds, False, seconds)
         pauses.write(self.storage, pauses.extend(pauses.read(self.storage, now), begun, now))
 
     def resume(self) -> None:
-        """End the pause at the end of this slot. Raises OSError."""
+        """End the pause at the end of this slot, or when it has lasted for a slot and the policy's rest.
+
+        Raises OSError.
+        """
         now = unix_time()
         pause = pauses.end(pauses.read(self.storage, now), now, self._slot_seconds(), self.policy.rest_seconds)
         pauses.write(self.storage, pause)

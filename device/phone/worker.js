@@ -20,7 +20,7 @@ const LEAVE_MILLISECONDS = 3000;
 const JOIN = "app/join";
 const DEVICE = "app/device";
 const LEFT = "app/left";
-// [{code, key}] of each device that has left; an entry stays until the server knows that the device has left.
+// [{code, key}] of each device that has left; an entry stays until the server has been told, or refuses for good.
 const GONE = "app/gone";
 
 let journal = null;
@@ -141,8 +141,8 @@ function step() {
   timer = setTimeout(step, STEP_MILLISECONDS);
 }
 
-// The second at which this evening began, at 18:00 by the phone's clock and zone. Before 18:00 it is yesterday's
-// evening.
+// The Unix second at which this evening began, at 18:00 by the phone's clock and zone. Before 18:00 it is that of
+// yesterday's evening.
 function evening() {
   const now = new Date(1000 * unixSeconds());
   const begins = new Date(now).setHours(18, 0, 0, 0);
@@ -189,7 +189,8 @@ async function ask(path, body) {
   throw new (passes ? Said : Final)(key, { status: response.status });
 }
 
-// Repeat a request until the server has answered it; `failed` is called after each attempt that found no answer.
+// Repeat a request while `still()` is true, until the server has accepted it or refuses for good. Returns the answer,
+// or null if `still()` has become false; throws Final for a refusal. `failed` is called after each other attempt.
 async function askUntilAnswered(path, body, still, failed = (error) => post({ error: said(error, "offline") })) {
   for (let wait = FIRST_RETRY_MILLISECONDS; still(); wait = Math.min(2 * wait, LONGEST_RETRY_MILLISECONDS)) {
     try {
