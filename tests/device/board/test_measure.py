@@ -4,7 +4,9 @@ The guide and its tables are compared with the stored results of such measuremen
 """
 
 import json
+import re
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,6 +17,9 @@ sys.path.append(str(mp.REPO / "scripts"))
 
 import board_results
 from board_memory import BOARD_KB, FLASH, INTERPRETERS, SHOWN, SIGNED_KB, forms, least, measure, promised_rows, runs
+
+from undertone_device.core.ledger import DEFAULT_OUTBOX, FILE, Ledger
+from undertone_shared.report import LENGTH
 
 # The heap in bytes, without the image, for this interpreter's words of 64 bits. docs/results/boards.md states what
 # measure.py takes with words of 32 bits.
@@ -51,6 +56,18 @@ def test_the_guide_promises_the_heap_that_is_tested():
 
 def measured():
     return json.loads(board_results.ROWS.read_text(encoding="utf-8"))
+
+
+def test_the_ledger_that_is_measured_has_the_length_of_a_full_one():
+    files = {}
+    ledger = Ledger(SimpleNamespace(read=files.get, write=files.__setitem__), DEFAULT_OUTBOX)
+    for _ in range(DEFAULT_OUTBOX):
+        ledger.outbox.append(bytes(LENGTH))
+    ledger.write(0, 0, 0)
+    text = (mp.REPO / "device/measure.py").read_text(encoding="utf-8")
+    terms = re.search(r"data = bytes\((\d+) \+ (\d+) \+ (\d+) \* (\d+) \+ (\d+)\)", text)
+    header, sums, reports, width, check = map(int, terms.groups())
+    assert header + sums + reports * width + check == len(files[FILE])
 
 
 def test_the_page_shows_what_was_measured():
