@@ -10,7 +10,8 @@ list, an array, a row of ulab); with DEEP_SLEEP it returns the value, or all sam
 
 import gc
 
-# The garbage collector's threshold is set before any import, because frequent collections keep the heap in one piece.
+# The garbage collector's threshold is set before any other import, because frequent collections keep the heap in one
+# piece.
 gc.threshold(4096)
 
 import os
@@ -71,12 +72,12 @@ except Exception as error:
         say_too_small()
     raise
 
-# If True, the board sleeps between reports: for slots of minutes, with a policy that allows it (see device/README.md).
+# If True, the board sleeps between reports. That suits slots of minutes; the policy must allow it (device/README.md).
 DEEP_SLEEP = False
 STEP_MILLISECONDS = 500
 WIFI_MILLISECONDS = 30000
 AWAKE_MILLISECONDS = 60000
-# Code on trial that has not reported after this time loses one of its trial boots.
+# If code on trial has not reported after this time, the board restarts, and the restart uses up one of the trial boots.
 TRIAL_MILLISECONDS = 6 * 3600 * 1000
 UNKNOWN_SLEEP_SECONDS = 600
 SHORT_SLEEP_SECONDS = 3600
@@ -93,7 +94,10 @@ STARTED = clock.ticks()
 
 
 def read_settings():
-    """Read device.json; the code that reads it is unloaded again, because it would not fit in a heap of 64 KB."""
+    """Return the settings in device.json; without this file, wait for the board's first files on the serial line.
+
+    The code that reads the file is unloaded again, because a heap of 64 KB has no room for it beside the client.
+    """
     from undertone_device.setup.config import check, read_config
 
     try:
@@ -128,7 +132,7 @@ def start_watchdog():
 
 
 def start_network(config):
-    """Switch the radio on, or on boards without one the cable interface."""
+    """Switch the radio on, or on boards without one the cable interface; return the interface."""
     if hasattr(network, "hostname"):
         network.hostname(config.name)
     interface = network.WLAN(network.STA_IF) if hasattr(network, "WLAN") else network.LAN()
@@ -207,13 +211,13 @@ def judge(client):
 
 
 def run_loop(config, alive, read, stopped):
-    """Run a board on mains power."""
+    """Run a board on mains power, until ``stopped()`` is True."""
     link = Link(start_network(config), config.wifi)
     client = make_client(config, alive, read)
     printed = ""
     while not stopped():
-        # The client also runs without a network: slots are closed, and the outbox stores their reports. It does not
-        # look up names then, which would block for longer than some watchdogs allow.
+        # The client also runs without a network: slots are closed, and the outbox stores their reports. Without a
+        # network it looks up no names, because that would block for longer than some watchdogs allow.
         client.reachable = link.check()
         client.step(STEP_MILLISECONDS)
         judge(client)
@@ -231,8 +235,8 @@ def run_loop(config, alive, read, stopped):
 def slept(memory, now):
     """Return the milliseconds from the last draw or boot to now, by the clock that runs during sleep.
 
-    Return None if the board was booted and did not wake from a sleep. ``memory`` contains that clock's seconds when the
-    board fell asleep, and the milliseconds since the draw at that time.
+    Return None if the board did not wake from a sleep, or if that cannot be known. ``memory`` contains that clock's
+    seconds when the board fell asleep, and the milliseconds since the draw at that time.
     """
     # Some ports cannot distinguish a wake from a boot.
     cause = getattr(machine, "DEEPSLEEP_RESET", None)
@@ -245,7 +249,7 @@ def slept(memory, now):
 
 
 def run_once(config, alive, read):
-    """Run a board on a battery: one report, then sleep until the next slot has ended. Does not return on a board."""
+    """Run a board on a battery: report the last slot, then sleep until this one has ended. Never returns on a board."""
     started = clock.ticks()
     memory = getattr(machine.RTC(), "memory", None)
     remembered = b"" if memory is None else memory()
@@ -264,8 +268,8 @@ def run_once(config, alive, read):
     judge(client)
     now = clock.unix_time()
     if memory is not None:
-        # Milliseconds since the last draw are stored. They must never be more than really passed, so zero is stored if
-        # this wake drew a report.
+        # Milliseconds since the last draw are stored. They must never be more than have really passed, so zero is
+        # stored if this wake drew a report.
         since = 0 if report is not None else (asleep or 0) + elapsed(started)
         times = now.to_bytes(4, "big") + min(since, TICKS_MASK).to_bytes(4, "big")
         memory(times + b"".join(acknowledged[-REMEMBERED:]))
@@ -280,7 +284,8 @@ def run_once(config, alive, read):
     try:
         machine.deepsleep(seconds * 1000)
     except ValueError:
-        # The sleep is longer than this port's timer allows: the board wakes, finds the slot reported, and sleeps again.
+        # The sleep is longer than this port's timer allows: the board wakes after an hour, finds the slot reported, and
+        # sleeps again.
         machine.deepsleep(SHORT_SLEEP_SECONDS * 1000)
 
 
@@ -295,7 +300,7 @@ def main(stopped=lambda: False):
 
 
 def start(stopped):
-    """Read the settings and run."""
+    """Read the settings, start the watchdog, and run `run_once` or `run_loop`."""
     config = read_settings()
     # sensor.py is imported only now, because a board that waits for its files does not have it yet.
     import sensor

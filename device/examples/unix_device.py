@@ -3,9 +3,10 @@
     micropython device/examples/unix_device.py CONFIG SLOTS READINGS [PERIOD]
 
 CONFIG is a device's configuration. READINGS is a comma-separated list of integers, or a file with one reading a line
-(its coordinates separated by spaces). Each slot uses one reading, from the first again after the last; reading i goes
-into slot first + i. PERIOD: milliseconds between two attempts to connect to a server that does not answer. The program
-ends after SLOTS reports are acknowledged, or on SIGINT. Lines on standard output:
+(its coordinates separated by spaces). Each slot uses one reading: reading i, from 0, goes into the i-th slot of the
+campaign, and after the last reading comes the first again. PERIOD: milliseconds between two attempts to connect to a
+server that does not answer. The program ends after SLOTS reports are acknowledged, or on SIGINT. Lines on standard
+output, where SECONDS is Unix time and FREE the free bytes of the heap:
 
     start NAME / sent SECONDS HEX / acked SECONDS HEX / state WORD / end SENT ACKED OUTBOX FREE
 """
@@ -45,7 +46,10 @@ def say(*words: object) -> None:
 
 
 def rounds(path: str, slots: int, readings: "list[Sample]", period: int = PERIOD) -> "Generator[None]":
-    """Report ``slots`` slots, a round at a time; if closed or interrupted, send the outbox and disconnect."""
+    """Run a round of the client for each ``next``, until ``slots`` reports are acknowledged or the generator is closed.
+
+    Then send the outbox and disconnect.
+    """
     config = read_config(path)
     policy = assembly.read_policy(config)
     transport = assembly.board_transport(config, policy, clock.ticks)
