@@ -1,7 +1,7 @@
 """Verification of Ed25519 signatures of short messages (RFC 8032, without the cofactor); signing is not included.
 
 The curve is -x² + y² = 1 + d x² y² over p = 2^255 - 19. Every input is public, so the code need not run in constant
-time. A board loads this module only when a campaign with a new body arrives.
+time. A board loads this module only when a campaign with a new body, or a new hand-over, arrives.
 """
 
 TYPE_CHECKING = False

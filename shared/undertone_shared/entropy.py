@@ -1,4 +1,4 @@
-"""The device's only source of randomness: buffered bytes with a continuous health test.
+"""The only source of random numbers for a device's reports: buffered bytes with a continuous health test.
 
 Draw contract (so that board, phone, server and numpy agree bit for bit): a *word* is 4 bytes, little-endian,
 masked to the bit length of n - 1; words >= n are rejected and the next one is taken. For scalar reports, ``refill``

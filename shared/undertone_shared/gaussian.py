@@ -1,8 +1,8 @@
 """The exact discrete Gaussian, with integers only (Canonne, Kamath, Steinke, NeurIPS 2020, Algorithms 1 to 3).
 
-Each function states the distribution that it samples. The run time depends on the outcome, but the client sends a
-report at a random time of the next slot, which hides the run time. The draw contract of `undertone_shared.entropy` does
-not apply, because the buffer is refilled between words.
+Each function states the distribution that it samples. The run time depends on the outcome. A client with a
+``spread_percent`` above 0 hides it, because it sends a report at a random time of the next slot. The draw contract of
+`undertone_shared.entropy` does not apply, because the buffer is refilled between words.
 """
 
 from undertone_shared.checks import check_integer
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _LIMB = 30
 _MASK = (1 << _LIMB) - 1
 # Least number of words in the buffer before a call of `below`. The call needs more with a probability of at most 2^-32;
-# the draw then fails and is repeated.
+# the draw then raises EntropyError, and the slot is not reported.
 _RESERVE = 32
 LARGEST_VARIANCE = 1 << 60
 

@@ -125,7 +125,7 @@ class Policy:
         """
         if not self.signers:
             return
-        # The import is inside the method, so that a board loads Ed25519's code only when a new campaign arrives.
+        # The import is inside the method, so that a board loads Ed25519's code only when there is a signature to check.
         from undertone_shared import garbage
         from undertone_shared.ed25519 import verify
 

@@ -50,8 +50,8 @@ _FIELDS = ("kind law low theta levels slew shift reuse noise dimension lag repor
 class StreamRule(StreamAnalysis):
     """The stream of one campaign, validated.
 
-    ``law``: kind of noise. ``low``, ``theta``: truncation of a reading. ``levels``: G, even. ``slew``: c, 2c < G; any
-    value up to G if ``reuse`` is 0, which means independent noise. ``noise``: (s_1, s) or (b_1, b). ``dimension``:
+    ``law``: kind of noise. ``low``, ``theta``: truncation of a reading. ``levels``: G, even. ``slew``: c, 2c < G (or 1
+    if G = 2); up to G if ``reuse`` is 0, which means independent noise. ``noise``: (s_1, s) or (b_1, b). ``dimension``:
     coordinates of a reading; its points stay in the ball of diameter G. ``lag``: number of interleaved chains.
     ``reports``, ``chains``: the largest numbers l of reports and m of chains in a window. ``restart``: a chain ends
     after this many missed reports (0: never). ``renewal``: slots of a window; each window has its own budget and chains

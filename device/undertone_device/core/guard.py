@@ -176,8 +176,9 @@ class Guard:
 
         The clock was wrong if the ledger counts time as spent more than a day and a block of reserved slots after
         ``now``. Lowering that time is safe: nothing that was measured lies after ``now``, and by the tick counter the
-        next draw still waits for a whole slot and the rest. The ledger is not changed if rests are not counted in
-        ticks, or if the policy allows streams, whose windows are numbered by the clock; the owner can then use `reset`.
+        next draw still waits for nine tenths of a slot and for the rest. The ledger is not changed if rests are not
+        counted in ticks, or if the policy allows streams, whose windows are numbered by the clock; the owner can then
+        use `reset`.
         """
         ledger = self.ledger
         policy = self.policy

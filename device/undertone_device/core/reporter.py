@@ -96,6 +96,8 @@ class Reporter:
     ) -> bool:
         """Process a campaign message; return True for a new campaign, False for one that is already accepted.
 
+        An accepted campaign whose file was lost or damaged counts as new, but is not charged again.
+
         ``name``: the campaign in the message's topic, if there was one; the message must be of that campaign.
         ``alive``: feeds a watchdog while a new campaign's signature is verified. Raises Refused or Invalid, counts the
         reason in ``refusals`` and keeps the last valid campaign.

@@ -38,10 +38,11 @@ Note = Callable[[str, str, bytes], None]
 class HostedDevice:
     """One device: its client, its source, and the status file for its owner. Raises Invalid, naming the field.
 
-    ``say``: called with a sentence when something changes. ``note``: called with each report. ``source``: where samples
-    come from; by default the source of the configuration. ``transport``: by default paho-mqtt. ``state``: the newest
-    status, None before the first round. ``compares``: True if the device receives the published means and keeps its own
-    values beside them, in ``comparison``; otherwise ``comparison`` is None.
+    ``say``: called with a sentence when something changes. ``note``: called with each report before it is sent, and
+    when it is acknowledged. ``source``: where samples come from; by default the source of the configuration.
+    ``transport``: by default paho-mqtt. ``state``: the newest status, None before the first round. ``compares``: True
+    if the device receives the published means and keeps its own values beside them, in ``comparison``; otherwise
+    ``comparison`` is None.
     """
 
     def __init__(

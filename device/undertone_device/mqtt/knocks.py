@@ -7,8 +7,8 @@ does not depend on a reading.
 
 import hashlib
 
-# Milliseconds between two knocks while no server answers. All devices are back within this time after the server is.
-# 100,000 devices then make 1,667 knocks a second, somewhat more than one process of the server can let in.
+# Milliseconds between two knocks while no server answers. Within this time after the server is back, every device has
+# knocked: 100,000 devices make 1,667 knocks a second.
 PERIOD = 60000
 # Least milliseconds that a device waits, so that two devices with the same name do not close each other's connection
 # all the time.

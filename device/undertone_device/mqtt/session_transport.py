@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from undertone_device.mqtt.packets import Event
     from undertone_device.mqtt.protocols import ByteStream
 
-# One deadline for the TLS handshake and the answer to CONNECT together. At 50 bytes a second a handshake takes 20 s.
+# One deadline for the TLS handshake and the answer to CONNECT together, from the moment at which the stream is open.
 ANSWER_MILLISECONDS = 30000
 _BUFFER_BYTES = 512
 _READS = 32

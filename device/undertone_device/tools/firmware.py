@@ -68,7 +68,11 @@ PORTS = {
 
 @dataclass(frozen=True)
 class Board:
-    """A board that MicroPython supports: its port, the file to flash, and how to flash that file, {image}."""
+    """A board that MicroPython supports.
+
+    ``about``: its name for people. ``port``: one of `PORTS`. ``image``: the file to flash. ``flash``: how to flash it,
+    with {image} in place of the file's path.
+    """
 
     about: str
     port: str

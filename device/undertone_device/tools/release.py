@@ -1,6 +1,7 @@
 """A release for boards: compiled modules and a package.json with the sha256 of each, in one zip for any web server.
 
-`mip` installs it; `undertone_device.board.update` checks it against the sha256 of package.json, which the owner gives.
+Boards fetch the unpacked files with `undertone_device.board.update`, which checks them against the sha256 of
+package.json that the owner gives.
 """
 
 import hashlib
