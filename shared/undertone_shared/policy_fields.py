@@ -64,7 +64,8 @@ def default_fields() -> "dict[str, Any]":
         "insecure": False,
         # Public keys (Ed25519, 32 bytes in hexadecimal), at most 4, one of which must have signed a campaign.
         "signers": (),
-        # How far in seconds ahead of the clock an epoch may start, so that an attacker cannot use up epoch numbers.
+        # How many seconds after the clock's time an epoch may start. An epoch must be later than the one before, so an
+        # epoch in the far future would block all others. The limit holds for the number of a hand-over, too.
         "lead_seconds": 86400,
         # The limits of streams, see `undertone_shared.stream_policy`; False: no stream is allowed.
         "stream": False,

@@ -39,8 +39,8 @@ def test_nobody_reports_twice_within_the_window(tmp_path, mosquitto_binary, monk
     slots_apart = reported_apart(read_ledgers(ledgers).sent)
     assert len(slots_apart) > 16
     assert min(slots_apart.values()) >= 5
-    # The broker's log says when reports arrived. On a busy machine a report may arrive late, so the test demands no least
-    # number of seconds between two reports. The result must have the number that is in the log.
+    # The broker's log says when reports arrived. On a busy machine a report may arrive late, so the test demands no
+    # least number of seconds between two reports. The result must have the number that is in the log.
     closest = published_apart(tmp_path / "mosquitto" / "mosquitto.log")
     assert closest.keys() >= slots_apart.keys()
     assert min(closest.values()) == turns.closest

@@ -47,8 +47,8 @@ class Fleet:
 
     `state`: a folder for the devices' storages, None for memory. `earlier`: ledger content of an earlier run of these
     devices. `behaviour`: which devices drop out, join late or lie. `source`: device number → seeded byte source, for
-    simulations only. `jitter`: the share of a slot over which the `GROUPS` groups of devices are spread; the devices of a
-    group report at the same time. `skipped` counts draws for which this machine was too slow.
+    simulations only. `jitter`: the share of a slot over which the `GROUPS` groups of devices are spread; the devices of
+    a group report at the same time. `skipped` counts draws for which this machine was too slow.
     """
 
     def __init__(

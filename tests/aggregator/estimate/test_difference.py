@@ -77,7 +77,7 @@ def test_a_groups_noise_is_a_part_of_that_of_all() -> None:
 
 
 def test_slots_on_both_sides_cancel() -> None:
-    """Two slots are compared with the first of them, so half of each side's weight is left."""
+    """The mean of two slots is compared with the first of them."""
     row = apart(side("a", range(2), noise=1.0), side("a", range(1), noise=1.0))
     # The weights of the noise are 1/2 - 1 in the first slot and 1/2 in the second.
     assert row.standard_error == pytest.approx(math.sqrt(1 / 4 + 1 / 4))

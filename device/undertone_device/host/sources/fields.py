@@ -69,7 +69,10 @@ def command(name: str, value: Any, folder: str) -> list[str]:
 
 
 def registers(name: str, value: Any, folder: str) -> tuple[str, ...]:
-    """Check that the field is the OBIS code of one register, or a list of codes whose registers are added."""
+    """Check that the field is a text, the OBIS code of one register, or a list of 1 to 8 whose registers are added.
+
+    The form of a code is not checked.
+    """
     codes = [value] if isinstance(value, str) else value
     if not isinstance(codes, list) or not 1 <= len(codes) <= 8:
         raise Invalid(f"{name} is {value!r}, expected a register such as 1-0:1.8.0, or a list of 1 to 8")
