@@ -173,7 +173,7 @@ def set_clock(host):
 
 
 def make_client(config, alive, read, asleep=None, acknowledged=None):
-    """Make the client; call it after the radio is on, which random numbers need. ``read``: `sensor.read`."""
+    """Return the client. The radio must be on before, because random numbers need it. ``read``: `sensor.read`."""
     # The import is here, so that a wrong device.json is reported before memory is used, and so that the imported code
     # can be unloaded after the start.
     from undertone_device.mqtt.client import Platform

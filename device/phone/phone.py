@@ -193,7 +193,7 @@ class Phone:
         return self.client.reporter.campaign
 
     def _sample(self, now: int) -> "int | None":
-        """Return the sensor's newest sample, None if it has none."""
+        """Return the sensor's newest sample, None if it has none; the comparison gets the sample, too."""
         sample: int | None = _phone.sample()
         if sample is not None:
             self.comparison.add(self.campaign, sample, now, ticks())
@@ -295,7 +295,7 @@ class Phone:
         pauses.write(self.storage, pauses.extend(pauses.read(self.storage, now), begun, now))
 
     def resume(self) -> None:
-        """End the pause at the end of this slot, or when it has lasted for a slot and the policy's rest.
+        """End the pause at the end of this slot, or later: it lasts at least a slot and at least the policy's rest.
 
         Raises OSError.
         """

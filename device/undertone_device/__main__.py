@@ -59,7 +59,7 @@ class _Parser(argparse.ArgumentParser):
     """A parser whose errors are one sentence each."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise Invalid."""
+        """Raise Invalid with argparse's message as one sentence, in place of printing the usage."""
         message = re.sub("^argument (?:N: )?", "", message).replace(": is ", " is ")
         raise Invalid(f"{message}; see {self.prog} --help")
 

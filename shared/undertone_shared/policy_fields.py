@@ -78,7 +78,7 @@ def default_fields() -> "dict[str, Any]":
 
 
 def set_fields(policy: "Any", fields: "dict[str, Any]") -> None:
-    """Set the attributes of a `Policy`. Raises Invalid for a wrong field."""
+    """Check the fields of a policy, and set them as attributes of a `Policy`. Raises Invalid for a wrong field."""
     merged = default_fields()
     merged.update(check_object("the policy", fields, _NEEDED, merged))
     check_integer("version", merged["version"], VERSION, VERSION)

@@ -37,12 +37,12 @@ class Schedule:
         check_coprime("cohort_stride", cohort_stride, "stride", stride)
 
     def place(self, device: str) -> int:
-        """Return q of the device, by one hash."""
+        """Return the device's place q (see the module's docstring), by one hash."""
         digest = hashlib.sha256(self.seed + device.encode()).digest()
         return self.place_of(int.from_bytes(digest[:4], "big"), int.from_bytes(digest[4:8], "big"))
 
     def place_of(self, first: int, second: int) -> int:
-        """Return q of the device with h = ``first`` and h' = ``second``, integers below 2^32 or arrays of them."""
+        """Return the place q for h = ``first`` and h' = ``second``, which are integers below 2^32 or arrays of them."""
         return (first + self.stride * second) % (self.stride * self.cohort_stride or self.stride)
 
     def is_turn(self, place: int, slot: int) -> bool:

@@ -51,7 +51,7 @@ class HomeAssistantCard:
         self.trouble = ""
 
     def show(self, status: dict[str, Any]) -> None:
-        """Publish the changes of a status, without waiting."""
+        """Publish the status if it has changed or was last published a minute ago, without waiting."""
         now = time.monotonic()
         try:
             if not self._asked and now >= self._next:

@@ -142,7 +142,7 @@ class Comparison:
             self._write()
 
     def _begin(self, campaign: "Campaign") -> None:
-        """Forget the stored values if they belong to slots of another kind."""
+        """Forget the stored values if they are of another measure or of slots of another length."""
         if (self.measure, self.seconds) != (campaign.measure, campaign.slot_seconds):
             self.measure, self.seconds = campaign.measure, campaign.slot_seconds
             self._own, self._all = {}, {}
@@ -257,7 +257,7 @@ class Others:
         return self._transport.publish(topic, payload)
 
     def poll(self, milliseconds: int) -> "list[Any]":
-        """Return the events that belong to the device's own topics."""
+        """Return the other transport's events, except those about published means, which the comparison takes."""
         if self._connected and self.comparison.on and not self._topics:
             # A hand-over can have added campaigns since the last connection, so the topics are computed anew.
             config = self._config

@@ -99,8 +99,8 @@ class _Registers:
 
 
 class Readout(_Registers):
-    """Decoder of readouts with BCC: the sum of the registers ``obis`` (such as ``1.8.0``), in ``unit`` times
-    ``scale``.
+    """Decoder of readouts with BCC. A reading is the sum of the registers ``obis`` (such as ``1.8.0``), which the meter
+    gives in ``unit``, times ``scale``.
     """
 
     def __init__(self, obis: "tuple[str, ...]", unit: str = "kWh", scale: "Scale" = (1000, 1)):
@@ -128,7 +128,7 @@ class Readout(_Registers):
 
 
 class Telegram(_Registers):
-    """Decoder of telegrams that a meter sends: the sum of the registers ``obis``, in ``unit`` times ``scale``."""
+    """Decoder of telegrams that a meter sends unasked. A reading is made as in `Readout`."""
 
     def _take(self, character: int, readings: "list[int]") -> None:
         if character == _SLASH:

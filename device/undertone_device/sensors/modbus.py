@@ -41,7 +41,7 @@ class Register:
         self._scale = scale
 
     def question(self) -> bytes:
-        """Return function, address, number of registers."""
+        """Return the bytes of the question: function, address, number of registers."""
         return struct.pack(">BHH", self.function, self._address, self._registers)
 
     def answer_bytes(self) -> int:
@@ -49,7 +49,7 @@ class Register:
         return 2 + 2 * self._registers
 
     def value(self, answer: bytes) -> int:
-        """Return the reading in an answer. Raises ValueError for an exception, another function or length."""
+        """Return the reading in an answer. Raises ValueError for a Modbus exception, another function or length."""
         if len(answer) != self.answer_bytes() or answer[0] != self.function or answer[1] != len(answer) - 2:
             raise ValueError("the answer has no such value")
         words = [answer[i] << 8 | answer[i + 1] for i in range(2, len(answer), 2)]
@@ -93,7 +93,7 @@ def tcp_question(register: Register, transaction: int) -> bytes:
 
 
 def tcp_bytes(frame: bytes) -> int:
-    """Return the length of the whole frame that begins with these bytes, as far as it is known."""
+    """Return the length of the whole frame that begins with these bytes; 6 while its length field is incomplete."""
     return 6 if len(frame) < 6 else 6 + (frame[4] << 8 | frame[5])
 
 

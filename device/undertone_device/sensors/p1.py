@@ -27,8 +27,8 @@ _TIME = 13
 
 
 class P1:
-    """Decoder: the sum of the registers ``obis`` (such as ``1-0:1.8.1`` and ``1-0:1.8.2``) in ``unit`` times
-    ``scale``.
+    """Decoder. A reading is the sum of the registers ``obis`` (such as ``1-0:1.8.1`` and ``1-0:1.8.2``), which the
+    meter gives in ``unit``, times ``scale``.
     """
 
     def __init__(self, obis: "tuple[str, ...]", unit: str = "kWh", scale: "Scale" = (1000, 1)):

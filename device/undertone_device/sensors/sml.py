@@ -32,8 +32,8 @@ _UNSIGNED_POWER = ((42000000, 48999999), (55000000, 58999999))
 
 
 class Sml:
-    """Decoder of the register ``obis``, six bytes (such as ``b"\\x01\\x00\\x01\\x08\\x00\\xff"``), in ``unit`` times
-    ``scale``.
+    """Decoder. A reading is the register ``obis``, six bytes (such as ``b"\\x01\\x00\\x01\\x08\\x00\\xff"``), which the
+    meter gives in ``unit``, times ``scale``.
     """
 
     def __init__(self, obis: bytes, unit: str = "Wh", scale: "Scale" = (1, 1)):

@@ -191,7 +191,9 @@ def missing(name: str, board: Board, micropython: Path) -> list[str]:
 
 
 def _other_idf(micropython: Path) -> list[str]:
-    """Return a sentence if ESP-IDF has another version than those that this MicroPython names for its own tests."""
+    """Return a list of one sentence if the version of ESP-IDF is not one of those with which this MicroPython is
+    tested, or cannot be checked; an empty list otherwise.
+    """
     has = re.search(r"v(\d+)\.(\d+)", _print(["idf.py", "--version"]))
     script = micropython / "tools/ci.sh"
     text = script.read_text(encoding="utf-8") if script.is_file() else ""
@@ -206,7 +208,7 @@ def _other_idf(micropython: Path) -> list[str]:
 
 
 def version_of(micropython: Path) -> tuple[int, int] | None:
-    """Return MicroPython's version, None where it is no checkout."""
+    """Return (major, minor) of the version of a checkout of MicroPython; None if the folder is no such checkout."""
     header = micropython / "py/mpconfig.h"
     text = header.read_text(encoding="utf-8") if header.is_file() else ""
     found = [re.search(rf"#define MICROPY_VERSION_{part} (\d+)", text) for part in ("MAJOR", "MINOR")]

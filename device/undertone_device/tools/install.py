@@ -14,7 +14,7 @@ NAME = "undertone-device.service"
 
 
 def unit(config: Path, python: str = sys.executable) -> str:
-    """Return the service's text for this interpreter and this configuration."""
+    """Return the text of the systemd unit that runs ``config`` with the interpreter ``python``."""
     text = shipped(NAME).read_text(encoding="utf-8")
     start = f"ExecStart={_quoted(python)} -m undertone_device run --config {_quoted(str(config.resolve()))}"
     return re.sub(r"^ExecStart=.*$", lambda _: start, text, flags=re.MULTILINE)
@@ -49,7 +49,10 @@ def _is_user(name: str) -> bool:
 
 
 def _quoted(word: str) -> str:
-    """Quote a word for systemd: in quotes, with % and quotes escaped. Raises Invalid for a line end."""
+    """Return a word for systemd, escaped and in quotes if it has more than letters, digits and ``_./-``.
+
+    Raises Invalid for a line end.
+    """
     if "\n" in word:
         raise Invalid(f"the path {word!r} contains a line end")
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")

@@ -57,11 +57,11 @@ class Constants:
         return self._found[module]
 
     def on_boards(self, module: str) -> bool:
-        """Return False for a module of this project that no board carries."""
+        """Return False for a module of this project that no board carries, True for any other module."""
         return not module.startswith("undertone_") or module in self._trees
 
     def is_package(self, module: str) -> bool:
-        """Return True if a board has modules in ``module``."""
+        """Return True if ``module`` is a package from which a board has modules."""
         return any(name.startswith(module + ".") for name in self._trees)
 
     def imports(self, module: str) -> set[tuple[str | None, str]]:
@@ -80,7 +80,7 @@ class Constants:
         return self._imports[module]
 
     def removed(self, module: str) -> set[str]:
-        """Return the names among `of` that the compiled module does not contain."""
+        """Return the names of the constants in ``of(module)`` that the compiled module does not contain."""
         shown = module.startswith(_SENSORS)
         return {name for name in self.of(module) if name.startswith("_") or not (shown or name in self._kept)}
 

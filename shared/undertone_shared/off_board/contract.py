@@ -51,7 +51,7 @@ class Mechanism(Protocol):
 
     @property
     def first(self) -> int:
-        """The first symbol that it draws."""
+        """The mechanism's lowest symbol: 0, or more for a part of a Hybrid."""
         raise NotImplementedError
 
     @property

@@ -22,7 +22,7 @@ _PAUSE_SECONDS = 1.0
 
 
 class JoinServer:
-    """The server of a link. Every method raises JoinError."""
+    """The server of a link. Every method raises JoinError if the server refuses or cannot be reached."""
 
     def __init__(self, session: aiohttp.ClientSession, link: Link) -> None:
         self._session = session

@@ -83,7 +83,7 @@ class Recording(SensorSource):
         self._rest = iter(samples)
 
     def sample(self, now: int) -> int | None:
-        """Return the sample of the next line."""
+        """Return the sample of the next line, None after the last line."""
         return next(self._rest, None)
 
 

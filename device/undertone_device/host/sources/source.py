@@ -42,7 +42,10 @@ class SensorSource:
         return sample
 
     def sample(self, now: int) -> Reading | None:
-        """Return the result of ``read``; a polled source implements this. Raises OSError or ValueError."""
+        """Return one sample or a burst, None if there are no more. Raises OSError or ValueError.
+
+        Every polled source implements this method, which ``read`` calls.
+        """
         raise NotImplementedError
 
     def arrived(self) -> list[int]:
