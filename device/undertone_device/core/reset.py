@@ -22,7 +22,7 @@ def forget_campaigns(storage: "Storage", policy: "Policy", now: int, capacity: i
     Raises Invalid for a clock that cannot be right or a state without a ledger, OSError if it cannot be written.
     """
     if now < BUILT:
-        raise Invalid("the clock says %d, expected a time after %d: set it first" % (now, BUILT))
+        raise Invalid("set the clock: it says %d, expected at least %d (Unix s)" % (now, BUILT))
     dimension = policy.stream.dimension if policy.stream else 1
     ledger = Ledger(storage, capacity, LENGTH + 4 * (dimension - 1))
     if ledger.lost:

@@ -51,7 +51,7 @@ class Register:
     def value(self, answer: bytes) -> int:
         """Return the reading in an answer. Raises ValueError for a Modbus exception, another function or length."""
         if len(answer) != self.answer_bytes() or answer[0] != self.function or answer[1] != len(answer) - 2:
-            raise ValueError("the answer has no such value")
+            raise ValueError("no value for this register")
         words = [answer[i] << 8 | answer[i + 1] for i in range(2, len(answer), 2)]
         if self._swap:
             words.reverse()

@@ -25,7 +25,8 @@ def unpack(payload: bytes) -> Report:
     """Decode the report in ``payload``. Raises Invalid for a wrong length, version, kind, chain index or sequence."""
     size = len(payload)
     if size < LENGTH or size % 4 or size > LENGTH + 4 * (LARGEST_DIMENSION - 1):
-        raise Invalid("the report has %d bytes, expected %d" % (size, LENGTH))
+        most = LENGTH + 4 * (LARGEST_DIMENSION - 1)
+        raise Invalid("the report has %d bytes, expected a multiple of 4 from %d to %d" % (size, LENGTH, most))
     if payload[0] != VERSION:
         raise Invalid("the report's version is %d, expected %d" % (payload[0], VERSION))
     kind = payload[1]
@@ -38,7 +39,7 @@ def unpack(payload: bytes) -> Report:
     if kind > STREAM:
         raise Invalid("the report's kind is %d, expected %d to %d" % (kind, COHORT, STREAM))
     if size != LENGTH:
-        raise Invalid("the report has %d bytes, expected %d" % (size, LENGTH))
+        raise Invalid("the report has %d bytes, expected %d in a report of kind %d" % (size, LENGTH, kind))
     _, _, fingerprint, slot, value, chain, sequence = struct.unpack(">BB8sIIHI", payload)
     if chain:
         raise Invalid("the chain index is %d, expected 0" % chain)
