@@ -2,14 +2,15 @@
 
 The reports show the mean of the *clipped* readings of the devices that reported: truncated to [low, theta], then moved
 by at most the slew from one report to the next. The estimate adds the model of `undertone_aggregator.estimate.clipping`
-for what clipping removes. The model starts from the mean. Where the noise of a slot is larger than half of the mean,
-the estimate adds only a part of what the model says, and nothing where the noise is larger than the whole mean. What it
-does not add becomes a part of the error.
+for what clipping removes. The model starts from the mean. So if the noise of an estimate, of a slot or of a mean over
+slots, is larger than half of the mean, the estimate adds only a part of what the model says. It adds nothing if the
+noise is larger than the whole mean. What it does not add becomes a part of the error.
 """
 
 import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +71,23 @@ class Curve:
         return share
 
 
+class _Clipped(NamedTuple):
+    """What the model of clipping says of some slots, and the levels [k] (minus the offset) from which it says this."""
+
+    levels: Vector
+    whole: Removed
+
+    def take(self, places: Places) -> "_Clipped":
+        """Return the same of the slots at these places."""
+        return _Clipped(self.levels[places], self.whole.take(places))
+
+    def removed(self, noise: Vector) -> Removed:
+        """Return what is added to estimates with this ``noise`` (standard errors [k]), and its error."""
+        added = np.clip(2.0 - 2.0 * noise / np.maximum(np.abs(self.levels), _TINY), 0.0, 1.0)
+        left = (1.0 - added) * self.whole.bias
+        return self.whole._replace(bias=added * self.whole.bias, fit=np.hypot(self.whole.fit, left))
+
+
 class StreamReconstruction:
     """The `Estimator` of streams: it uses their moments, and each epoch's own rule."""
 
@@ -125,7 +143,7 @@ class StreamReconstruction:
         campaign, rule = self._newest[:2]
         parts = []
         for series, curve in self._curves(reports, group):
-            removed = self._removed(curve)
+            removed = self._removed_from_slots(curve)
             rows = Estimates.each(
                 len(curve.slots),
                 group=group,
@@ -149,9 +167,9 @@ class StreamReconstruction:
         """Return means over runs of ``every`` slots, with standard errors for correlated noise."""
         ranges = []
         for series, curve in self._curves(reports, group):
-            removed = self._removed(curve)
+            clipped = self._clipped(curve)
             for first, last, places in by_run(curve.slots, every):
-                ranges.append(self._mean(first, last, series, curve, removed, places))
+                ranges.append(self._mean(first, last, series, curve, clipped, places))
         return sorted(ranges, key=lambda estimate: (estimate.first, estimate.series))
 
     def means(self, reports: Tables, group: str, slots: Collection[int]) -> list[RangeEstimate]:
@@ -160,7 +178,7 @@ class StreamReconstruction:
         for series, curve in self._curves(reports, group):
             places = np.flatnonzero(np.isin(curve.slots, list(slots)))
             if len(places):
-                rows.append(self._mean(min(slots), max(slots), series, curve, self._removed(curve), places))
+                rows.append(self._mean(min(slots), max(slots), series, curve, self._clipped(curve), places))
         return rows
 
     def differences(self, one: Side, other: Side) -> list[MeanDifference]:
@@ -186,15 +204,15 @@ class StreamReconstruction:
         places = np.flatnonzero(np.isin(curve.slots, side.slots))
         reports = curve.reports.astype(np.float64)
         noise = GroupNoise(curve.slots, reports, curve.band)
-        removed = self._removed(curve).take(places)
+        removed = self._removed_from_slots(curve).take(places)
         slots, mean = curve.slots[places], curve.mean[places]
         choice = np.zeros(len(places), dtype=np.int64)
         return Means(series, side.slots, slots, mean, reports[places], removed, choice, noise)
 
     def _mean(
-        self, first: int, last: int, series: Series, curve: Curve, removed: Removed, places: Places
+        self, first: int, last: int, series: Series, curve: Curve, clipped: "_Clipped", places: Places
     ) -> RangeEstimate:
-        """Return the mean over the curve's slots at some ``places``. ``removed`` [k]: what clipping removes.
+        """Return the mean over the curve's slots at some ``places``. ``clipped`` [k]: what clipping removes.
 
         The variance of its noise is the sum of these slots' covariances over n²; covariances with other slots are not
         included.
@@ -203,7 +221,7 @@ class StreamReconstruction:
         both = np.array([curve.band[places, lag][np.isin(chosen - lag, chosen)].sum() for lag in range(LAGS + 1)])
         mean = float(curve.mean[places].mean())
         error = math.sqrt(float(2 * both.sum() - both[0])) / n
-        parts = removed.take(places)
+        parts = clipped.take(places).removed(np.full(n, error))
         bias = float(parts.bias.sum()) / n
         bias_se = error_of_mean(parts, chosen, curve.slots, curve.band[:, 0], self._newest[0].cycle)
         return RangeEstimate(
@@ -217,20 +235,27 @@ class StreamReconstruction:
             **Load.of(mean, error, bias, bias_se)._asdict(),
         )
 
-    def _removed(self, curve: Curve) -> Removed:
-        """Return the bias of each slot's mean that comes from clipping the steps between two readings."""
+    def _removed_from_slots(self, curve: Curve) -> Removed:
+        """Return what clipping removes from each slot's mean, which has the typical noise of the slots around it."""
+        first, end = self._around(curve)
+        sums = np.append(0.0, np.cumsum(curve.standard_error))
+        return self._clipped(curve).removed((sums[end] - sums[first]) / (end - first))
+
+    def _clipped(self, curve: Curve) -> "_Clipped":
+        """Return what the model says of each slot, from the level of the slots around it."""
         campaign, rule = self._newest[:2]
         if rule not in self._biases:
             self._biases[rule] = ClippingBias(rule, campaign.bound, campaign.slot_seconds)
-        reach = _LEVEL_CYCLES * campaign.cycle
-        first = np.searchsorted(curve.slots, curve.slots - reach)
-        end = np.searchsorted(curve.slots, curve.slots + reach, side="right")
+        first, end = self._around(curve)
         sums = np.append(0.0, np.cumsum(curve.mean - campaign.offset))
-        noise = np.append(0.0, np.cumsum(curve.standard_error))
-        levels, errors = ((of[end] - of[first]) / (end - first) for of in (sums, noise))
-        removed = self._biases[rule].at(levels)
-        added = np.clip(2.0 - 2.0 * errors / np.maximum(np.abs(levels), _TINY), 0.0, 1.0)
-        return removed._replace(bias=added * removed.bias, fit=np.hypot(removed.fit, (1.0 - added) * removed.bias))
+        levels = (sums[end] - sums[first]) / (end - first)
+        return _Clipped(levels, self._biases[rule].at(levels))
+
+    def _around(self, curve: Curve) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return where in the curve the slots around each slot begin and end."""
+        reach = _LEVEL_CYCLES * self._newest[0].cycle
+        first = np.searchsorted(curve.slots, curve.slots - reach)
+        return first, np.searchsorted(curve.slots, curve.slots + reach, side="right")
 
     @property
     def _newest(self) -> tuple[Campaign, StreamRule, Layout, Vector]:

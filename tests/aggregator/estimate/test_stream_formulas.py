@@ -270,7 +270,7 @@ def test_what_clipping_removes_is_that_of_the_level_over_seven_cycles_before_and
     levels = [mean[abs(slots - slot) <= 7 * CYCLE].mean() - NEW.campaign.offset for slot in slots]
     bias = REMOVED.at(np.array(levels)).bias
     assert len(set(bias.round(6))) > CYCLE, "the bias follows the level"
-    assert STREAMS._removed(curve).bias == pytest.approx(bias, rel=1e-9)
+    assert STREAMS._removed_from_slots(curve).bias == pytest.approx(bias, rel=1e-9)
 
 
 @pytest.mark.parametrize(("noise", "added"), [(0.0, 1.0), (100.0, 1.0), (150.0, 0.5), (200.0, 0.0), (900.0, 0.0)])
@@ -279,10 +279,23 @@ def test_noise_above_half_of_the_mean_takes_from_the_bias_and_adds_to_its_error(
     band = np.zeros((len(slots), LAGS + 1))
     band[:, 0] = noise**2
     curve = Curve(slots, np.ones_like(slots), np.full(len(slots), NEW.campaign.offset + 200.0), band)
-    whole, removed = REMOVED.at(np.full(len(slots), 200.0)), STREAMS._removed(curve)
+    whole, removed = REMOVED.at(np.full(len(slots), 200.0)), STREAMS._removed_from_slots(curve)
     assert removed.bias == pytest.approx(added * whole.bias)
     assert removed.fit == pytest.approx(np.hypot(whole.fit, (1 - added) * whole.bias))
     assert removed.shape == pytest.approx(whole.shape)
+
+
+def test_a_mean_over_slots_adds_what_its_own_noise_allows() -> None:
+    for every in (1, 3 * CYCLE):
+        curve = STREAMS.curve(tables_of(PARTIAL))
+        for row in STREAMS.ranges(tables_of(PARTIAL), EVERYBODY, every):
+            if row.series != Series(EVERYBODY, 1):
+                continue
+            inside = np.flatnonzero((curve.slots >= row.first) & (curve.slots <= row.last))
+            near = [abs(curve.slots - slot) <= 7 * CYCLE for slot in curve.slots[inside]]
+            levels = np.array([curve.mean[of].mean() for of in near]) - NEW.campaign.offset
+            added = np.clip(2 - 2 * row.truncated_se / np.abs(levels), 0, 1)
+            assert row.bias == pytest.approx(float(np.mean(added * REMOVED.at(levels).bias)), rel=1e-9, abs=1e-12)
 
 
 @pytest.mark.parametrize("every", [7, 65, 100])
