@@ -81,9 +81,9 @@ class Against:
     ) -> tuple[int, int]:
         """Return the (first slot, last slot) with which the slots ``first`` to ``last`` are compared.
 
-        A time of days before is counted in days of the clock of ``zone``: a day of 23 or 25 hours counts as a day.
-        ``slots``: returns the first slot that starts at or after a moment. Raises Invalid for a time that is not a
-        whole number of slots.
+        If ``before`` is a number of whole days, these are days of the clock of ``zone``: a day of 23 or 25 hours counts
+        as a day. ``slots``: returns the first slot that starts at or after a moment. Raises Invalid if ``before`` is
+        not a whole number of slots.
         """
         if self.begin is not None and self.end is not None:
             begin, end = (moment_of("against", each, zone) for each in (self.begin, self.end))

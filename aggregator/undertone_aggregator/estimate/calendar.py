@@ -23,9 +23,10 @@ SATURDAY_AND_SUNDAY = frozenset({5, 6})
 
 @dataclass(frozen=True)
 class Days:
-    """Local time zone and days off of the population; ``holidays`` None means no days off at all.
+    """Local time zone and days off of the population.
 
-    ``weekend``: days of the week, 0 for Monday.
+    ``holidays``: None if the filter must not treat days off apart, not even weekends. ``weekend``: days of the week, 0
+    for Monday.
     """
 
     zone: tzinfo = UTC
@@ -42,7 +43,7 @@ class Days:
         return f"{', '.join(first)} and {last}" if first else last
 
     def is_off(self, day: date) -> bool:
-        """Return True for a day of the weekend and for a holiday."""
+        """Return True for a day of the weekend and for a holiday; without holidays (None), for the weekend alone."""
         # The holidays object is empty until a day is looked up in it, so its truth value must not be tested before
         # that.
         return day.weekday() in self.weekend or (self.holidays is not None and day in self.holidays)
@@ -78,7 +79,10 @@ def _holidays(country: str) -> Collection[date]:
 
 
 def calendar(slots: NDArray[np.int64], slot_seconds: int, cycle: int, days: Days | None = None) -> Calendar:
-    """Return the calendar of slots; ``cycle`` in slots. Local time is used if the cycle is a day."""
+    """Return the calendar of slots; ``cycle`` is in slots.
+
+    If the cycle is a day, slots have their local time of day, and the days off of ``days``.
+    """
     days = days or Days()
     if cycle * slot_seconds != DAY:
         return Calendar(cycle, (slots % cycle) / cycle, long=cycle * slot_seconds > DAY)
@@ -88,7 +92,7 @@ def calendar(slots: NDArray[np.int64], slot_seconds: int, cycle: int, days: Days
 
 
 def _local(seconds: NDArray[np.int64], days: Days) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return (seconds to add for local time, True for a local day off) of ascending Unix seconds.
+    """Return (seconds to add for local time, True for a local day off) of Unix seconds, as two arrays.
 
     Time zone offsets change only at quarters of an hour, so each distinct quarter is looked up once.
     """

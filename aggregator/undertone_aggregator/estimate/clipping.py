@@ -17,7 +17,7 @@ distribution function F is known in closed form. With Q the distribution functio
 
 The factor 1/2 was chosen on four half-hourly populations of ``undertone experiment load``. There clipping removes .61
 (edrp), .40 (dns), 1.02 (time-in-state) and 0 (temperature) of the second extreme. The other four populations were kept
-for a check. It showed that the error of the shape had been too small for one of them (phones), so now it is larger.
+for a check. One of them (phones) needed a larger error of the shape, which is used for all.
 """
 
 import numpy as np
@@ -31,20 +31,21 @@ Vector = NDArray[np.float64]
 # The bias is assumed to be this share of its value in the second extreme, in which each reading is drawn anew.
 PART = 0.5
 # Two standard errors, each as a share of the bias: that of the bias averaged over the day, and that of its change over
-# the day. It changes, because clipping removes most at the times at which the mean of the readings rises. The second is
-# the largest of the populations, that of phones.
+# the day. The bias changes, because clipping removes most at the times at which the mean of the readings rises. The
+# second error is the largest of the populations, that of phones.
 _SHARED, _SHAPE = 1.0, 2.0
-# Number of levels per step of the slew limit at which the distribution function is computed, and the least number of
+# Least number of levels per step of the slew limit at which the distribution function is computed, and least number of
 # all levels.
 _PER_STEP, _LEVELS = 4, 200
-# Rates of the exponential distributions, as multiples of the inverse of the range; negative ones rise with x.
+# Rates of the exponential distributions, as multiples of the inverse of the range. With a negative rate the density
+# rises with x.
 _RATES = np.concatenate([-np.geomspace(1e-3, 50.0, 40)[::-1], np.geomspace(1e-3, 400.0, 60)])
 # Densities that rise by more than e^400 from 0 to the bound are left out, because the largest float is about e^709.
 _STEEPEST = 400.0
 _TINY = 1e-300
 # Time after which what a device measures is drawn anew in the second extreme.
 _ANEW_SECONDS = 3600
-# Longer slots than this number of draws count as so many: clipping removes less than .2 % of the range from these.
+# A slot of more draws counts as a slot of this many draws, from which clipping removes less than .2 % of the range.
 _MOST_DRAWS = 24
 # The distribution of a mean of draws is computed on at least so many cells per draw, and so many cells of the mean.
 _PER_DRAW, _CELLS = 128, 4096
@@ -55,7 +56,7 @@ _FARTHEST = 30.0
 class ClippingBias:
     """What a stream rule's clipping removes from the mean, as a function of the mean of the clipped readings.
 
-    ``bound``: the largest reading minus the offset; ``slot_seconds``: the time over which a reading is.
+    ``bound``: the largest reading minus the offset; ``slot_seconds``: the time for which a reading is taken.
     """
 
     def __init__(self, rule: StreamRule, bound: int, slot_seconds: int) -> None:

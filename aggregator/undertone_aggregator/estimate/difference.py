@@ -35,10 +35,9 @@ _RAREST = 1e-4
 # A group's homes with large readings are the same day after day. So this share of the variance of `chance` does not
 # average out over slots. It was chosen on EDRP, so that the intervals of the study `differences` hold.
 _STAYING = 0.1
-# The error of what truncation removes, between two groups at the same time, as a share of the distance between the two
-# explanations of `estimate.excess`. The homes of one group have larger readings and are active more often, too. So the
-# truth lies between the two explanations, and may lie anywhere between them: this is the standard deviation of a
-# uniform distribution, as a share of its width.
+# Between two groups at the same time, the error `explained` is multiplied by this. The homes of one group have larger
+# readings and are active more often, too. So the truth may lie anywhere between the two explanations of
+# `estimate.excess`: this is the standard deviation of a uniform distribution, as a share of its width.
 _BETWEEN = 1.0 / math.sqrt(12.0)
 MORE, LESS, UNCLEAR = "more", "less", "unclear"
 
@@ -267,9 +266,9 @@ def _removed_variance(one: Means, other: Means, cycle: int) -> float:
 
 
 def _levelled(fit: Vector, bias: Vector, choice: NDArray[np.int64]) -> Vector:
-    """Return the errors of the fit, scaled so that each has the same ratio to its bias for every choice of θ.
+    """Return the errors of the fit, scaled so that Σ|fit| / Σ|bias| is the same for the slots of every choice of θ.
 
-    A later choice is made from the reports of the earlier ones and few more. So all of them err alike, although each
+    A later choice is made from the reports of the earlier choices and few more. So all choices err alike, although each
     estimates its own error anew.
     """
     levelled = fit.copy()

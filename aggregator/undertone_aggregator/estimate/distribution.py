@@ -1,4 +1,4 @@
-"""Distribution of readings over time, by a model of the cohort's and the stream's reports: quantiles with bands."""
+"""Distribution of readings over time, by a model of the cohort's and all other reports: quantiles with bands."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -23,10 +23,11 @@ BAND = 0.9
 
 @dataclass(frozen=True)
 class Quantile(Row):
-    """The smallest reading x with P(reading <= x) >= ``share`` among all (device, slot) of the slots first..last.
+    """The smallest reading x with P(reading <= x) >= ``share``, among all devices' readings of the slots first..last.
 
-    ``low``, ``high``: the central 90 % of the posterior (`undertone_aggregator.threshold`), whose tail is extrapolated.
-    ``cohort``: number of reports for the threshold that were used; ``reports``: number of other reports.
+    ``value`` is the median of the posterior (`threshold.posterior`), and ``low`` to ``high`` its central 90 %. The tail
+    of the posterior is extrapolated. ``cohort``: number of reports for the threshold that were used; ``reports``:
+    number of other reports that were used.
     """
 
     plural: ClassVar[str] = "quantiles"
@@ -44,9 +45,10 @@ class Quantile(Row):
 
 @dataclass(frozen=True)
 class Run:
-    """The histograms of a run of slots, from which its quantiles are computed. Only that computation is slow.
+    """The histograms of a run of slots, from which its quantiles are computed. Only ``posterior`` is slow.
 
-    ``start``: Unix second. ``bound``, ``offset``: those of the campaign.
+    ``start``: Unix second. ``bound``, ``offset``: those of the campaign. ``cohort``: the reports for the threshold;
+    ``stream``: the other reports.
     """
 
     first: int
@@ -68,7 +70,7 @@ class Run:
         return digest.hexdigest()
 
     def posterior(self) -> "Posterior":
-        """Compute the distribution of the readings. This takes about a second."""
+        """Compute the distribution of the readings, which takes long."""
         # This import takes long, and only readers that ask for quantiles need it.
         from undertone_aggregator.threshold.posterior import posterior
 

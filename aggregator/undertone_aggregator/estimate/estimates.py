@@ -13,7 +13,8 @@ from undertone_aggregator.counts.partial import EVERYBODY
 
 # Quantile of the normal distribution for nominal 95 % intervals.
 Z = 1.959963984540054
-# Kinds of estimate: measured by the report mechanism, released by streams, or fitted to a threshold round.
+# Kinds of estimate (see `Estimate`): from reports of single slots, from reports of streams, or fitted to a threshold
+# round.
 MEASURED = "report"
 RELEASED = "stream"
 MODEL = "model"
@@ -56,7 +57,7 @@ class Row:
     derived: ClassVar[tuple[str, ...]] = ()
 
     def row(self) -> dict[str, Any]:
-        """Return a map: column -> value as a flat dictionary."""
+        """Return the row as a flat dictionary: column -> value."""
         columns: dict[str, Any] = {}
         for field in fields(self):  # type: ignore[arg-type]
             value = getattr(self, field.name)
@@ -71,7 +72,7 @@ class Row:
 
     @classmethod
     def types(cls) -> dict[str, type]:
-        """Return the type of each column: int, float, str or bool; every column may lack a value."""
+        """Return the type of each column: int, float, str or bool. For a type T | None it is T."""
         hints = {field.name: field.type for field in fields(cls)}  # type: ignore[arg-type]
         hints |= {name: get_type_hints(getattr(cls, name).fget)["return"] for name in cls.derived}
         hints |= Series.__annotations__ if "series" in hints else {}
@@ -100,9 +101,9 @@ def _without_none(hint: Any) -> type:
 class MeanRow(Row):
     """A row whose ``estimate`` is the mean of the readings themselves, with its 95 % interval [low, high].
 
-    It is the sum of the mean of the truncated readings, which reports show without bias, and ``bias``, a model of what
-    truncation removes: estimate = truncated_mean + bias, and standard_error² = truncated_se² + bias_se². If there is no
-    such model (bias None), the estimate is the truncated mean.
+    The estimate is the mean of the truncated readings plus ``bias``, what truncation removes by a model: estimate =
+    truncated_mean + bias, and standard_error² = truncated_se² + bias_se². Without such a model ``bias`` is None, and
+    the estimate is the truncated mean.
     """
 
     derived: ClassVar[tuple[str, ...]] = ("truncated_mean", "truncated_se")
@@ -119,12 +120,12 @@ class MeanRow(Row):
 
     @property
     def truncated_mean(self) -> float:
-        """The mean of the truncated readings: unbiased, whatever the readings are."""
+        """The estimated mean of the truncated readings."""
         return self.estimate - (self.bias or 0.0)
 
     @property
     def truncated_se(self) -> float | None:
-        """The standard error of the truncated mean."""
+        """The standard error of the truncated mean; None if the row has no standard error."""
         if self.standard_error is None:
             return None
         return math.sqrt(max(self.standard_error**2 - (self.bias_se or 0.0) ** 2, 0.0))
@@ -142,8 +143,9 @@ class Load(NamedTuple):
 
     @classmethod
     def of(cls, truncated: float, error: float, bias: float | None = None, bias_se: float | None = None) -> "Load":
-        """Return the fields for a truncated mean and a bias, each with its standard error. A bias of None is
-        unknown.
+        """Return the fields for a truncated mean and a bias, each with its standard error.
+
+        ``bias`` is None if it is unknown.
         """
         mean, both = truncated + (bias or 0.0), math.hypot(error, bias_se or 0.0)
         return cls(mean, both, mean - Z * both, mean + Z * both, bias, bias_se)
@@ -156,16 +158,16 @@ class Estimate(MeanRow):
     ``kind`` is one of four words. ``report``: the estimate is the mean of the readings of ``reports`` devices, which
     were truncated at ``theta``, with a 95 % interval [low, high]: see `MeanRow`. ``stream``: the same for a stream's
     clipped readings, where "truncated" means clipped. ``model``: a slot of a threshold round, while θ is learnt; the
-    field ``model`` is the mean of a fitted distribution, which can be far off and has no standard error. ``absent``: a
-    slot without a number, because nobody reported, or, in published rows, because too few did; such a row counts no
-    reports. Slots of the last two kinds have no ``estimate``: it is nan here, and None in rows.
+    field ``model`` is the mean of a fitted distribution. It can be far off, and has no standard error. ``absent``: a
+    slot without a number, because nobody reported, or, in published rows, because too few did; its ``reports`` are 0.
+    Slots of the last two kinds have no ``estimate``: it is nan here, and None in what ``row`` returns.
 
     ``cohort``: reports for the threshold in the slot. ``start``: Unix second. ``bias`` with its ``bias_se``: what
     truncation removes from the mean, by a model; None if no threshold round came before. ``misfit``: log10 of the
     evidence that the histogram is not from honest devices, who reach m > 0 with probability at most 10^-m; 6 and more
     is an alarm. ``manipulation``: the largest distance from ``estimate`` of the honest reports' mean if 1 % of the
-    reports are fake. ``carried``: the share of the noise of the chain's last slot that the noise of this slot contains;
-    None if the noise of slots is independent.
+    reports are fake. ``carried``: the share of the noise of the chain's preceding slot that the noise of this slot
+    contains; None if the noise of slots is independent.
     """
 
     plural: ClassVar[str] = "slots"
@@ -194,7 +196,7 @@ class Estimate(MeanRow):
 
     @property
     def is_absent(self) -> bool:
-        """True if the slot has no number."""
+        """True if nobody reported in the slot, or too few did for a published number."""
         return self.kind == ABSENT
 
     def row(self) -> dict[str, Any]:
@@ -221,8 +223,8 @@ class Estimate(MeanRow):
 class Estimates(Sequence[Estimate]):
     """Estimates by column, [n] each: the fields are those of `Estimate`, nan where a row has None.
 
-    A long series in this form needs a hundredth of the memory and time that one object for each row needs. It can be
-    used as a sequence of rows, which are made only when somebody asks for them.
+    A long series in this form needs much less memory and time than one object for each row. It can be used as a
+    sequence of rows, which are made only when somebody asks for them.
     """
 
     slot: NDArray[np.int64]
@@ -247,7 +249,7 @@ class Estimates(Sequence[Estimate]):
 
     @classmethod
     def of(cls, rows: Sequence[Estimate]) -> "Estimates":
-        """Return rows by column; columns are returned as they are."""
+        """Return ``rows`` by column; an object of this class is returned as it is."""
         if isinstance(rows, cls):
             return rows
         series = [row.series for row in rows]
@@ -259,8 +261,9 @@ class Estimates(Sequence[Estimate]):
 
     @classmethod
     def each(cls, n: int, *, group: str, kind: str, **columns: Any) -> "Estimates":
-        """Return ``n`` raw rows of a group. Each of ``columns`` is an array [n] or one value; other columns have no
-        value.
+        """Return ``n`` rows of a group. Each of ``columns`` is an array [n] or one value for all rows.
+
+        Without them, rows are raw and of coordinate 1. Further columns that are not given are nan.
         """
         given = {"coordinate": 1, "filtered": False, "group": group, "kind": kind, **columns}
         made = {}
@@ -364,9 +367,9 @@ def with_absent(
 ) -> Estimates:
     """Return the rows, and for each slot first..last in which a series has no raw row, a row without a number.
 
-    The result is sorted by slot, then series. ``groups``: the groups whose series are completed. A group without any
-    raw row gets the coordinates of the other groups' rows, or all ``dimension`` of them if no group has a row. A gap of
-    more than `LONGEST_GAP` slots gets no rows.
+    The result is sorted by slot, then series. ``groups``: the groups whose series are completed, each in all
+    coordinates that a raw row of any group has; in 1..``dimension`` if there is no raw row. A gap of more than
+    `LONGEST_GAP` slots gets no rows.
     """
     raw = estimates.take(~estimates.filtered)
     parts = [estimates]

@@ -24,7 +24,10 @@ class Estimator(Protocol):
         """
 
     def estimates(self, reports: Tables, group: str) -> Estimates:
-        """Return an estimate for each slot and series of a group with ``reports``, sorted by slot, then series."""
+        """Return an estimate for each slot and series of a group, sorted by slot, then series.
+
+        ``reports``: the reports of this group.
+        """
 
     def warnings(self, estimates: Estimates) -> list[str]:
         """Return sentences about problems with the campaign's settings that the raw estimates show."""

@@ -21,8 +21,8 @@ the distance between them.
 
 *The error* has parts that average out differently over many slots (`Removed`). `fit`, `level` and `explained` are the
 errors of the fit's mean over the cycle, of the level, and of the explanation. `shape` is twice the rest of the error of
-each piece's fit, and `own` the error of the slot's factor. `chance` is the error that few devices with large readings
-make; its variance is E[((x - θ)⁺)²] / n = 2/n ∫_θ E[(x - t)⁺] dt.
+each piece's fit. `own` is the error of the slot's factor, and of the difference between days. `chance` is the error
+that few devices with large readings make; its variance is E[((x - θ)⁺)²] / n = 2/n ∫_θ E[(x - t)⁺] dt.
 
 All of this is post-processing of private reports.
 """
@@ -53,9 +53,8 @@ _LEAST_ROUGH = 0.5
 # The readings of a slot differ from those of the same time on another day: standard deviation of the excess, as a share
 # of it.
 _DAYS = 0.5
-# The error of the day's shape is this many times what the pieces' fits say. All pieces are fitted with tails alike, and
-# in the populations of ``undertone experiment load`` the error was .9 to 1.1 times as large in half of the cells, and
-# above 1.2 to 1.7 times in a quarter of them.
+# The error of the day's shape is assumed to be this many times what the pieces' fits say. They say too little, because
+# all pieces are fitted with similar tails.
 _SHAPE = 2.0
 # A part of a factor is a step if it is more than this many standard deviations from its expectation.
 _STEPPED = 4.0
@@ -78,7 +77,7 @@ class Factor(NamedTuple):
     """The factor of some slots' truncated means since the rounds; arrays [slots].
 
     ``mean`` with its ``variance``: the slot's factor. ``level`` and ``level_variance``: the factor of only the cycle
-    around the slot. ``stepped``: True if the slot's hour, or the level, is far from what it was.
+    around the slot. ``stepped``: True if the level, or the slot's part or its hour's part of the factor, is a step.
     """
 
     mean: Vector
@@ -172,7 +171,7 @@ class ExcessModel:
         if not (excess > _TINY).all() or not (means > _TINY).all():
             return
         levels, excesses = self._levels[self._row], self._excesses[self._row]
-        # The same for the whole cycle, under the θ of each slot.
+        # Truncated mean and excess of the whole cycle at each of `SCALES`, under the θ of each slot.
         of_cycle, beyond = levels.mean(axis=0), excesses.mean(axis=0)
         one = len(SCALES) // 2
         seen = np.log(excess / excess.mean())
@@ -227,8 +226,10 @@ class ExcessModel:
 
 
 def pieces_of(threshold: Threshold) -> Pieces:
-    """Return the excess by piece that a choice of θ knows. If it knows no pieces, return one, with the error of its
-    bias.
+    """Return the excess by piece that a choice of θ keeps.
+
+    If it keeps none, return one piece for each block of the cycle (or one in all), computed from the block's density,
+    with the relative error of the choice's bias.
     """
     if threshold.pieces is not None:
         return threshold.pieces

@@ -71,11 +71,12 @@ class Fitted:
 @dataclass(frozen=True)
 class Filtered:
     """Result per slot [n]: the signal given all values (``mean``, ``standard_error``), and given those up to it
-    (``causal``). After a step of the signal that the model does not know, these are the values themselves.
+    (``causal``, ``causal_error``). For some slots after a step that the model does not explain, these are the values
+    themselves and their own errors; ``mean`` and ``standard_error`` are so for some slots before the step, too.
 
-    ``used``: False if the raw series is as good; then all fields are the values and their own standard errors.
-    ``fitted`` is None with fewer than `FEWEST` slots. ``gain``: Stein's estimate of the filter's root mean square
-    error, divided by that of the raw series.
+    ``used``: False if the raw series is as good, or with fewer than `FEWEST` slots; then this holds for all slots, and
+    ``gain`` is 1. Otherwise ``gain`` is Stein's estimate of the filter's root mean square error, divided by that of the
+    raw series. ``fitted`` is None with fewer than `FEWEST` slots.
     """
 
     mean: Vector
@@ -90,7 +91,10 @@ class Filtered:
 def fit(
     slots: NDArray[np.int64], values: Vector, noise: Noise, calendar: Calendar, before: Fitted | None = None
 ) -> Fitted:
-    """Fit the hyper-parameters to the newest `FIT_CYCLES`. ``before``: an earlier fit of the series, to start from."""
+    """Fit the hyper-parameters to the newest slots: `FIT_CYCLES` cycles, but at most `FIT_SLOTS` and at least `FEWEST`.
+
+    ``before``: an earlier fit of the series, to start from.
+    """
     first = int(np.searchsorted(slots, slots[-1] - FIT_CYCLES * calendar.cycle, side="right"))
     first = max(min(first, len(slots) - FEWEST), len(slots) - FIT_SLOTS, 0)
     part = slice(first, len(slots))
@@ -116,7 +120,7 @@ def filtered(
     """Filter a whole series. ``fitted``: its hyper-parameters.
 
     Without them they are fitted here, starting from ``before``. Raises Invalid for arrays of different lengths, slots
-    out of order, or a variance that is not positive.
+    out of order, a variance that is not positive, or a cycle below 1.
     """
     check(slots, values, noise, calendar)
     error = np.sqrt(noise.variance)
@@ -132,7 +136,7 @@ def filtered(
     causal, causal_variance = mixed(causal_means, causal_variances, fitted)
     settling = _settling(calendar.cycle)
     after, _ = unsettled(odds, settling)
-    # The values after a step also pull the smoothed values before it away.
+    # The values after a step also pull the smoothed values before the step away from the signal.
     first = np.flatnonzero(after & ~np.append(False, after[:-1]))
     around = after.copy()
     around[np.maximum(first[:, None] - np.arange(1, settling + 1), 0).ravel()] = True
@@ -214,7 +218,7 @@ def step(
 def mixed(means: Vector, variances: Vector, fitted: Fitted) -> tuple[Vector, Vector]:
     """Average over the points of hyper-parameters: return (mean, variance) [n] in the values' unit.
 
-    The variance is that at the points plus that between their means.
+    The variance is the geometric mean of those at the points, plus the variance between the points' means.
     """
     mean = means.mean(axis=1)
     variance = np.exp(np.log(np.maximum(variances, _TINY)).mean(axis=1)) + means.var(axis=1)

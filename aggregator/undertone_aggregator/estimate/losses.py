@@ -14,8 +14,8 @@ from undertone_aggregator.estimate.estimates import Row
 class SlotLosses(Row):
     """The reports of a group in one slot, including those for the threshold.
 
-    ``reports``: number of reports in the slot's published numbers, or in an operator's view number of reports in all
-    numbers; 0 if there is none. ``late``: number of reports that came after the slot had settled. ``lost``: number of
+    ``reports``: number of reports behind the slot's published numbers; in an operator's view, number of all its counted
+    reports, also the late ones. ``late``: number of reports that came after the slot had settled. ``lost``: number of
     missing reports that were noticed in this slot: a report for this slot showed, by its sequence number, that its
     device had drawn them for earlier slots, and they had not come. ``late`` and ``lost`` are None for a group whose
     counts may not be published. ``refused``: number of deliveries that arrived during this slot, for any slot, and that
@@ -35,7 +35,7 @@ class SlotLosses(Row):
 
     @property
     def is_gap(self) -> bool:
-        """True if no report is in the slot's numbers, or if reports of it are late or were noticed as missing.
+        """True if ``reports`` is 0, if reports of the slot are late, or if missing reports were noticed in the slot.
 
         A refused delivery alone does not make a gap, because it does not show that a report is missing.
         """

@@ -19,7 +19,8 @@ from undertone_aggregator.design.levels import Vector, level_law, level_position
 from undertone_aggregator.design.mechanisms import Mechanism, traits_of
 from undertone_aggregator.design.population import Population
 
-# A misfit of at least this raises an alarm. At most one in a million slots of honest devices reaches it.
+# A misfit of at least this raises an alarm. A slot of honest devices reaches it with a probability of at most one in a
+# million.
 ALARMING = 6.0
 # The end of a sentence about a slot with such a misfit.
 RARELY = "honest devices send such reports in at most one slot of a million"
@@ -29,7 +30,8 @@ FAKE_SHARE = 0.01
 LARGEST = 1000.0
 # Concentrations of the Dirichlet mixtures, in numbers of reports.
 _WEIGHTS = (10.0, 100.0, 1000.0, 10_000.0)
-# Largest error of the maximal likelihood, in nats; it is subtracted from the evidence. And the largest number of steps.
+# The search for the likeliest distribution ends once its log-likelihood is at most this far, in nats, from the largest
+# one; or after `_STEPS` steps. What is then left of this error is subtracted from the evidence.
 _GAP = 0.5
 _STEPS = 300
 # The computation of a misfit stops early once its evidence, in nats, cannot exceed this.
@@ -43,8 +45,8 @@ _BLOCK = 4096
 class Goodness:
     """Tests whether histograms of one mechanism's symbols can come from honest devices.
 
-    ``population``: the readings as estimated from earlier slots, never from this one. ``possible`` [symbols]: True for
-    symbols that honest devices can send.
+    ``population``: the readings as estimated from earlier slots, never from those that are tested; None for evenly
+    distributed readings. ``possible`` [symbols]: True for symbols that honest devices can send.
     """
 
     def __init__(self, mechanism: Mechanism, width: int, population: Population | None) -> None:
@@ -132,6 +134,6 @@ def _log_mixture(columns: Sequence[tuple[Vector, NDArray[np.intp]]], alpha: Vect
 
 def _log_rising(counts: Vector, start: float) -> Vector:
     """Return ln(Γ(start + count) / Γ(start)) of each count."""
-    # The import of scipy.special takes long, and needs much memory.
+    # `math.lgamma` is used, because importing scipy.special takes long and needs much memory.
     begun = math.lgamma(start)
     return np.array([math.lgamma(start + count) - begun for count in counts.tolist()])

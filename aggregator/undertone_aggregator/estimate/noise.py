@@ -16,8 +16,8 @@ from undertone_aggregator.design.levels import Vector, level_law, level_position
 from undertone_aggregator.design.mechanisms import Mechanism, traits_of
 from undertone_aggregator.design.population import Population
 
-# `QuadraticNoise` estimates x² from reports only if 1 + p2 is at least this. The smaller 1 + p2 is, the less do reports
-# say about x². For stochastic rounding alone it is 0.
+# `QuadraticNoise` estimates x² from reports only if 1 + p2 is more than this. The smaller 1 + p2 is, the less the
+# reports say about x². For stochastic rounding alone 1 + p2 is 0.
 _LEAST_CURVATURE = 0.2
 # Concentration of the Dirichlet prior of a slot's distribution of readings around that of the population. The prior has
 # the weight of this many readings seen without noise.
@@ -36,9 +36,8 @@ class NoiseModel(Protocol):
 def noise_of(mechanism: Mechanism, width: int, population: Population | None) -> NoiseModel:
     """Make the noise model of a mechanism on [0, width].
 
-    ``population``: the readings as the threshold phase estimates them.
-
-    Raises Invalid for an unknown mechanism.
+    ``population``: the readings as the threshold phase estimates them; None for evenly distributed readings. Raises
+    Invalid for an unknown mechanism.
     """
     if traits_of(mechanism).quadratic:
         return QuadraticNoise(mechanism, width)

@@ -15,7 +15,7 @@ from undertone_aggregator.estimate.guarantee import EVENT, USER, WINDOW, Guarant
 from undertone_shared.errors import Invalid
 
 _DAY_SECONDS = 86400
-# If the odds are at least this, the probability is shown as 1, because of rounding.
+# If c exceeds this, `surest` returns 1 without computing c / (1 + c), which would be rounded up to 1.
 _PRACTICALLY_SURE = 10**6
 _STEPS = 10_000
 # An upper bound of e^ε minus `exponential_below`.
@@ -24,10 +24,11 @@ _REMAINDER = Fraction(1, 10**29)
 
 @dataclass(frozen=True)
 class Odds:
-    """What somebody can learn at most. ``of``: what they see, in words. ``reports``: how many reports, None for all of
-    a stream.
+    """What somebody can learn at most from some reports.
 
-    ``at_most``: the largest probability, after seeing this, of the likelier of two guesses that were equally likely;
+    ``of``: these reports, in words. ``reports``: their number; None for all reports of a stream.
+
+    ``at_most``: the largest probability, after seeing them, of the likelier of two guesses that were equally likely;
     rounded up to four digits, so that 1.0 means practically sure. ``delta``: the probability that the bound does not
     hold, 0 if it always does.
     """
@@ -47,11 +48,11 @@ def surest(ratio: Fraction, reports: int = 1) -> float:
 
 
 def odds(guarantee: Guarantee, slot_seconds: int, reports: int = 0) -> list[Odds]:
-    """Return the odds of a guarantee: of one report, and of all that the guarantee covers. For single readings, of a
-    day.
+    """Return the odds of one report, and of all reports that the guarantee covers together.
 
-    Slots last ``slot_seconds``. ``reports``: the most reports of one device in the whole campaign, whose odds come
-    last if they say more; 0 if unknown. Raises Invalid for an unknown level of protection.
+    If it covers single readings, the second are the odds of a day's reports. Slots last ``slot_seconds``. ``reports``:
+    the most reports of one device in the whole campaign, 0 if unknown. Their odds come last, if they are larger than
+    the others and the guarantee is not for a user. Raises Invalid for an unknown level of protection.
     """
     found = []
     if guarantee.certificate is not None:

@@ -77,7 +77,7 @@ class OpenCampaign(Summarised):
         self.close()
 
     def facts(self) -> dict[str, str]:
-        """Return what is measured, θ, deliveries and the guarantee."""
+        """Return facts for people: name, measurement, number of epochs, θ, deliveries and the guarantee."""
         campaign, theta = self.campaign, self.theta
         return {
             "campaign": campaign.name,
@@ -102,7 +102,7 @@ class OpenCampaign(Summarised):
 
     @property
     def budget(self) -> Budget:
-        """The largest privacy budget of any epoch: for one reading (event level), or for a whole stream."""
+        """The largest privacy budget of any epoch: for one reading, or for all reports of a stream in one window."""
         return self._cost.budget
 
     @property
@@ -112,7 +112,7 @@ class OpenCampaign(Summarised):
 
     @property
     def odds(self) -> list[Odds]:
-        """What somebody who holds all reports of one device would know, see `undertone_aggregator.estimate.odds`."""
+        """What somebody who holds all reports of one device can learn at most, see `estimate.odds`."""
         campaign = self.campaign
         slots = campaign.last_slot - self.timeline.epochs[0].campaign.first_slot + 1
         return odds(self._cost, campaign.slot_seconds, -(-slots // campaign.schedule.stride))
@@ -124,7 +124,10 @@ class OpenCampaign(Summarised):
 
     @property
     def theta(self) -> int | None:
-        """The truncation threshold of the newest report epoch, in the reader's units."""
+        """The truncation threshold of the newest report epoch, in the unit of readings; None before the first.
+
+        If blocks of the cycle have thresholds of their own, it is the highest of these.
+        """
         thetas = [epoch.campaign.theta for epoch in reversed(self.timeline.epochs)]
         return next((theta for theta in thetas if theta is not None), None)
 
@@ -139,8 +142,9 @@ class OpenCampaign(Summarised):
 
     @property
     def thetas(self) -> str:
-        """The newest report epoch's thresholds in words; for several blocks of the day, the smallest and the
-        largest.
+        """The newest report epoch's thresholds in words; for several blocks of the day, the smallest and the largest.
+
+        It is empty before the first report epoch.
         """
         every = (epoch.campaign.thetas for epoch in reversed(self.timeline.epochs))
         return next(filter(None, every), "")
@@ -171,7 +175,7 @@ class OpenCampaign(Summarised):
         return dict(self._store.outcomes())
 
     def lost(self) -> dict[str, tuple[int, int]]:
-        """Return a map: group -> (number of drawn reports that never arrived, slot of the oldest loss)."""
+        """Return a map: group -> (number of missing reports, slot in which the oldest of them was noticed)."""
         return self._store.lost()
 
     @property

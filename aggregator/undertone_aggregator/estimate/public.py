@@ -11,8 +11,8 @@ from undertone_aggregator.estimate.query import Results
 class PublicResults(Results):
     """`Results` that contain released cells only, see `undertone_aggregator.estimate.publication`.
 
-    Later reports change no published count and no truncated mean. What is added for truncation follows θ and the level
-    of the slots around, so it can change.
+    Later reports change no published count and no truncated mean. The ``bias`` that is added for truncation depends on
+    θ and on the level of the slots around, so it can change.
     """
 
     @property

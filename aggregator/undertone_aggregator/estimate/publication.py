@@ -4,15 +4,16 @@ The unit is a *cell*: the reports of one group, one slot, one kind and one epoch
 Three rules hold.
 
 1. A slot settles once (`settle`). If another server may have published a slot, a restored store never publishes it
-   (`withhold`). The store keeps reports that come later apart. So what a settled slot holds is final, and so is every
-   number made of it. Only the operator's own view of the store shows late reports.
+   (`withhold`). The store keeps reports that come later in a table of their own. So what a settled slot holds is final,
+   and so is every number made of it. Only the operator's own view of the store shows late reports.
 2. The numbers that are published of one slot are those of several groups, and of all devices together. They are
    published only if each of them, and the *remainder* of all devices less the published groups, is over no report or
-   over at least ``min_reports``: see `released`. This holds for the reports of each epoch by themselves: where an epoch
-   begins, a few devices still send reports of the last one, and a sum shows the reports of two mechanisms apart.
+   over at least ``min_reports``: see `released`. This holds for the reports of each epoch by themselves: after an
+   epoch has begun, a few devices still send reports of the preceding one, which are made by another mechanism.
 3. Everything else that is published (filtered series, means over slots, differences of these, quantiles) is made of
-   released cells alone. A difference uses a slot of a group only if that cell is released.
-   Quantiles need the reports for the threshold. A single slot has too few of these: see `ReleasedCells.pooled`.
+   released cells alone. A difference uses a slot of a group only if that cell is released. Quantiles need the reports
+   for the threshold. A single slot has too few of these, so the cells of several slots are released as one: see
+   `ReleasedCells.pooled`.
 
 Groups are disjoint, so any sum or difference of published numbers is a combination of released groups and remainders.
 If it contains any report, it therefore contains all reports of at least one released group or remainder.
@@ -39,7 +40,7 @@ _SINCE = "min_reports_since"
 _TOLD = "told_groups"
 # Name of the stored value that lists [first slot, last slot] of the slots that are never published from this store.
 _WITHHELD = "withheld_slots"
-# Stands for the size of a group that is not shown, where the smallest size is sought: it is larger than any.
+# Takes the place of the size of a group that is not published, where the smallest size is sought: larger than any size.
 _ALL = np.iinfo(np.int64).max
 
 Sizes = Mapping[str, int]
@@ -92,8 +93,8 @@ def smallest(sizes: Counts, shown: Shown) -> Slots:
 class ReleasedCells:
     """The cells of settled slots that may be published, of each group and of all devices together.
 
-    ``sums``: the sums of the reports in these slots. ``least`` [slots]: the min_reports that applies to each slot of
-    ``slots`` now; ``then``: the min_reports that applied when the slot settled, at most ``least``.
+    ``sums``: the sums of the reports in these slots. ``_slots``: the slots, ascending. ``_then`` [slots]: the
+    min_reports that applied when each slot settled. ``_least`` [slots]: the one that applies now, at least ``_then``.
     """
 
     def __init__(self, sums: SlotSums, publication: "Publication") -> None:
@@ -131,7 +132,8 @@ class ReleasedCells:
     def _means_of(self, alone: Mapping[ReportOrigin, Shown]) -> Shown:
         """Return whether each slot's mean is released, for some columns of ``alone``.
 
-        A slot of a threshold round has no mean; there it is about the reports for the threshold.
+        A slot of a threshold round has no mean. For such a slot, return whether its reports for the threshold are
+        released.
         """
         width = next((each.shape[1] for each in alone.values()), 0)
         means = np.zeros((len(self._slots), width), dtype=np.bool_)
@@ -150,9 +152,9 @@ class ReleasedCells:
 
     @property
     def smallest(self) -> int:
-        """The least number of reports among which one report is hidden, over all slots; 0 without a slot.
+        """The least number of reports among which one report is hidden, over all slots; 0 if nothing is published.
 
-        It is hidden from a reader of everything that is published. Slots of threshold rounds are left out.
+        The report is hidden from a reader of everything that is published. Slots of threshold rounds are left out.
         """
         fewest = [
             smallest(self._sums.tables[of].reports[filled], self._alone[of][filled]) for of, filled in self._measured()
@@ -214,7 +216,7 @@ class ReleasedCells:
         )
 
     def _bundles(self, cycle: int, of: ReportOrigin, members: Slots) -> Iterator[list[int]]:
-        """Yield the shortest bundles of slots within a cycle that contain min_reports reports for an epoch's threshold.
+        """Yield bundles of slots within a cycle, as short as possible, with min_reports reports for the threshold each.
 
         Each slot of a bundle is given by its index among the origin's slots. ``members``: the number of reports of each
         of these slots. The min_reports is the one that applied when the slots settled.
@@ -346,8 +348,8 @@ def _told(sizes: Sizes, ever: frozenset[str], least: int) -> frozenset[str]:
 def _households(store: Store, publication: Publication) -> dict[str, int]:
     """Return the number of households in each group; 0 for a group that has counts but no known household.
 
-    It is the number of the group's active devices in the inventory. Without an inventory, it is the number of its
-    reports in the newest settled slot.
+    It is the number of the group's active devices in the inventory. If the inventory has no active device, it is the
+    number of the group's reports in the newest settled slot.
     """
     newest = publication.settled
     partial = store.partial(newest, newest, late=False) if newest >= 0 else Partial()
@@ -363,9 +365,9 @@ def _households(store: Store, publication: Publication) -> dict[str, int]:
 
 
 def only_told(counts: Mapping[str, tuple[int, int]], told: Iterable[str]) -> dict[str, tuple[int, int]]:
-    """Return a map of the ``told`` groups: group -> (missing reports, oldest slot), from ``counts`` of all groups.
+    """Return ``counts`` of the ``told`` groups and of all devices: group -> (missing reports, oldest slot).
 
-    Under `EVERYBODY` is the sum over all groups, with the oldest slot of all.
+    Under `EVERYBODY` is the sum over all groups, with the oldest slot of all; it is absent if ``counts`` is empty.
     """
     rows = {group: row for group, row in counts.items() if group in told and group != EVERYBODY}
     if counts:

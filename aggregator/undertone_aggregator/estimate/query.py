@@ -55,9 +55,9 @@ class Results(OpenCampaign):
         Both ends are slots, and then included, or moments: slots are selected that start at or after the first moment
         and before the last. A moment without a zone is in the campaign's zone. ``filtered``: return the filtered series
         as well, whose value in each slot uses the selected slots and `SeriesFilter.memory` slots before and after them.
-        ``settled``: leave out slots that still receive reports. ``absent``: return also a raw row for each slot without
-        a number, from the first epoch to the newest slot, see `with_absent`. Raises Invalid for a group that has no
-        report.
+        ``settled``: leave out slots that have not settled. ``absent``: return also a raw row for each selected slot
+        without a number, from the first epoch to the newest slot, see `with_absent`. Raises Invalid for a group that
+        has no report, and for a selection that ends before it begins.
         """
         tables = self.each_group(first, last, groups, filtered=filtered, settled=settled, absent=absent)
         return Estimates.together(list(tables))
@@ -72,7 +72,7 @@ class Results(OpenCampaign):
         settled: bool = False,
         absent: bool = False,
     ) -> Iterator[Estimates]:
-        """Yield ``estimates`` of one group after the other by column: a long series of many groups needs this."""
+        """Yield the result of ``estimates`` for one group after the other, which needs less memory."""
         low, high = self.span(first, last)
         high = max(min(high, self.settled), low - 1) if settled else high
         memory = self.filter.memory if filtered else 0
@@ -89,7 +89,10 @@ class Results(OpenCampaign):
     def ranges(
         self, every: int, first: When = None, last: When = None, groups: Iterable[str] | str | None = (EVERYBODY,)
     ) -> list[RangeEstimate]:
-        """Return means over runs of ``every`` slots of the raw series; 48 half-hours make UTC days. Raises Invalid."""
+        """Return means over runs of ``every`` slots of the raw series; 48 half-hours make UTC days.
+
+        Raises Invalid for ``every`` below 1, and as ``estimates`` does.
+        """
         if every < 1:
             raise Invalid(f"every is {every}, expected at least 1 slot")
         low, high = self.span(first, last)
@@ -107,7 +110,9 @@ class Results(OpenCampaign):
         days: OnDays | str | None = None,
         zone: tzinfo | None = None,
     ) -> list[Selection]:
-        """Return the mean of the selected slots and the fleet's total, with their errors: one row for each group.
+        """Return the mean of the selected slots and the fleet's total, with their errors.
+
+        There is one row for each group and coordinate that has a number.
 
         ``hours``, ``days``: select only slots that start within these times of day ("18:00-23:00") and on these days
         ("workdays", "days-off", "mon,sat"), by the clock of ``zone``; by default, that of the campaign. Without a first
@@ -149,7 +154,8 @@ class Results(OpenCampaign):
         span = against.span(low, high, self.campaign.slot_seconds, clock, self._slot)
         if span[0] < 0:
             raise Invalid(f"against is {against}, expected a time after 1970")
-        # Slots before the campaign's beginning have no number, so their counterparts are not counted.
+        # If ``against`` is a time ago, the other side keeps slots from before the campaign. So both sides have equally
+        # many slots, and a slot counts only if its counterpart has a number, too.
         other = span if against.begin is None else self._existing(*span)
         days = OnDays.parse("days", days) if isinstance(days, str) else days
         spans = ((low, high, days), (*other, against.on(days)))
@@ -199,9 +205,8 @@ class Results(OpenCampaign):
     ) -> list[SlotLosses]:
         """Return, for each slot and group, the reports that came, came late, are missing, or were refused.
 
-        The rows are sorted by group, then slot.
-
-        Raises Invalid for more than `LARGEST_SELECTION` slots.
+        The rows come group by group in the order of ``groups``, and by slot. Raises Invalid for more than
+        `LARGEST_SELECTION` slots.
         """
         low, high = self._existing(first, last)
         rows = []
@@ -273,7 +278,7 @@ class Results(OpenCampaign):
         return low, high
 
     def registered(self, group: str) -> int | None:
-        """Return the number of active devices of a group in the inventory; None without an inventory."""
+        """Return the number of active devices of a group in the inventory; None if it has none."""
         active = [device.group for device in self._store.devices().values() if device.state == ACTIVE]
         return sum(group in (EVERYBODY, of) for of in active) or None
 
@@ -287,13 +292,13 @@ class Results(OpenCampaign):
         """Return quantiles of the readings over runs of ``every`` slots, by default one cycle, with 90 % bands, by a
         model.
 
-        The computation takes about a second per run. Raises Invalid for a share outside (0, 1), and without a cohort.
+        Raises Invalid for a share outside (0, 1), and for a campaign without a cohort.
         """
         check_shares(shares)
         return [row for run in self.quantile_runs(every, first, last) for row in run.quantiles(shares, run.posterior())]
 
     def quantile_runs(self, every: int | None = None, first: When = None, last: When = None) -> list[Run]:
-        """Read the runs of ``every`` slots for ``quantiles`` without computing these yet. Raises Invalid."""
+        """Read the runs of ``every`` slots for ``quantiles``, without computing quantiles yet. Raises Invalid."""
         if self.campaign.cohort is None:
             raise Invalid(
                 f"campaign {self.campaign.name} collects no reports for the threshold, from which quantiles are made"
@@ -365,8 +370,9 @@ class Results(OpenCampaign):
         return self._store.histograms(first, last, groups=named, late=late)
 
     def _pieces(self, first: int, last: int, groups: int) -> Iterator[tuple[int, int]]:
-        """Yield (first slot, last slot) of pieces that hold all reports of first..last; a piece has `_PIECE` slots
-        times groups.
+        """Yield (first slot, last slot) of pieces that hold all reports of first..last.
+
+        A piece has at most `_PIECE` slots times groups, and at least one slot.
 
         A reader that adds up a piece before it reads the next one needs memory for a single piece instead of for all
         groups.
@@ -378,14 +384,14 @@ class Results(OpenCampaign):
             yield begin, min(begin + slots - 1, high)
 
     def _pooled(self, first: int, last: int, every: int) -> Partial:
-        """Return the reports of all devices, pooled over runs of ``every`` slots."""
+        """Return the reports from which the quantiles of runs of ``every`` slots are made."""
         return self._store.partial(first, last)
 
     def world(self, estimates: Estimates) -> Published | None:
         """Return what all published estimates together reveal about one household in a cycle.
 
-        It is computed for the smallest number of reports among the slots of ``estimates``. Returns None if all of them
-        are absent, and for a stream.
+        It is computed for the slot in which a report hides among the fewest, from the first to the last slot of
+        ``estimates`` that has a number. Returns None if there is no such slot, and where `world_learns` does.
         """
         slots = estimates.slot[estimates.kind != ABSENT]
         if not len(slots):

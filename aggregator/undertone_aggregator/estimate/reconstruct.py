@@ -2,10 +2,10 @@
 
 The mean of the *truncated* readings of the devices that reported is a fixed number. So only the mechanism's noise
 counts in its standard error, and the spread of the readings does not: see `estimate.noise`. (The empirical variance of
-the decoded reports would add that spread. On household meters at ε = 4 it would be too large by a third.) If the
-devices of a campaign take turns, the mean of the whole fleet is wanted, and the devices that reported are a random part
-of the fleet: there the empirical variance is right. The estimate is of the mean of the readings themselves, so it adds
-the model of `undertone_aggregator.estimate.excess`.
+the decoded reports would add that spread.) If the devices of a campaign take turns, the mean of the whole fleet is
+wanted, and the devices that reported are a random part of the fleet: there the empirical variance is used. The estimate
+is of the mean of the readings themselves. So it adds the model of what truncation removes, `estimate.excess`, or
+`estimate.two_sided` if readings are truncated from below as well.
 """
 
 import hashlib
@@ -36,8 +36,8 @@ from undertone_shared.scalar import ReportRule
 
 Vector = NDArray[np.float64]
 _LONGEST_MEMORY = 96
-# θ counts as stale if readings have certainly changed by more than this factor since the rounds. If both ends of the
-# range are truncated, θ is stale if readings have certainly moved by more than this share of the range's width.
+# θ counts as stale if readings have certainly changed by more than the factor `STALE` since the rounds. If both ends of
+# the range are truncated, θ is stale if readings have certainly moved by more than `STALE_SHARE` of the range's width.
 STALE, STALE_SHARE = 4 / 3, 1 / 4
 
 
@@ -46,9 +46,9 @@ class Decoder:
 
     ``population``: the readings minus the offset, as estimated from earlier slots. ``block``: the index of the block of
     the day whose range is used. ``sampled``: the mean is for a fleet of which a random sample reported. Its variance is
-    then the empirical variance of the decoded reports, s²/n: noise, rounding and the spread of the readings (without
-    1/stride of the spread, because the sample is that share of the fleet). The variance of the noise alone is its lower
-    limit: two or three reports may be alike by chance without being exact.
+    then the empirical variance of the decoded reports, s²/n, which contains noise, rounding and the spread of the
+    readings. The variance of the noise alone is its lower limit: two or three reports may be alike by chance without
+    being exact. ``lowest``, ``highest``: the range of the values to which reports of honest devices decode.
     """
 
     def __init__(
@@ -95,7 +95,8 @@ class Decoder:
 class _Measured(NamedTuple):
     """What the reports of one epoch say about the means of a group's slots; arrays [slots].
 
-    ``theta``, ``lowest``, ``highest``: see `Decoder`. ``epoch``: Unix second at which the epoch began.
+    ``theta``: the upper end of the range that the slot's readings were truncated to. ``lowest``, ``highest``: see
+    `Decoder`. ``epoch``: Unix second at which the epoch began.
     """
 
     slot: NDArray[np.int64]
@@ -130,8 +131,9 @@ class Reconstruction:
 
     @property
     def memory(self) -> int:
-        """One cycle, because its reports show the current level of readings. The noise of different slots is
-        independent.
+        """One cycle, at most `_LONGEST_MEMORY` slots, because its reports show the current level of readings.
+
+        It is 0 for a timeline without an epoch.
         """
         newest = self.timeline.last
         return 0 if newest is None else min(newest.campaign.cycle, _LONGEST_MEMORY)
@@ -217,7 +219,7 @@ class Reconstruction:
         ]
 
     def _with_bias(self, reports: Tables, group: str) -> tuple[Estimates, BiasError]:
-        """Return the estimates with the model of truncation bias, and the error of the mean of several biases."""
+        """Return the estimates with the model of truncation bias, and a function for the error of a mean of biases."""
         estimates, removed = self._corrected(*self._truncated(reports, group))
 
         measured = np.flatnonzero(estimates.kind == MEASURED)
@@ -230,7 +232,7 @@ class Reconstruction:
         return estimates, bias_error
 
     def _corrected(self, estimates: Estimates, begun: NDArray[np.int64]) -> tuple[Estimates, Removed]:
-        """Return the estimates of a group with what truncation removes from them; nan if that is unknown.
+        """Return the estimates of a group with their biases, and what truncation removes from them; nan if unknown.
 
         ``begun`` [slots]: see `_truncated`.
         """
@@ -340,7 +342,7 @@ class Reconstruction:
         return self._decoders[key]
 
     def _model(self, epoch: Epoch, counts: Counts) -> float:
-        """Return the mean of the distribution that expectation maximisation fits to one slot of the cohort."""
+        """Return the mean of the distribution that expectation maximisation fits to the cohort's reports of a slot."""
         # Cells are wide. The mean reading within each cell is taken from the distribution that the rounds ended with.
         chosen = next((e for e in self.timeline.epochs if e.chosen is not None), None)
         behind = b"" if chosen is None or chosen.chosen is None else chosen.chosen.encode()
@@ -364,8 +366,9 @@ class Reconstruction:
 
 
 def _cell_means(edges: tuple[int, ...], chosen: Threshold | None) -> Vector:
-    """Return the mean reading within each cell, under a fitted distribution if there is one; else the middle of the
-    cell.
+    """Return the mean reading within each cell [edges[i], edges[i + 1]), under the distribution fitted with ``chosen``.
+
+    It is the middle of the cell if the distribution has no reading there, or if there is none.
     """
     middles = (np.array(edges[:-1]) + np.array(edges[1:]) - 1) / 2.0
     if chosen is None:

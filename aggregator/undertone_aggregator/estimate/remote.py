@@ -52,7 +52,7 @@ class _Fields(dict[str, Any]):
         self._url = url
 
     def __missing__(self, name: str) -> Any:
-        raise Invalid(f"{self._url} {_OTHER}: its answer has no {name!r}, so its version is another one")
+        raise Invalid(f"{self._url} {_OTHER}: its answer has no {name!r}, so it is of another version")
 
 
 def facts_of(results: Results) -> dict[str, Any]:
@@ -108,7 +108,10 @@ class RemoteResults(Results):
         self._at = f"campaigns/{urllib.parse.quote(campaign or names[0])}"
         facts = self._ask(f"{self._at}/facts")
         if facts["version"] != VERSION:
-            raise Invalid(f"{url} has version {facts['version']} of the API, expected {VERSION}: install its Undertone")
+            raise Invalid(
+                f"{url} has version {facts['version']} of the API, expected {VERSION}: install the version of Undertone"
+                " that the server runs"
+            )
         self._understand(Timeline([_epoch(row) for row in facts["epochs"]]), facts["reading"], collections)
 
     def close(self) -> None:
@@ -176,7 +179,7 @@ class RemoteResults(Results):
     def ranges(
         self, every: int, first: When = None, last: When = None, groups: Iterable[str] | str | None = (EVERYBODY,)
     ) -> list[RangeEstimate]:
-        """See `Results.ranges`. Only runs are returned whose slots are all published."""
+        """See `Results.ranges`. Each mean is over the published slots of its run."""
         wanted = self._wanted(groups)
         rows: list[RangeEstimate] = []
         for group in self.groups if wanted is None else wanted:
@@ -256,7 +259,10 @@ class RemoteResults(Results):
         return [_row(Quantile, row) for row in self._ask(f"{self._at}/quantiles", asked)["quantiles"]]
 
     def warnings(self, estimates: Estimates) -> list[str]:
-        """Return the server's warnings about these slots of their group."""
+        """Return the server's warnings about the slots from the first to the last of these estimates.
+
+        They are those about the group of the first estimate. Without a slot that has a number, the list is empty.
+        """
         estimates = estimates.take(estimates.kind != ABSENT)
         if not estimates:
             return []
@@ -274,7 +280,7 @@ class RemoteResults(Results):
     # --- Methods that send requests to the server.
 
     def _chosen(self, first: When, last: When) -> tuple[int, int]:
-        """Return (first slot, last slot) of a selection, limited to existing slots."""
+        """Return (first slot, last slot) of a selection, from the campaign's first slot to the newest settled one."""
         low, high = self.span(first, last)
         return max(low, self.timeline.epochs[0].campaign.first_slot), min(high, self.settled)
 

@@ -81,8 +81,9 @@ class Removed(NamedTuple):
 def error_of_mean(removed: Removed, slots: Slots, reported: Slots, noise: Vector, cycle: int) -> float:
     """Return the error that some slots' biases add to the mean of these slots: √(Var(ȳ + x̄) - Var(ȳ)), at least 0.
 
-    ``noise``: the variances of the truncated means y of all ``reported`` slots, ascending. The level's error is a sum
-    of the same noise, see `level_weights`, so it is correlated with ȳ.
+    ȳ and x̄ are the means of the truncated means y and of the biases x over ``slots``. ``noise``: the variances of y in
+    all ``reported`` slots, which are ascending. The level's error is a sum of the same noise, see `level_weights`, so
+    it is correlated with ȳ.
     """
     n = len(slots)
     weights = np.isin(reported, slots) / n
@@ -93,18 +94,20 @@ def error_of_mean(removed: Removed, slots: Slots, reported: Slots, noise: Vector
 
 
 def errors_of_slots(removed: Removed, slots: Slots, noise: Vector, cycle: int) -> Vector:
-    """Return `error_of_mean` of each slot alone, [slots]. ``noise`` is that of all ``reported`` slots, which are
-    ascending.
+    """Return `error_of_mean` of each slot alone, [slots].
+
+    ``slots``: all slots with reports, ascending. ``noise``: the variances of their truncated means.
     """
     each, _, _ = _gains(removed.level, slots, slots, noise, cycle)
     return np.asarray(np.sqrt(np.square(removed.standard_error) + 2.0 * each * noise))
 
 
 def level_weights(errors: Vector, slots: Slots, reported: Slots, noise: Vector, cycle: int) -> Vector:
-    """Return the weight w [k] of each reported slot's noise in the sum of some slots' errors of the level.
+    """Return the weight [k] of each reported slot's noise in the sum of some slots' errors of the level.
 
-    The level of slot t is the mean over the reported slots within half a cycle of it, so its error ``errors`` e_t is
-    e_t Σ_s ε_s / √(Σ_s σ_s²) over these slots, with their noise ε and its variance ``noise`` σ² [k].
+    The level of slot t is the mean over the reported slots s within half a cycle of t. With e_t (``errors``) the
+    standard deviation of its error, ε_s the noise of slot s, and σ_s² (``noise`` [k]) its variance, this error is
+    e_t Σ_s ε_s / √(Σ_s σ_s²).
     """
     each, first, end = _gains(errors, slots, reported, noise, cycle)
     jump = np.zeros(len(reported) + 1)
@@ -114,7 +117,9 @@ def level_weights(errors: Vector, slots: Slots, reported: Slots, noise: Vector, 
 
 
 def _gains(errors: Vector, slots: Slots, reported: Slots, noise: Vector, cycle: int) -> tuple[Vector, Slots, Slots]:
-    """Return e_t / √(Σ_s σ_s²) of `level_weights` [slots], and where the slots s of each begin and end."""
+    """Return e_t / √(Σ_s σ_s²) of `level_weights` [slots], and where in ``reported`` the slots s of each t begin and
+    end.
+    """
     first = np.searchsorted(reported, slots - cycle // 2)
     end = np.searchsorted(reported, slots + cycle // 2, side="right")
     sums = np.append(0.0, np.cumsum(noise))
@@ -126,8 +131,8 @@ def shape_variance(errors: Vector, slots: Slots, cycle: int) -> float:
     """Return the variance of the sum of some slots' errors of the day's shape; ``errors`` with their signs.
 
     With a_p the sum of the errors in phase p, it is a'Ca, where C has correlations e^(-d/(cycle/12)) by circular
-    distance d and is conditioned on errors that add up to 0 over the cycle. C is circulant, so a'Ca is a sum over the
-    Fourier transforms of a and of C's first row without their first terms.
+    distance d, is conditioned on errors that add up to 0 over the cycle, and is scaled to variances of 1. C is
+    circulant, so a'Ca is a sum over the Fourier transforms of a and of C's first row without their first terms.
     """
     weights = np.bincount(np.asarray(slots) % cycle, errors, minlength=cycle)
     distance = np.minimum(np.arange(cycle), cycle - np.arange(cycle))

@@ -68,7 +68,7 @@ class OnDays:
 
 
 class RegisteredFleet(NamedTuple):
-    """What a total needs of a group: its registered and active ``devices``; None without an inventory.
+    """What a total needs of a group: its registered and active ``devices``; None if the inventory has none.
 
     ``share``: share of the participating devices whose reading is in a slot's mean. It is less than 1 if devices take
     turns, or if some of them report for the threshold. ``variance``: of single readings.
@@ -89,7 +89,7 @@ class Selection(MeanRow):
 
     ``total`` is the sum of the readings of all ``devices`` that are registered and active over all selected slots,
     including the absent ones: devices · (slots + absent) · estimate. It is None without an inventory of devices. Its
-    error ``total_se`` adds three errors of the mean:
+    error ``total_se`` is devices · (slots + absent) times the root of the sum of the squares of three errors:
 
     - the standard error of the estimate,
     - the error of assuming that devices which do not take part are like those that do. If n of N devices take part,

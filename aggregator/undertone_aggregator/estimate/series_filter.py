@@ -80,9 +80,9 @@ class SeriesFilter:
         return own_chance(mean - bottom, top - bottom, fleet) / math.sqrt(float(np.mean(variance)))
 
     def step(self, run: Filter, fitted: core.Fitted, raw: Estimates, left: int = 0) -> tuple[Vector, Vector, int]:
-        """Return (mean, standard error) of newer estimates of one series, each given those before it.
+        """Return the filtered means of newer estimates of one series, each given all estimates up to it.
 
-        ``left``, which is passed in and returned: see `estimate.filter.unsettled`.
+        The result is (means, standard errors, ``left``); for ``left`` see `estimate.filter.unsettled`.
         """
         return core.step(run, fitted, raw.slot, raw.estimate, self.noise(raw), self._calendar(raw.slot), left)
 
@@ -91,7 +91,7 @@ class SeriesFilter:
 
     @property
     def memory(self) -> int:
-        """Number of slots that a fit uses."""
+        """Largest number of slots that a fit uses."""
         return min(core.FIT_CYCLES * self.cycle, core.FIT_SLOTS)
 
     @property
@@ -108,7 +108,10 @@ class SeriesFilter:
 
 
 class LiveFilter:
-    """Filtered estimates of a running campaign, each given the data so far. The filter is refitted once per cycle."""
+    """Filtered estimates of a running campaign, each given the data so far.
+
+    The filter is refitted once per cycle, and more often in the first cycle.
+    """
 
     def __init__(self, how: SeriesFilter) -> None:
         self._how = how
@@ -142,7 +145,11 @@ class _Running:
 
     @property
     def due(self) -> bool:
-        """True if a refit is due: a cycle of new estimates has come, or as many as the last fit used."""
+        """True if a refit is due.
+
+        The first is due after `FEWEST` estimates of `estimate.filter`. Each further one is due when as many estimates
+        have come since the last one as came before it, at most one cycle.
+        """
         return self._how.used and self._taken >= self._next
 
     def take(self, estimates: Estimates) -> Estimates:

@@ -99,7 +99,6 @@ class StreamReconstruction:
             if isinstance(rule, StreamRule):
                 layout = layout_of(rule)
                 # A report's age is its number within its chain. The largest age here also stands for all higher ages.
-                # The variance of a higher age is at most that of the largest age here, or that of a long chain.
                 variances = [release_variance(rule, age) for age in range(1, layout.ages + 1)]
                 self._rules[epoch.campaign.fingerprint] = (epoch.campaign, rule, layout, np.array(variances))
 

@@ -7,9 +7,9 @@ large. The readings of a slot are less far apart than those of the whole cycle, 
 
 *Two explanations* of a level. The first: all readings have moved. The second: only the readings of a share of the
 devices have moved, as when a third of the homes feed in around noon, and the others stayed. Under the second, more
-readings would be outside of the range than the rounds saw. Its probability w falls with the logarithm a of this ratio,
-w = 1 / (1 + e^(a²/2)), because readings of other days differ from those of the rounds by such factors. The bias is the
-mean over both. An explanation with a probability below `_LEAST_LIKELY` does not count.
+would be outside of the range than the rounds saw. With a the logarithm of the ratio of the two, its probability is w =
+1 / (1 + e^(a²/2)), because readings of other days differ from those of the rounds by such factors. The bias is the mean
+over both. If w is below `_LEAST_LIKELY`, the second does not count.
 """
 
 import math
@@ -29,7 +29,7 @@ _NEAR_BY, _WHOLE = 0.5, 1.0
 # posterior is half of the bias.
 _KEPT = 0.5
 # The level around a slot is a mean over 1/16, 1/8, 1/4 or 1/2 of a cycle before and after the slot. The shortest of
-# these times is taken at which its error is at most 1/16 of the range.
+# these times is taken at which the median of its errors is at most 1/16 of the range.
 _NEAR, _SHARP = (16, 8, 4, 2), 16.0
 # Number of shifts of the readings that are tried; and the probability that a normal number is more than three standard
 # deviations above its mean.
@@ -50,7 +50,7 @@ _TINY = 1e-12
 class Levels(NamedTuple):
     """Means of the truncated readings, minus the offset, around some slots, with their standard errors; arrays [slots].
 
-    ``whole``: True if they are means over the whole cycle around the slot.
+    ``whole``: True if `near` took them over the whole cycle around each slot.
     """
 
     mean: Vector
@@ -59,8 +59,8 @@ class Levels(NamedTuple):
 
 
 class _Tables(NamedTuple):
-    """For each shift: the truncated mean, what is removed, the sum of what both ends remove, and its square;
-    [shifts].
+    """For each shift, the means over the readings of: the truncated reading, what is removed, the sum of what both ends
+    remove, and the square of this sum; [shifts].
     """
 
     levels: Vector
@@ -70,7 +70,10 @@ class _Tables(NamedTuple):
 
 
 class TwoSided:
-    """What truncation to [low, θ] removes from each slot of an epoch. ``bound``: the largest reading."""
+    """What truncation to [low, θ] removes from each slot of an epoch. ``bound``: the largest reading.
+
+    All readings are less the offset.
+    """
 
     def __init__(self, threshold: Threshold, low: int, theta: int, bound: int, cycle: int) -> None:
         density = np.asarray(threshold.density, dtype=np.float64)
@@ -93,7 +96,7 @@ class TwoSided:
         return _Tables(*(part @ self._density for part in parts))
 
     def _within(self, reported: Reported, levels: Levels) -> float:
-        """Return the standard deviation of a slot's readings, as a share of that of the whole cycle's.
+        """Return the standard deviation of a slot's readings, as a share of that of the whole cycle's readings.
 
         The variance over the cycle is the mean of the slots' variances and the variance of their levels. The share is 1
         if less than half of the cycle has reports.
@@ -126,7 +129,7 @@ class TwoSided:
         return Removed(*parts)._replace(explained=math.sqrt(w * (1.0 - w)) * (some.bias - every.bias), level=level)
 
     def _explained(self, reported: Reported, levels: Levels, tables: _Tables, coarse: int) -> Removed:
-        """Return what is removed if one of the ``tables`` holds, in which every ``coarse``-th shift is tried."""
+        """Return what is removed under one explanation. ``tables``: for every ``coarse``-th shift."""
         n = len(reported.slot)
         means, fit, doubts, own = np.empty((4, n))
         for first in range(0, n, _AT_ONCE):
@@ -187,9 +190,10 @@ def of_cycle(reported: Reported, cycle: int) -> Levels | None:
 
 
 def near(reported: Reported, cycle: int, sharp: float) -> Levels:
-    """Return the level around each slot: the mean over the fewest slots whose error is at most ``sharp``.
+    """Return the level around each slot: a mean over the shortest time of `_NEAR` that is long enough.
 
-    If this takes more than half a cycle, the level is a mean over the whole cycle, which hides the day's shape.
+    It is long enough if the median of the levels' errors is at most ``sharp``. If only the longest may be, the level is
+    a mean over the whole cycle, which hides the day's shape.
     """
     sums, variance = _sums(reported.mean), _sums(np.square(reported.error))
     for part in _NEAR:

@@ -8,11 +8,12 @@ def world_learns(epoch: Epoch, smallest: int) -> Published | None:
     """Return the guarantee for one household of everything that is published in a cycle of slots of a report epoch.
 
     ``smallest``: the fewest reports of a slot among which one report hides, see `publication.ReleasedCells.smallest`.
-    In a slot a household's report is in one published group, or in the remainder; the number of all devices is a
-    function of these. So each report of the household in the cycle is one release.
+    In a slot a household's report is in one published group, or in the remainder of all devices less these groups.
+    What is published of all devices together is computed from the groups and the remainder. So each report of the
+    household in the cycle is one release.
 
-    Return None for a stream, whose noise needs another analysis, or if nothing was measured. A threshold round's
-    histogram is not published. Results of the round hide a household among all reports of the round, which are more.
+    Return None for a stream, whose noise needs another analysis; for a threshold round, whose histogram of a slot is
+    not published; and if ``smallest`` is 0, because nothing was published.
     """
     rule = epoch.campaign.report
     if rule is None or not smallest:
