@@ -15,9 +15,10 @@ CONCURRENT_THREADS = 1
 # Seconds after its begin from which a thread no longer counts as running. Judging and storing a batch takes some
 # milliseconds.
 LONGEST_RUN_SECONDS = 0.05
-# Thresholds of Python's garbage collector: the number of allocations after which it searches the young objects, and the
-# numbers of such searches after which it searches the two older generations. With Python's default of 700 allocations
-# it would search the thousands of deliveries of a batch again and again, although none of them is part of a cycle.
+# Thresholds of Python's garbage collector: the number of allocations after which it searches the young objects, and for
+# each of the two older generations the number of searches of the next younger one after which it is searched. With
+# Python's default of 700 allocations it would search the thousands of deliveries of a batch again and again, although
+# none of them is part of a cycle.
 _THRESHOLDS = (50_000, 20, 50)
 
 
@@ -56,7 +57,7 @@ class ThreadLimit:
             self.leave()
 
     def enter(self, *, first: bool = False) -> None:
-        """Do what `limited` does at the start of its block. `leave` does what it does at the end."""
+        """Do what `limited` does at the start of its block. The caller calls `leave` at the end."""
         with self._lock:
             if self._until.get(threading.get_ident(), -math.inf) > self._clock():
                 return

@@ -39,9 +39,9 @@ def locked(path: Path, like: Path, seconds: float, refusal: str, *, shared: bool
 
 
 def held(path: Path) -> bool:
-    """Return whether a process holds the lock on the file ``path``. A missing file counts as not locked.
+    """Return whether a process holds the lock on the file ``path`` exclusively. A missing file counts as not locked.
 
-    Raises OSError.
+    A shared lock is not noticed. Raises OSError.
     """
     if not path.exists():
         return False

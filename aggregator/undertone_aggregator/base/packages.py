@@ -1,4 +1,4 @@
-"""Checks, before anything starts, that the packages for the page and for metrics are installed."""
+"""Checks, before anything starts, that the packages of optional features are installed, such as those of the page."""
 
 from importlib.util import find_spec
 from pathlib import Path

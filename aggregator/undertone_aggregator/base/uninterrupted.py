@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Hold back SIGINT, and SIGTERM if it has a handler, until the block has ended.
+    """Hold back SIGINT and SIGTERM, each if it has a handler in Python, until the block has ended.
 
     Python runs signal handlers in the main thread alone, so in other threads this does nothing.
     """

@@ -1,4 +1,4 @@
-"""Time zones and weekends by name. Kept apart from the calendar, so that ingest workers need not load SciPy."""
+"""Time zones and weekends by name."""
 
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 

@@ -3,8 +3,8 @@
 A *chain* is a sequence of reports of one device, each of which uses the noise of the one before. A report at slot t
 with chain index i, in a campaign of lag j, began its chain at the origin t - ij. Two reports are on one chain, with no
 missed slot between them, iff their origins are equal: a chain that began later has a larger origin. (If a device
-continued a chain over missed slots, it counts as two chains. The covariance of two reports across the gap, at most r^2,
-is then taken as 0.)
+continued a chain over missed slots, it counts as two chains. The covariance of two reports across the gap is then taken
+as 0.)
 """
 
 import struct
@@ -17,8 +17,8 @@ from undertone_shared.topics import SHARDS
 
 _RECORD = struct.Struct("<QIq")
 RECORD_BYTES = _RECORD.size
-# Number of slots, counted from a chain's newest report, for which the chain is remembered, so that a late report can
-# still be paired with its neighbours.
+# A chain is forgotten once its newest report is more than this number of slots older than the device's newest report.
+# So a late report can still be paired with its neighbours.
 _KEPT = LAGS + 96
 _WINDOW = (1 << (LAGS + 1)) - 1
 
@@ -35,8 +35,9 @@ class Chains:
         self._devices: dict[int, dict[int, tuple[int, int]]] = {}
 
     def observe(self, key: int, slot: int, origin: int) -> list[tuple[int, int]]:
-        """Remember a report. Return (later slot, lag) of each pair that the report forms with earlier reports of its
-        chain.
+        """Remember a report. Return (later slot, lag) of each pair that it forms with a remembered report of its chain.
+
+        There is no pair for a report that is remembered already, or that is more than 64 slots older than the newest.
         """
         chains = self._devices.setdefault(key, {})
         newest, window = chains.get(origin, (slot, 0))

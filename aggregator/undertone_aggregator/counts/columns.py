@@ -44,7 +44,8 @@ class Columns:
 def unpack(payloads: Sequence[bytes]) -> tuple[Columns, NDArray[np.bool_]]:
     """Return (the fields of payloads [n], a mask of the payloads that are reports). The caller must set ``device``.
 
-    The mask excludes payloads of another length, among them reports of several coordinates. Their fields are undefined.
+    The mask excludes payloads of another length, among them reports of several coordinates, and those of another
+    version or without a sequence number. The fields of excluded payloads are undefined.
     """
     if set(map(len, payloads)) == {LENGTH}:
         sized = np.ones(len(payloads), dtype=bool)

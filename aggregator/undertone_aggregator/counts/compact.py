@@ -25,7 +25,7 @@ Tables = Mapping[ReportOrigin, tuple[NDArray[np.int64], Counts]]
 
 
 class Compact:
-    """Histograms as tables of the smallest integers that hold them; a `Partial` needs a hundred times the memory."""
+    """Histograms as tables of the smallest integers that hold them, which need much less memory than a `Partial`."""
 
     def __init__(self) -> None:
         # (slots [n], counts [n, cells]) by origin, in the order of the calls of ``add``.

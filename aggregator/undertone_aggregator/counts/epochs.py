@@ -37,7 +37,7 @@ class Epoch:
 
     ``chosen``: the choice of θ as JSON (`threshold_to_json`), None in a threshold epoch. ``decoded``: a table
     mechanism's decode values (numerators, denominator), which are not broadcast. ``budget``: the epoch's planned cost
-    in privacy. It is None until the server issues the epoch; then it is the epoch's own budget, or else the plan's.
+    in privacy. Whoever makes the epoch may leave it None; when the server issues the epoch, it becomes the plan's.
     """
 
     campaign: Campaign
@@ -48,7 +48,7 @@ class Epoch:
 
     @cached_property
     def threshold(self) -> "Threshold | None":
-        """The choice of the epoch's θ."""
+        """The choice of the epoch's θ; None in a threshold epoch."""
         return None if self.chosen is None else threshold_from_json(self.chosen)
 
     @property

@@ -3,9 +3,9 @@
 - Cell 0: the number of reports in the slot.
 - Cells 1 to 64, one for each lag in slots: the number of devices with a report in this slot and another one that many
   slots earlier, both on the same chain.
-- Then four cells or more for each chain age from 1 to min(l, 256): the number of reports, and for each coordinate Σu
-  and the two halves of Σu², where u = X + 2^31 > 0 and u² = 2^32 high + low. The cells of the last age also hold all
-  older reports.
+- Then four cells or more for each chain age from 1 to the rule's number of reports, but at most 256: the number of
+  reports, and for each coordinate Σu, Σhigh and Σlow, where u = X + 2^31 > 0 and u² = 2^32 high + low. A report's age
+  is its chain index. The cells of the last age also hold all older reports.
 
 Adding two vectors adds the moments exactly, so that `Partial`, store and backup treat them like histograms.
 """
@@ -54,8 +54,9 @@ class Layout:
         return added
 
     def sums_at(self, index: int, coordinate: int, n: int, *sums: int) -> list[tuple[int, int]]:
-        """Return each (cell, amount) that ``n`` reports of one chain index add; ``sums``: Σu and the two halves of
-        Σu².
+        """Return each (cell, amount) that ``n`` reports of one chain index add for one coordinate, counted from 0.
+
+        ``sums``: Σu, Σhigh and Σlow of the coordinate. The reports themselves are counted with coordinate 0 only.
         """
         at = _HEAD + (min(index, self.ages) - 1) * self._row
         added = [(at + 1 + 3 * coordinate + part, amount) for part, amount in enumerate(sums)]
@@ -85,7 +86,7 @@ class Layout:
         return counts[..., 1:_HEAD]
 
     def sum_of(self, counts: Counts, coordinate: int = 0) -> Counts:
-        """Return ΣX [...] of one coordinate, exactly; ``counts`` [..., cells]."""
+        """Return ΣX [...] of one coordinate (counted from 0), exactly; ``counts`` [..., cells]."""
         # X = u - 2^31.
         return np.asarray(counts[..., _HEAD + 1 + 3 * coordinate :: self._row].sum(axis=-1) - counts[..., 0] * _BIAS)
 

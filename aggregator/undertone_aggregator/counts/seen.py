@@ -175,12 +175,19 @@ class Seen:
         return self._words.astype("<u8").tobytes()
 
     def load(self, segments: Iterable[tuple[bool, bytes]], shards: Iterable[int] = range(SHARDS)) -> None:
-        """Load a store's segments, in the order in which they were written. Only devices of these shards are loaded."""
+        """Load a store's segments, in the order in which they were written. Only devices of these shards are loaded.
+
+        Raises Invalid for a damaged segment.
+        """
         is_loaded = np.zeros(256, dtype=bool)
         is_loaded[[value for value in range(256) if value % SHARDS in set(shards)]] = True
         for is_snapshot, data in segments:
-            if len(data) % (32 if is_snapshot else RECORD_BYTES):
-                raise Invalid(f"a deduplication segment has {len(data)} bytes, expected whole rows")
+            row_bytes = 32 if is_snapshot else RECORD_BYTES
+            if len(data) % row_bytes:
+                raise Invalid(
+                    f"the store is damaged: a record of reported slots has {len(data)} bytes,"
+                    f" expected a multiple of {row_bytes}"
+                )
             if is_snapshot:
                 words = np.frombuffer(data, dtype="<u8").astype(np.uint64).reshape(4, -1)
                 self._replace(words[:, is_loaded[(words[0] >> np.uint64(56)).astype(np.intp)]])
@@ -210,8 +217,9 @@ class Seen:
 
 
 def unseen(keys: NDArray[np.uint64], slots: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Return the words [4, n] of devices without a report, such that each of ``slots`` (at least 1) is one slot
-    newer.
+    """Return the words [4, n] of devices without a report.
+
+    The newest slot in them is the one before ``slots`` (at least 1), so that `newer` can take a report for ``slots``.
     """
     blank = np.zeros_like(keys)
     return np.stack([keys, (slots - 1).astype(np.uint64) << np.uint64(32), blank, blank])
@@ -251,7 +259,7 @@ def newest_slots(words: NDArray[np.uint64]) -> NDArray[np.int64]:
 
 
 def digests(payloads: Iterable[bytes], count: int) -> NDArray[np.uint64]:
-    """Return `digest` of each payload."""
+    """Return `digest` of each payload; there are ``count`` payloads."""
     codes = np.fromiter(map(zlib.crc32, payloads), np.uint64, count) & np.uint64(_DIGEST)
     codes[codes == UNKNOWN] = _DIGEST
     return codes

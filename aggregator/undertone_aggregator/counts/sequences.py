@@ -5,7 +5,8 @@ missing reports.
 
 - A report for a slot u > t with number m > n shows that m - n - 1 reports were drawn between the two and have not
   arrived. At most u - t - 1 are counted, because a device draws once in a slot.
-- A number that goes back, m <= n, comes from a ledger that was begun anew. It shows m - 1 missing reports.
+- A number that goes back, m <= n, comes from a ledger that was begun anew. It shows m - 1 missing reports, of which at
+  most u - t - 1 are counted, too.
 - A report for an older slot with a smaller number is one of the device's missing reports. If the device has none, it
   changes nothing: so no device's numbers can hide another device's missing reports.
 - The first report of a device shows m - 1 missing reports, if the campaign has had so many slots.
@@ -97,7 +98,7 @@ class Sequences:
 
         Without a gap means: each report is for a later slot than the device's report before it, and has the next
         sequence number. Then none of the device's reports is missing in between. The first report of a new device also
-        counts as such if it shows nothing missing, see `start`.
+        counts as following if it shows nothing missing, see `start`.
 
         ``keys`` ascend, and each device's reports are in their order. ``first_slot``: the campaign's first slot. Return
         (a mask [n] of the remembered reports, the records of their devices).
@@ -163,7 +164,10 @@ class Sequences:
         rows = [self._words]
         for _, data in segments:
             if len(data) % RECORD_BYTES:
-                raise Invalid(f"a segment of sequence numbers has {len(data)} bytes, expected whole rows")
+                raise Invalid(
+                    f"the store is damaged: a record of sequence numbers has {len(data)} bytes,"
+                    f" expected a multiple of {RECORD_BYTES}"
+                )
             words = np.frombuffer(data, dtype="<u8").astype(np.uint64).reshape(-1, 3).T
             rows.append(words[:, is_loaded[(words[0] >> np.uint64(56)).astype(np.intp)]])
         words = np.concatenate(rows, axis=1)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 
 from undertone_aggregator.base.durations import moment_of, seconds_of
-from undertone_aggregator.estimate.selection import OnDays
+from undertone_aggregator.estimate.selection import DAYS_OFF, OnDays
 from undertone_shared.errors import Invalid
 
 _GROUP, _DAYS, _SPAN = "group:", "days:", ".."
@@ -73,7 +73,10 @@ class Against:
             return days
         if days is None or days == self.days:
             chosen = "all days" if days is None else str(days)
-            raise Invalid(f"against is {self}, and the days are {chosen}: expected other days, such as workdays")
+            raise Invalid(
+                f"against is {self}, which compares {chosen} with {self.days}: expected other days, such as workdays"
+                f" with {DAYS_OFF}"
+            )
         return self.days
 
     def span(

@@ -57,7 +57,7 @@ class OpenCampaign(Summarised):
         epochs = self._store.epochs()
         if not epochs:
             self._store.close()
-            raise Invalid(f"the store {self._store.name} has no epoch yet: its server has not begun it")
+            raise Invalid(f"the store {self._store.name} has no epoch yet: its server has not begun the campaign")
         self._understand(Timeline(epochs), self._store.meta(), collections)
 
     def _understand(self, timeline: Timeline, meta: Mapping[str, str], collections: Collections) -> None:

@@ -102,8 +102,9 @@ class SeriesFilter:
         day = self.cycle * self.slot_seconds == 86400
         local = f" by the clock of {self.days.zone}, weekends and holidays apart" if day else ""
         return (
-            f"filtered: the sum of a slowly changing pattern of {self.cycle} slots{local}, a slow level and what lasts "
-            f"for some slots, all estimated from this series alone; the raw mean stays where the filter gains nothing"
+            f"filtered: the sum of a slowly changing pattern of {self.cycle} slots{local}, a slow level and changes "
+            "that last for some slots, all estimated from this series alone; where this gains nothing, the raw mean "
+            "stays"
         )
 
 

@@ -2,9 +2,9 @@
 
 Owns the fit of a distribution to histograms, ToPL's objective, the edges of the next round, limits of θ, its interval.
 May import: design.
-Start reading: ``choose.py``: `first_edges` begins, `next_range` gives each following round's edges, and
-`theta_from_reports` chooses. This package exports what readers of a store need. What only a decision on θ needs is
-imported from its own module, because that import takes long.
+Start reading: ``choose.py``, in which `next_range` gives the next round's edges, and `theta_from_reports` chooses. The
+first round's edges come from `first_edges` of ``bin_edges.py``. This package exports what readers of a store need. What
+only a decision on θ needs is imported from its own module, because that import takes long.
 """
 
 from undertone_aggregator.threshold.bin_edges import first_edges, linear_edges, quantile, zoomed_edges

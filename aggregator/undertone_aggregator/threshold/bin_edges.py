@@ -35,9 +35,10 @@ def linear_edges(bound: int, cells: int = 128) -> tuple[int, ...]:
 def zoomed_edges(low: int, high: int, bound: int, cells: int = 128) -> tuple[int, ...]:
     """Return the edges of a later round: a cell below `low`, linear cells on [low, high], logarithmic cells above.
 
-    One cell in eight, and at least three, lie above `high`. Few readings are expected there, but a group of readings
-    far above the range must show where it is. The edges are strictly increasing integers; the first is 0, the last is
-    bound + 1. There are at least two cells. Raises ValueError for low > high, bound < 2, or cells outside 2..256.
+    About one cell in eight, and at least three if there are enough cells, lie above `high`. Few readings are expected
+    there, but a group of readings far above the range must show where it is. The edges are strictly increasing
+    integers; the first is 0, the last is bound + 1. There are at least two cells. Raises ValueError for low > high,
+    bound < 2, or cells outside 2..256.
     """
     _check(bound, cells)
     if low > high:

@@ -61,9 +61,9 @@ def _candidates(chosen: Threshold, day: Day) -> Integers:
 def _plan(errors: Vector, whole: int, most: int) -> list[int]:
     """Return the first piece of each block. ``errors`` [pieces, draws, thetas]; ``whole``: the index of the day's θ.
 
-    The division with the least mean error over the draws must also gain in the typical draw. The mean is that of the
-    few draws with the heaviest tails, if there are such draws. If they need another division than the rest, the reports
-    do not show enough of the tail, and the whole cycle keeps one θ.
+    The division with the least mean error over the draws must also gain in the typical draw. If a few draws have much
+    heavier tails than the rest, they dominate the mean. If they need another division than the rest, the reports do not
+    show enough of the tail, and the whole cycle keeps one θ.
     """
     expected = errors.mean(axis=1)
     in_force = np.full(len(errors), whole)

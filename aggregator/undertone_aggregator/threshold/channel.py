@@ -57,8 +57,8 @@ class WindowChannel:
     """Channel of a window mechanism, applied in O(cells) by prefix sums.
 
     A[j, k] = (a if stride·k <= j < stride·k + window else b) / total, so that A f = (b Σf + (a - b)·window sum of f) /
-    total. The numbers are the mechanism's own integers, so nothing is rounded. An instance reuses its work arrays, so
-    only one thread may use it at a time.
+    total. a, b and total are the mechanism's own integers. An instance reuses its work arrays, so only one thread may
+    use it at a time.
     """
 
     def __init__(self, mechanism: Window) -> None:

@@ -39,8 +39,8 @@ from undertone_aggregator.threshold.posterior import (
 from undertone_aggregator.threshold.tail import Prior, cell_masses, survival
 
 PIECES = 48
-# A piece needs reports for the threshold with at least this information Σ n ε². With less information the day is
-# divided into fewer, longer pieces.
+# The pieces have reports for the threshold with at least this information Σ n ε² on average, and each piece has at
+# least half of it. With less information the day is divided into fewer, longer pieces.
 LEAST_INFORMATION = 700.0
 # Standard deviations of a piece's parameters around the day's: of its level, and of the logit of the share of readings
 # above zero. The slopes vary by the component's own prior.
@@ -255,8 +255,8 @@ def solved(between: Vector, within: Vector, blocks: Vector, right: Vector) -> Ve
     ``between`` [pieces, pieces] and ``within`` [p, p] are positive definite. ``blocks`` [pieces, p, p], at least 0, are
     the blocks of a block diagonal matrix. The preconditioner is the inverse of the same sum with the mean of the blocks
     in place of each block; in the coordinates of ``between``'s eigenvectors it is block diagonal. If the pieces' blocks
-    are alike, some twenty steps are needed. The relative residual is at most 1e-13. A dense Cholesky factor would cost
-    some ten times as much.
+    are alike, some twenty steps are needed. The search ends at a relative residual of at most 1e-13, or after 10 steps
+    for each unknown. A dense Cholesky factor would cost several times as much.
     """
     values, waves = np.linalg.eigh(between)
     inverses = np.linalg.inv(blocks.mean(axis=0) + values[:, None, None] * within)
@@ -282,7 +282,10 @@ def solved(between: Vector, within: Vector, blocks: Vector, right: Vector) -> Ve
 
 
 def _spread(whole: Posterior, grid: tuple[int, ...]) -> Vector:
-    """Return `_DRAWS` of the day's densities over the cells of ``grid``; [draws, d]."""
+    """Return `_DRAWS` of the day's densities over the cells of ``grid``; [draws, d].
+
+    A share of them, the probability of a heavier tail, gets this tail (`threshold.heavy`).
+    """
     taken = whole.densities[np.arange(_DRAWS) * len(whole.densities) // _DRAWS]
     below = np.concatenate([np.zeros((_DRAWS, 1)), np.cumsum(taken, axis=1)], axis=1)
     densities = np.diff([np.interp(grid, whole.edges, each) for each in below], axis=1)

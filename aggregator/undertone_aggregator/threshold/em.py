@@ -41,7 +41,7 @@ class Fit:
     `density` [inputs] sums to one. `log_likelihood` is Σ h ln(A f) without the prior's term. `gap` is a bound on how
     far the penalised objective lies below its optimum; it is None after smoothing, because smoothing maximises no
     objective. `stopped` is "gap", "step", "likelihood" or "iterations"; `converged` is False for the last. `iterations`
-    counts applications of the EM map.
+    counts the steps: those of EM, and those of Newton's method.
     """
 
     density: Vector
@@ -119,9 +119,10 @@ def expectation_maximisation(
 ) -> Fit:
     """Find the distribution of input cells that explains `counts` [outputs] best.
 
-    Without a prior, the search is accelerated: over-relaxed steps f ∘ (D / n)^ω come first, then a constrained Newton
-    method on the few cells that have positive mass at the optimum. The certified gap judges both. If they do not reach
-    the wanted gap, plain EM continues.
+    With `stop` "gap", the search ends at a certified gap of at most `tolerance` per report. Without a prior, it is then
+    accelerated: over-relaxed steps f ∘ (D / n)^ω come first, then a constrained Newton method on the few cells that
+    have positive mass at the optimum. If they do not reach the wanted gap, plain EM continues. With `stop` "paper",
+    plain EM (smoothed by `smoother`) ends when the likelihood or f hardly changes any more, as in ToPL.
 
     Raises ValueError for no reports, negative counts, a wrong shape or an impossible combination.
     """

@@ -25,10 +25,8 @@ _SETTLES = 4
 def without_excess(counts: CohortCounts) -> tuple[CohortCounts, int]:
     """Reduce the counts of false symbols to those that the other symbols predict.
 
-    Return the round and the number of reports removed.
-
-    If a round would lose more than half of its reports, it stays as it is. Honest and false reports cannot be told
-    apart then, and the misfit will show this.
+    Return the round and the number of reports removed. If a round would lose more than half of its reports, it stays as
+    it is. Honest and false reports cannot be told apart then, and the misfit will show this.
     """
     # Readers of a store import this module but never call this function, and scipy.special takes long to import.
     from scipy.special import gammainc

@@ -40,7 +40,8 @@ def heavier(density: Vector, edges: Vector, seen: int) -> Vector:
     """Return the density [d] over ``edges`` [d + 1]; above ``seen``/2 its tail continues the slopes below.
 
     The slope -d ln P(reading >= x) / d ln x is measured from ``seen``/8 to ``seen``/4 and from there to ``seen``/2. It
-    continues as a straight line in ln x. A constant slope is a Pareto tail, a rising one that of a lognormal.
+    continues as a straight line in ln x. A constant slope is a Pareto tail, a rising one that of a lognormal. Return
+    ``density`` itself if the reports show nearly the whole range, or if there is no tail.
     """
     at_least = np.append(np.cumsum(density[::-1])[::-1], 0.0)
     points = [float(np.interp(seen / part, edges, at_least)) for part in (8, 4, 2)]

@@ -127,9 +127,10 @@ def choose_theta(
 
 
 def _range(chosen: Threshold) -> int:
-    """Return the range that the table is designed for.
+    """Return the width of the range that the table is designed for.
 
-    Devices scale the readings of another block to this range in small integers.
+    With blocks, devices scale the readings of each block to this range. It is limited so that its product with the
+    widest block's range stays below `SMALL`.
     """
     return min(chosen.width, (SMALL - 1) // chosen.width) if chosen.blocks else chosen.width
 
@@ -140,7 +141,7 @@ def _interpolated(variance_at: Callable[[int], float], around: Threshold, progre
     thetas = np.unique(np.maximum(np.rint(np.geomspace(low, high, _THETAS)), 1.0))
     variances = []
     for number, theta in enumerate(thetas, 1):
-        progress(f"variance at theta {number} of {len(thetas)}")
+        progress(f"computing the variance of the noise for value {number} of {len(thetas)} of theta")
         variances.append(variance_at(int(theta)))
     at = np.log(thetas)
     # The choice of θ asks for the same candidates again for each shape of the readings.

@@ -34,8 +34,10 @@ def limit_change(chosen: Threshold, theta: int) -> Threshold:
 
 
 def limit_range(chosen: Threshold, low: int, theta: int) -> Threshold:
-    """Limit the chosen range. Each end moves outwards by at most one old width; the new width is at least half the
-    old.
+    """Limit the chosen range to one near the range (``low``, ``theta``) that applies now.
+
+    Each end moves outwards by at most one old width; the new width is at least half the old one. If neither range has a
+    low end above 0, `limit_change` limits θ.
     """
     if not low and not chosen.bottom:
         return limit_change(chosen, theta)
@@ -75,7 +77,8 @@ def limit_blocks(chosen: Threshold, limited: Limit) -> Threshold:
 def limit_first(chosen: Threshold, query: Query, variance: Variance, harmless: int = 1) -> Threshold:
     """Limit the first θ to `LARGEST_CHANGE` times what it would be if the largest readings were false.
 
-    A θ of at most ``harmless`` is not limited.
+    A θ of at most ``harmless`` is not limited. If readings are truncated from below as well, the distance of θ from the
+    bottom is limited to `LARGEST_CHANGE` times that of the largest reading that is not suspected.
     """
     if chosen.bottom:
         high = quantile(chosen.density, chosen.edges, 1 - SUSPECTED)

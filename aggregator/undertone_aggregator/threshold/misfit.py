@@ -2,8 +2,8 @@
 
 One distribution of any shape over the cells between all rounds' edges is fitted to all histograms together. The true
 distribution of readings is one of the candidates, so the deviance of the fit is at most that of the true distribution.
-The latter is χ² with as many degrees of freedom as symbols. So if devices are honest and readings do not drift, the
-deviance of the fit exceeds a value at most as often as that χ² does.
+The latter is nearly χ². Its degrees of freedom are the runs of symbols (`_EXPECTED`), less one for each round. So if
+devices are honest and readings do not drift, the deviance of the fit exceeds a value at most as often as that χ² does.
 """
 
 from collections.abc import Sequence

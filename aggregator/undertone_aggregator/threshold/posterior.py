@@ -18,8 +18,8 @@ from undertone_aggregator.threshold.remembered import remembered
 from undertone_aggregator.threshold.result import RESOLVED
 from undertone_aggregator.threshold.tail import Component, Prior, TailModel, cell_masses, survival
 
-# The components of the prior. They were chosen on the data sets POS, EDRP and DNS and on synthetic populations, and
-# were not changed afterwards (docs/threshold.md).
+# The components of the prior. They were chosen on the data sets POS, EDRP and DNS and on synthetic populations
+# (docs/threshold.md).
 COMPONENTS = (
     Component(slope=0.8, spread=0.2, bend=0.0, free_above=1.0, weight=0.44),
     Component(slope=0.8, spread=0.2, bend=0.0, free_above=0.3, weight=0.392),
@@ -98,8 +98,9 @@ class Posterior:
 class _Fits:
     """What the histograms say under each component: weighted draws of its parameters, its prior and its mode.
 
-    `log_weights` of the draws leave out the component's own prior weight. `body_s`: survival at the edges of `grid`
-    under a component whose body may have any shape. The other fields are those of `Posterior`.
+    `log_weights` of the draws leave out the component's own prior weight. `body_s`: survival at the inner edges of
+    `grid` under a component whose body may have any shape. `tells`: the result of `_tells`. `drawn` and `fits`: the
+    draws, and (prior, mode), of each component. The other fields are those of `Posterior`.
     """
 
     grid: tuple[int, ...]

@@ -17,8 +17,8 @@ from undertone_aggregator.threshold.counts import CohortCounts, ReportCounts
 
 P = ParamSpec("P")
 T = TypeVar("T")
-# Number of results that are kept for each function. One decision about θ needs no more different results: a posterior
-# for each purpose, and some result for each histogram of the remembered epochs.
+# Number of results that are kept for each function: `_KEPT` for a function of all histograms together, such as a
+# posterior, and `_KEPT_OF_HISTOGRAMS` for a function of a single one. One decision about θ needs no more.
 _KEPT = 4
 _KEPT_OF_HISTOGRAMS = 48
 

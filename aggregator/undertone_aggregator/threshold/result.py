@@ -28,15 +28,15 @@ class Threshold:
     `warnings` are sentences about what makes the choice uncertain. `notices` are sentences about how θ was limited, or
     why there are no blocks or no table; they say nothing about whether the published intervals hold.
 
-    `bottom`: if not 0, readings are also truncated from below at this value; `bias` is then the sum of what truncation
-    from above and from below removes. `blocks`: blocks of the cycle, each with its own θ from its first slot on;
+    `bottom`: if not 0, readings are also truncated from below at this value, which raises the mean; `bias` is then
+    E[(x - θ)⁺] - E[(bottom - x)⁺]. `blocks`: blocks of the cycle, each with its own θ from its first slot on;
     `theta` is then the θ that the cycle would have as a single block. `offset`: the campaign's offset in the reader's
     units; warnings and notices add it to values, fields do not.
 
     `seen`: value up to which the reports determine the distribution; beyond it `density` continues the shape below. The
-    share of readings beyond it is `RESOLVED` standard errors. It is None if the reports do not determine a tail, or if
-    the method does not give it. `pieces`: the excess of readings by piece of the cycle; None if the method does not
-    give it.
+    share of readings beyond it is `RESOLVED` standard errors of a share. It is None if the reports do not determine a
+    tail, or if the method does not give it. `pieces`: the excess of readings by piece of the cycle; None if the method
+    does not give it.
 
     Methods without an uncertainty estimate (`ems`, `sw-w`) set low = high = θ and bias_se = nan. A campaign by `sw-w`
     takes the other fields from the robust fit of the same reports (`choose.with_tail`).
@@ -70,7 +70,10 @@ class Threshold:
 
     @property
     def readings(self) -> ReadingModel:
-        """Distribution of the truncated readings that the mechanism receives, by block if there are blocks."""
+        """Distribution of the readings, shifted down by the bottom, for which a mechanism is designed.
+
+        It is by block if there are blocks.
+        """
         if self.blocks:
             return Blocks([(share, choice.width, choice.population) for _, share, choice in self.blocks])
         return self.population

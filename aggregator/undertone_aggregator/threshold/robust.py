@@ -45,7 +45,8 @@ def choose_robustly(
     """Choose the θ that minimises the mean, over the posterior, of RMSE(θ) / min RMSE; see `theta_from_reports`.
 
     The ratio is used instead of the error itself. The mean error would be dominated by the few densities with the
-    heaviest tails, and would give too large a θ.
+    heaviest tails, and would give too large a θ. With few reports, or readings of an odd shape (`_ODD_SHAPE`), a larger
+    θ may be chosen.
     """
     after = posterior(rounds, reports, bound)
     candidates = np.asarray(decision_grid(bound)[1:-1], dtype=np.int64) if thetas is None else thetas

@@ -73,7 +73,7 @@ class TailModel:
 
     @staticmethod
     def over(bound: int, reference: float, upper: float = np.inf) -> "TailModel":
-        """Make a model with evenly spaced knots from below u = 0 to ln(bound).
+        """Make a model with evenly spaced knots from below u = 0 to ln(bound + 1).
 
         ``upper``: distance in u, roughly, from the median of the readings to the start of their largest percent.
         """

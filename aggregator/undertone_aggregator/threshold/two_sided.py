@@ -1,11 +1,10 @@
 """Truncation from below as well: readings far from zero, such as temperatures, are truncated to [bottom, θ].
 
-A range of half the width has half the noise. Both ends come from the same private rounds. They use the plainest density
-that these rounds allow (`_plainest`), which describes the body of a distribution far from zero better than a model of
-tails does. With
-up = E[(x - θ)⁺] and down = E[(bottom - x)⁺] the ends minimise ToPL's Eq. 8 (`threshold.objective`), with the width in
-place of θ and up + down as the bias. The sum is used because in a single slot only one of the two may occur. If a
-bottom gains little, it is 0.
+A range of half the width has half the noise. Both ends are computed from the same private rounds, by the plainest
+density that these rounds allow (`_plainest`). It describes the body of a distribution far from zero better than a model
+of tails does. With up = E[(x - θ)⁺] and down = E[(bottom - x)⁺], the ends minimise ToPL's Eq. 8
+(`threshold.objective`), with the width in place of θ and up + down as the bias. The sum is used because in a single
+slot only one of the two may occur. If a bottom gains little, it is 0.
 """
 
 import math
@@ -71,8 +70,9 @@ def far_range(
 def with_bottom(
     chosen: Threshold, rounds: Sequence[CohortCounts], bound: int, query: Query, variance: Variance
 ) -> Threshold:
-    """Return the choice with a bottom if the range above the bottom is at most `WORTH` of θ; else the choice
-    unchanged.
+    """Return the choice with a bottom if readings are far from zero, and the new range is at most `WORTH` of θ wide.
+
+    Otherwise return the choice unchanged.
     """
     span = two_sided_range(rounds, bound)
     if span is None:

@@ -118,7 +118,7 @@ def test_the_digest_tells_other_bytes_apart() -> None:
 
 def test_a_damaged_segment_is_refused() -> None:
     for segment in ((True, b"x" * 33), (False, b"x" * 17)):
-        with pytest.raises(Invalid, match="expected whole rows"):
+        with pytest.raises(Invalid, match="expected a multiple of"):
             Seen().load([segment])
 
 

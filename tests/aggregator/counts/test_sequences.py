@@ -113,7 +113,7 @@ def test_the_state_survives_in_records_and_in_snapshots() -> None:
     assert replayed.snapshot() == resumed.snapshot() == snapshot
     assert len(snapshot) == RECORD_BYTES * len(sequences)
     assert 0 < len(half) < len(sequences)
-    with pytest.raises(Invalid, match="expected whole rows"):
+    with pytest.raises(Invalid, match="expected a multiple of 24"):
         Sequences().load([(False, b"x")])
 
 
