@@ -6,9 +6,9 @@ result. It lies halfway between two extremes. In the first, each device's readin
 removes nothing. In the second, what each device measures is drawn anew every hour, or in every slot if slots are
 shorter, from the distribution that has the largest entropy for its mean: an exponential distribution, truncated. A
 reading over a longer slot is the sum of its hours, each of which is at most the bound divided by their number. So
-readings of whole days vary less, and the slew limit removes less from them. But some homes are large for long, whatever
-the length of a slot. So clipping removes at least what the range alone removes from one draw of the exponential
-distribution.
+readings of whole days vary less, and the slew limit removes less from them. But some homes have large readings for a
+long time, whatever the length of a slot. So the model removes at least what the range alone removes from one draw of
+the exponential distribution.
 
 In the second case the clipped readings are a Markov chain n' = min(max(x, n - c), n + c), and its stationary
 distribution function F is known in closed form. With Q the distribution function of readings x,
@@ -47,7 +47,8 @@ _TINY = 1e-300
 _ANEW_SECONDS = 3600
 # A slot of more draws counts as a slot of this many draws, from which clipping removes less than .2 % of the range.
 _MOST_DRAWS = 24
-# The distribution of a mean of draws is computed on at least so many cells per draw, and so many cells of the mean.
+# The distribution of a mean of draws is computed with at least `_PER_DRAW` cells for each draw, and about `_CELLS`
+# cells or more for the sum of the draws.
 _PER_DRAW, _CELLS = 128, 4096
 # Draws beyond this many times the inverse of the rate are left out: their probability is below 1e-13.
 _FARTHEST = 30.0
@@ -85,8 +86,8 @@ class ClippingBias:
 def stationary_means(rates: Vector, slew: float, top: float, draws: int = 1) -> Vector:
     """Return the means [k] of clipped readings in [0, 1] if the readings are drawn anew in every slot.
 
-    A reading is the mean of ``draws`` draws. They have densities proportional to e^(-rate x) on [0, top], for ``rates``
-    [k] other than 0. A clipped reading differs from the one before by at most ``slew``.
+    A reading is the mean of ``draws`` draws. The draws have densities proportional to e^(-rate x) on [0, top], for
+    ``rates`` [k] other than 0. A clipped reading differs from the one before by at most ``slew``.
     """
     levels = levels_of(slew)
     if draws == 1:
@@ -99,7 +100,7 @@ def _of_mean(rates: Vector, top: float, draws: int, levels: Vector) -> Vector:
 
     Each draw, or its distance from ``top`` if the rate is negative, is rounded to the middle of one of m cells. So the
     sum of the draws is a whole number of cells plus ``draws`` / 2. Its probabilities are the inverse Fourier transform
-    of the power of the transform of one draw's. At last the mean is scaled to what it is without rounding.
+    of the power of the transform of one draw's. At last the cells are scaled so that the mean is that without rounding.
     """
     m = max(_PER_DRAW, -(-_CELLS // draws))
     steep = np.abs(rates)[:, None]

@@ -7,12 +7,12 @@ reports show, and x_t is what truncation removes. The variance of a difference o
 the noise of all devices: Cov(y_t of g, y_t of all) = n_g/n Var(y_t of g). The noise of a stream is correlated from slot
 to slot, with covariances that are known exactly.
 
-*What truncation removes.* `fit`, `explained` and `shape` of `Removed` are errors of the choice of θ, which all groups
-and slots share, so they are added up with their signs, see `_levelled`. Between two groups at the same time,
-`explained` is smaller, see `_BETWEEN`. `level` is an error of the same reports: it is a sum of the noise of the cycle
-around the slot (`level_weights`), so it is added to the noise with its sign. `own` and `chance` are errors of one slot.
-They are independent for two groups; for a group they are a part n_g/n of those of all devices. A group's homes with
-large readings stay in it, so a part of `chance` is the same in all slots.
+*What truncation removes.* `fit`, `explained` and `shape` of `Removed` are errors of the choice of θ. All groups share
+it, so these errors are added up with their signs, see `_levelled`. Between two groups at the same time, `explained` is
+smaller, see `_BETWEEN`. `level` is an error of the same reports: it is a sum of the noise of the cycle around the slot
+(`level_weights`), so it is added to the noise with its sign. `own` and `chance` are errors of one slot. They are
+independent for two groups; for a group they are a part n_g/n of those of all devices. A group's homes with large
+readings stay in it, so a part of `chance` is the same in all slots.
 
 All of this is post-processing of the two sides, so a difference of published means tells nothing new of anybody.
 """

@@ -1,6 +1,6 @@
 """Model of what truncation removes from a slot's mean: the excess X = E[(x - θ)⁺] of the slot's readings x.
 
-*What the rounds know.* A choice of θ keeps E[(x - t)⁺] for every t and each piece p of the cycle, with its error
+*What the rounds know.* A choice of θ keeps E[(x - t)⁺] for many t and each piece p of the cycle, with its error
 (`threshold.pieces`). From this follow the excess e_p over θ and the truncated mean μ_p = E[min(x, θ)] = E[x] - e_p. An
 epoch that has ended is described by the choice that ended it, which was fitted to the epoch's own reports, too.
 
@@ -14,10 +14,10 @@ shrunk by the noise that it has, with a variance that the m themselves show (met
 
 *Two explanations* of a factor f. The first: all readings are larger. They are s times those of the rounds, where s
 solves E[min(s x, θ)] = f μ_p, and X = s E[(x - θ/s)⁺]. The second: more devices are active, with readings of the same
-size, and X = f e_p. The probability w of the first is its likelihood: under each explanation the pieces' e_p would
-follow from their μ_p and the distribution of the whole cycle. X is the mean over both explanations, and over the values
-of f that the noise leaves possible. After a step of the readings, both are equally likely, and the error is as large as
-the distance between them.
+size, and X = f e_p. The probability w of the first is its share of the likelihoods of both: under each explanation the
+pieces' e_p would follow from their μ_p and the distribution of the whole cycle. X is the mean over both explanations,
+and over the values of f that the noise leaves possible. After a step of the readings, both are equally likely, and the
+error is as large as the distance between them.
 
 *The error* has parts that average out differently over many slots (`Removed`). `fit`, `level` and `explained` are the
 errors of the fit's mean over the cycle, of the level, and of the explanation. `shape` is twice the rest of the error of
@@ -45,13 +45,13 @@ SCALES = np.geomspace(0.05, 20.0, 161)
 # and this scale.
 _LIKELY = 0.3
 _PRIOR = 2.0 * np.log1p(np.square(np.log(SCALES) / _LIKELY) / 3.0)
-# Neither explanation holds exactly for any population. Around each, the logarithm of an excess has this standard
+# Neither explanation holds exactly for any population. Under each, the logarithm of an excess has this standard
 # deviation.
 _ROUGH = 0.3
 # At least this standard deviation is assumed when a piece's excess is combined with the excess that its mean explains.
 _LEAST_ROUGH = 0.5
-# The readings of a slot differ from those of the same time on another day: standard deviation of the excess, as a share
-# of it.
+# The readings of a slot differ from those of the same time on another day. This is the standard deviation of the excess
+# between days, as a share of the excess.
 _DAYS = 0.5
 # The error of the day's shape is assumed to be this many times what the pieces' fits say. They say too little, because
 # all pieces are fitted with similar tails.

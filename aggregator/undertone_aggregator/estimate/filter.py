@@ -30,7 +30,7 @@ _ITERATIONS = 25
 _ENOUGH = 0.05
 _GIVE_UP = 1e6
 _SHRINKS = 3
-# Assumed standard deviation of a signal too weak to be measured, as a share of the largest that the noise could hide.
+# Assumed variance of a signal too weak to be measured, as a share of the largest variance that the noise could hide.
 _HIDDEN = 0.4
 # Largest number of slots times points in one run: 45 MB.
 _KEPT = 90_000

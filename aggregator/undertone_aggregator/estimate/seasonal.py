@@ -121,7 +121,7 @@ class Seasonal:
 
 
 def _orders(cycle: int, most: int) -> list[int]:
-    """Return the harmonic of each column: cosine, then sine unless slots cannot resolve it."""
+    """Return the harmonic of each column of `_waves`: 0 for the constant, then that of each cosine and sine."""
     orders = [0]
     for order in range(1, most + 1):
         orders += [order] if 2 * order == cycle else [order, order]

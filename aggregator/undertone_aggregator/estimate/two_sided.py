@@ -1,9 +1,10 @@
 """Model of what truncation to [low, θ] removes: a slot's readings are those of the rounds, moved by an amount.
 
 Readings far from zero, such as temperatures, change by an amount and not by a factor. The truncated mean around a slot
-says by how much they moved; the prior is a Cauchy distribution whose scale is half of the range. If nearly all readings
-are beyond one end, the truncated mean hardly says how far beyond it they are, and the model's error is accordingly
-large. The readings of a slot are less far apart than those of the whole cycle, by the variance of the slots' levels.
+says by how much they moved; the prior of this amount is a Cauchy distribution whose scale is half of the range. If
+nearly all readings are beyond one end, the truncated mean hardly says how far beyond it they are, and the model's error
+is accordingly large. The readings of a slot are less far apart than those of the whole cycle, by the variance of the
+slots' levels.
 
 *Two explanations* of a level. The first: all readings have moved. The second: only the readings of a share of the
 devices have moved, as when a third of the homes feed in around noon, and the others stayed. Under the second, more
@@ -158,7 +159,8 @@ class TwoSided:
     def _chances(self, tried: Vector, mean: Vector, error: Vector, coarse: int = 1) -> Vector:
         """Return the posterior probabilities of the shifts, given the levels around slots; [slots, shifts].
 
-        ``tried``: the level under each shift; every ``coarse``-th shift, in turn for each of some shares.
+        ``tried``: the level under each shift that is tried. These are every ``coarse``-th shift, once or for each of
+        `_SHARES` in turn.
         """
         some = self._prior[::coarse]
         prior = np.tile(some, len(tried) // len(some))
@@ -192,8 +194,8 @@ def of_cycle(reported: Reported, cycle: int) -> Levels | None:
 def near(reported: Reported, cycle: int, sharp: float) -> Levels:
     """Return the level around each slot: a mean over the shortest time of `_NEAR` that is long enough.
 
-    It is long enough if the median of the levels' errors is at most ``sharp``. If only the longest may be, the level is
-    a mean over the whole cycle, which hides the day's shape.
+    It is long enough if the median of the levels' errors is at most ``sharp``. If none is, or only the longest, the
+    level is a mean over the whole cycle, which hides the day's shape.
     """
     sums, variance = _sums(reported.mean), _sums(np.square(reported.error))
     for part in _NEAR:
