@@ -31,7 +31,10 @@ class Watchdog:
         self._beaten_at = -math.inf
 
     def beat(self) -> None:
-        """Notify systemd that the loop works, unless the last notification was only a moment ago."""
+        """Notify systemd that the loop works, unless the last notification is younger than a quarter of WatchdogSec.
+
+        Does nothing if systemd has asked for no watchdog.
+        """
         now = time.monotonic()
         if self._every < math.inf and now >= self._beaten_at + self._every:
             self._beaten_at = now

@@ -42,5 +42,5 @@ class Stopwatch:
 # COMMITS measures the transactions of this process's ingest threads. CHOICES measures the choices of theta, each with
 # the design of its mechanism.
 COMMITS, CHOICES = Stopwatch(), Stopwatch()
-# Number of batches, by campaign, on which the fast path of this process's ingest threads failed.
+# Number of batches, by campaign, on which the fast path (`ingest/fast_path.py`) of this process failed.
 FAILURES: Counter[str] = Counter()

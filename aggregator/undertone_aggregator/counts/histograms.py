@@ -1,7 +1,7 @@
 """Histograms of many slots and groups as arrays, and their sums by slot. Large series are read and published in this
 form.
 
-A year of fifty groups has two million histograms: a Python object for each of them would take a minute.
+A year of fifty groups has two million histograms: to make a Python object for each of them would take a minute.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ Slots = NDArray[np.int64]
 
 
 class GroupRows(NamedTuple):
-    """Histograms of one origin, by slot, then group; there is one for each slot and group.
+    """Histograms of one origin, by slot, then group; there is at most one for each slot and group.
 
     ``slot`` [n]; ``group`` [n]: index of the group's name; ``counts`` [n, cells].
     """

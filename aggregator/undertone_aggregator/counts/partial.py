@@ -19,7 +19,7 @@ from undertone_shared.report import STREAM
 
 Counts = NDArray[np.int64]
 
-# Name of the group of all devices together. If a campaign has no groups, its reports are counted under this name.
+# Name of the group of all devices together. The reports of devices that are in no other group are counted under it.
 EVERYBODY = "all"
 LARGEST_CELLS = 1 << 22
 _WIDTHS = (1, 2, 4, 8)

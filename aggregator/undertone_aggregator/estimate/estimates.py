@@ -163,11 +163,11 @@ class Estimate(MeanRow):
     Slots of the last two kinds have no ``estimate``: it is nan here, and None in what ``row`` returns.
 
     ``cohort``: reports for the threshold in the slot. ``start``: Unix second. ``bias`` with its ``bias_se``: what
-    truncation removes from the mean, by a model; None if no threshold round came before. ``misfit``: log10 of the
-    evidence that the histogram is not from honest devices, who reach m > 0 with probability at most 10^-m; 6 and more
-    is an alarm. ``manipulation``: the largest distance from ``estimate`` of the honest reports' mean if 1 % of the
-    reports are fake. ``carried``: the share of the noise of the chain's preceding slot that the noise of this slot
-    contains; None if the noise of slots is independent.
+    truncation removes from the mean, by a model; None without such a model. ``misfit``: log10 of the evidence that the
+    histogram is not from honest devices, who reach m > 0 with probability at most 10^-m; 6 and more is an alarm.
+    ``manipulation``: the largest distance from ``estimate`` of the honest reports' mean if 1 % of the reports are fake.
+    ``carried``: the share of the noise of the chain's preceding slot that the noise of this slot contains; None if the
+    noise of slots is independent.
     """
 
     plural: ClassVar[str] = "slots"

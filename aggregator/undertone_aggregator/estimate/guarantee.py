@@ -19,7 +19,7 @@ _UNITS = (("hour", "h", 3600), ("minute", "min", 60), ("second", "s", 1))
 
 @dataclass(frozen=True)
 class Guarantee:
-    """A guarantee.
+    """What a campaign guarantees to a household or to a single reading, in numbers and in a sentence.
 
     ``level``: what it protects: ``event`` (one reading), ``window`` (all readings in any ``span``), or ``user`` (all
     reports in ``span``). ``certificate``: the largest exact ratio of the probabilities of a single report; None if

@@ -214,7 +214,7 @@ class OpenCampaign(Summarised):
     @property
     def groups(self) -> tuple[str, ...]:
         """The groups that have reports; ``all`` means all devices together."""
-        # Only slots after ``_groups_from`` are read again. Slots up to it have settled, so they get only late reports;
+        # Only slots from ``_groups_from`` on are read again. Earlier slots have settled, so they get only late reports;
         # the store searches these at each call.
         settled = max(int(self._store.meta(stores.SETTLED).get(stores.SETTLED, 0)), 0)
         self._groups |= self._store.counted_groups(self._groups_from)

@@ -372,10 +372,8 @@ class Results(OpenCampaign):
     def _pieces(self, first: int, last: int, groups: int) -> Iterator[tuple[int, int]]:
         """Yield (first slot, last slot) of pieces that hold all reports of first..last.
 
-        A piece has at most `_PIECE` slots times groups, and at least one slot.
-
-        A reader that adds up a piece before it reads the next one needs memory for a single piece instead of for all
-        groups.
+        A piece has at most `_PIECE` slots times groups, and at least one slot. A reader that adds up a piece before it
+        reads the next one needs memory for a single piece instead of for all groups.
         """
         low = max(first, self.timeline.epochs[0].campaign.first_slot)
         high = min(last, self._store.newest_slot() or 0)

@@ -33,7 +33,7 @@ class Removed(NamedTuple):
     The error has independent parts, given as standard deviations:
 
     - ``fit`` and ``explained`` are the errors of the fit's mean, and of the explanation of a changed mean (with its
-      sign). They come from the choice of θ, so they are the same in all slots and for all groups.
+      sign). They come from the choice of θ, so each of them is fully correlated over all slots and groups.
     - ``level`` is the error of the level of the cycle around the slot, a sum of the noise of these slots.
     - ``shape`` is the error of the day's shape, which is the same every day and averages out over a cycle.
     - ``own`` and ``chance`` are errors of the slot alone; the second is the chance of few devices with large readings.
@@ -54,7 +54,7 @@ class Removed(NamedTuple):
 
     @property
     def shared(self) -> Vector:
-        """The part of the error that is the same in all slots."""
+        """The part of the error that is fully correlated over all slots."""
         return np.asarray(np.sqrt(np.square(self.fit) + np.square(self.explained)))
 
     @property

@@ -10,8 +10,8 @@ import numpy as np
 from undertone_aggregator.threshold.channel import Vector
 from undertone_aggregator.threshold.result import RESOLVED
 
-# Prior probability that readings above those that the reports resolve have a heavier tail than the fit, that of
-# `heavier`.
+# Prior probability that readings above those that the reports resolve have the tail of `heavier` instead of the fitted
+# one.
 _HEAVY = 1 / 3
 # If reports resolve readings up to this share of the bound, they show the whole tail.
 _BOUNDED = 0.9

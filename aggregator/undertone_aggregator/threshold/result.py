@@ -20,10 +20,11 @@ RESOLVED = 5.0
 class Threshold:
     """The chosen θ with its uncertainty and the fitted distribution; all lengths are in units of the reading.
 
-    `low`, `high`: range that holds the optimal θ with 90 %, for each tail of the readings that the reports do not
-    exclude. `bias`, `bias_se`: the mean excess E[(x - θ)⁺] that truncation at θ removes from the mean, and its standard
-    deviation. `expected_mse`: the mean square error (ToPL's Eq. 8) at θ, averaged over the uncertainty. `density` [d]
-    over `edges` [d + 1] (integers, bin i = [edges[i], edges[i+1])) is the fitted distribution of readings.
+    `low`, `high`: range that holds the optimal θ with a probability of 90 %, for each tail of the readings that the
+    reports do not exclude. `bias`, `bias_se`: the mean excess E[(x - θ)⁺] that truncation at θ removes from the mean,
+    and its standard deviation. `expected_mse`: the mean square error (ToPL's Eq. 8) at θ, averaged over the
+    uncertainty. `density` [d] over `edges` [d + 1] (integers, bin i = [edges[i], edges[i+1])) is the fitted
+    distribution of readings.
 
     `warnings` are sentences about what makes the choice uncertain. `notices` are sentences about how θ was limited, or
     why there are no blocks or no table; they say nothing about whether the published intervals hold.
