@@ -43,7 +43,7 @@ PIECES = 48
 # least half of it. With less information the day is divided into fewer, longer pieces.
 LEAST_INFORMATION = 700.0
 # Standard deviations of a piece's parameters around the day's: of its level, and of the logit of the share of readings
-# above zero. The slopes vary by the component's own prior.
+# above zero. The slopes have the prior of the day's likeliest component.
 _LEVEL, _POSITIVE = 1.5, 1.0
 # The correlation of two pieces falls to 1/e over this time, a share of the cycle.
 _FADES = 1 / 8

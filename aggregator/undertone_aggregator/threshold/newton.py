@@ -64,7 +64,8 @@ def _gathered(f: Vector) -> Vector:
 def _newton_point(channel: Channel, counts: Vector, f: Vector, mixed: Vector, gradient: Vector, n: float) -> Vector:
     """Return the distribution g that minimises ‖√h (A g / A f - 2)‖², the quadratic model at the current f.
 
-    g is positive only in cells where f is positive or the gradient has a local maximum; h are the counts.
+    g is positive only in cells where f is positive, or where the gradient has a local maximum above ``n``; h are the
+    counts.
     """
     rises = np.append(True, gradient[1:] >= gradient[:-1])
     falls = np.append(gradient[:-1] > gradient[1:], True)

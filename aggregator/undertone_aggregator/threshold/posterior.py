@@ -277,8 +277,9 @@ def report_law(reports: ReportCounts, grid: tuple[int, ...]) -> tuple[Vector, In
 
 
 def _similar(matrix: Vector) -> Integers:
-    """Return the first rows of runs of symbols with nearly proportional rows. Merging such a run loses no
-    information.
+    """Return the first rows of runs of symbols with nearly proportional rows.
+
+    To merge the symbols of such a run loses hardly any information.
     """
     shape = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1e-300)
     change = np.cumsum(np.append(0.0, np.abs(np.diff(shape, axis=0)).sum(axis=1)))

@@ -19,17 +19,18 @@ from undertone_aggregator.threshold.posterior import Posterior, decision_grid, p
 from undertone_aggregator.threshold.result import Threshold
 from undertone_aggregator.threshold.two_sided import two_sided_range
 
-# Least Σ n ε² of the cohort's reports. Below it, every method that was tried failed in the worst cases: its error was
-# more than 1000 times the least possible one.
+# Least Σ n ε² of the cohort's reports. With less, every method that was tried failed in the worst cases, with errors
+# many times the least possible one.
 ENOUGH_INFORMATION = 700.0
 _MISFIT_ALARM = 6.0
 _CAUTIOUS_SHARE = 0.75
 _SECOND_MODE_MASS = 0.02
-# θ counts as extrapolated if it is more than this factor above the largest value that the reports resolve.
+# θ counts as extrapolated if it is more than this number of times the value above which the reports show nothing
+# (`Posterior.seen`).
 _FAR_OUT = 1.7
-# If the components of the prior whose body may have any shape (`tail.Component`) have at least this posterior
+# If the components of the prior whose body may have any shape (`tail.Component`) have more than this posterior
 # probability, no smooth shape explains the readings. The tail beyond the data is then less certain than the posterior
-# says, and a larger θ is chosen (`_CAUTIOUS_SHARE`).
+# says. So θ is at least the `_CAUTIOUS_SHARE` quantile of the best θ of the posterior's densities.
 _ODD_SHAPE = 0.9
 
 
@@ -45,8 +46,8 @@ def choose_robustly(
     """Choose the θ that minimises the mean, over the posterior, of RMSE(θ) / min RMSE; see `theta_from_reports`.
 
     The ratio is used instead of the error itself. The mean error would be dominated by the few densities with the
-    heaviest tails, and would give too large a θ. With few reports, or readings of an odd shape (`_ODD_SHAPE`), a larger
-    θ may be chosen.
+    heaviest tails, and would give too large a θ. With few reports, or readings of an odd shape (`_ODD_SHAPE`), θ
+    may be larger.
     """
     after = posterior(rounds, reports, bound)
     candidates = np.asarray(decision_grid(bound)[1:-1], dtype=np.int64) if thetas is None else thetas
