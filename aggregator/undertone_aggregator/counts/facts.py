@@ -13,9 +13,9 @@ from undertone_aggregator.design.mechanisms import traits_of
 class MechanismFacts:
     """Facts about a mechanism.
 
-    ``kind``, ``what``: see `undertone_aggregator.design.mechanisms.Traits`. ``levels``: a reading is rounded to one of
-    ``levels`` + 1 values. ``variance_ratio``: mean variance of a report over the readings as the threshold rounds
-    estimated them, divided by the Hybrid's at the same θ and ε.
+    ``kind``, ``what``: the ``kind`` and the ``sentence`` of `undertone_aggregator.design.mechanisms.Traits`.
+    ``levels``: a reading is rounded to one of ``levels`` + 1 values. ``variance_ratio``: mean variance of a report over
+    the readings as the threshold rounds estimated them, divided by the Hybrid's at the same θ and ε.
     """
 
     kind: str

@@ -83,7 +83,7 @@ class Goodness:
     def _evidence(self, counts: Vector, likely: Vector) -> Vector:
         """Return a lower bound of ``likely`` minus the log of the reports' largest probability under the hull.
 
-        The method is expectation maximisation. With h_j of a slot's n reports in group j, and p_j the fitted
+        The method is expectation maximisation. With h_j of a slot's n reports in group j of symbols, and p_j the fitted
         probability of the group, max_k Σ_j h_j P(j|k) / p_j - n bounds its error. The method ends when the error is
         small, or when no evidence is possible. Shapes [slots, groups], [slots] → [slots].
         """
