@@ -2,9 +2,10 @@
 
 The reports show the mean of the *clipped* readings of the devices that reported: truncated to [low, theta], then moved
 by at most the slew from one report to the next. The estimate adds the model of `undertone_aggregator.estimate.clipping`
-for what clipping removes. The model starts from the mean. So if the noise of an estimate, of a slot or of a mean over
-slots, is larger than half of the mean, the estimate adds only a part of what the model says. It adds nothing if the
-noise is larger than the whole mean. What it does not add becomes a part of the error.
+for what clipping removes. The model starts from the level of readings, the mean over many slots around a slot. If the
+noise of an estimate (of a slot, or of a mean over slots) is larger than half of this level, the estimate adds only a
+part of what the model says. It adds nothing if the noise is larger than the whole level. What it does not add becomes a
+part of the error.
 """
 
 import math
@@ -72,17 +73,20 @@ class Curve:
 
 
 class _Clipped(NamedTuple):
-    """What the model of clipping says of some slots, and the levels [k] (minus the offset) from which it says this."""
+    """What the model says that clipping removes from some slots (``whole``), and the slots' ``levels`` [k].
+
+    A level is the mean of the readings around the slot, minus the offset; ``whole`` is computed from it.
+    """
 
     levels: Vector
     whole: Removed
 
     def take(self, places: Places) -> "_Clipped":
-        """Return the same of the slots at these places."""
+        """Return what is known of the slots at these places."""
         return _Clipped(self.levels[places], self.whole.take(places))
 
     def removed(self, noise: Vector) -> Removed:
-        """Return what is added to estimates with this ``noise`` (standard errors [k]), and its error."""
+        """Return what is added to estimates with this ``noise`` (standard errors [k]), with the error of that."""
         added = np.clip(2.0 - 2.0 * noise / np.maximum(np.abs(self.levels), _TINY), 0.0, 1.0)
         left = (1.0 - added) * self.whole.bias
         return self.whole._replace(bias=added * self.whole.bias, fit=np.hypot(self.whole.fit, left))
@@ -211,7 +215,7 @@ class StreamReconstruction:
     def _mean(
         self, first: int, last: int, series: Series, curve: Curve, clipped: "_Clipped", places: Places
     ) -> RangeEstimate:
-        """Return the mean over the curve's slots at some ``places``. ``clipped`` [k]: what clipping removes.
+        """Return the mean over the curve's slots at some ``places``. ``clipped``: that of all slots of the curve.
 
         The variance of its noise is the sum of these slots' covariances over n²; covariances with other slots are not
         included.
@@ -235,7 +239,10 @@ class StreamReconstruction:
         )
 
     def _removed_from_slots(self, curve: Curve) -> Removed:
-        """Return what clipping removes from each slot's mean, which has the typical noise of the slots around it."""
+        """Return what clipping removes from each slot's mean.
+
+        The noise of a slot is taken to be the mean standard error of the slots around it.
+        """
         first, end = self._around(curve)
         sums = np.append(0.0, np.cumsum(curve.standard_error))
         return self._clipped(curve).removed((sums[end] - sums[first]) / (end - first))
