@@ -5,7 +5,8 @@
     # piece {"first": 65536, "theta": 51, "group": 4096, "fanout": 16, "levels": 2}
     65536,7
 
-A piece begins wherever θ or the smoother's depth changes; positions number the values of the stream from 0.
+Within a piece, θ and the hierarchy are constant; a new piece begins whenever θ is chosen. Positions number the values
+of the stream from 0.
 """
 
 import json
@@ -49,7 +50,8 @@ def piece_line(first: int, parameters: dict[str, Any]) -> str:
 def rows(parameters: dict[str, Any], first: int, start: int, numbers: Integers) -> list[str]:
     """Return the lines of a release that contain these numbers.
 
-    ``first``: position of the piece's first value. ``start``: position of the first number; for items, of its block.
+    ``first``: position of the piece's first value. ``start``: position of the first value that these numbers
+    follow; for items, the number of the first block.
     """
     kind = parameters["released"]
     if kind in ("values", "counts"):

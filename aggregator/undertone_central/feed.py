@@ -1,7 +1,7 @@
 """Input streams of values from files and pipes, in batches: CSV, NPZ, Parquet, or lines of text.
 
-If a cell is empty, or not a whole number after scaling, it is an empty item. Such an item keeps its place in the
-stream, and a message says what was wrong with the cell.
+A cell that is empty, or not a whole number after scaling, counts as 0, and so keeps its place in the stream. A message
+names each such cell or, for NPZ files, their number.
 """
 
 import csv
@@ -30,7 +30,8 @@ Say = Callable[[str], None]
 def batches(path: Path, column: str | None, scale: Fraction, say: Say) -> Iterator[Integers]:
     """Yield the values of a file, times ``scale``, in file order. A table households × time is read time by time.
 
-    ``column``: a name or a number from 0; None means the last column. Raises Invalid, OSError.
+    ``column``: for text, the name or the number (from 0) of the column; for Parquet, its name; None means the last one.
+    For NPZ, it is the name of the array; None means the only array of numbers. Raises Invalid, OSError.
     """
     suffix = path.suffix.lower()
     if suffix == ".npz":
@@ -43,7 +44,10 @@ def batches(path: Path, column: str | None, scale: Fraction, say: Say) -> Iterat
 
 
 def expected(path: Path) -> int | None:
-    """Estimate the number of rows of a text file from its size and its first lines; None for other files."""
+    """Estimate the number of rows of a text file from its size and its first 64 KiB.
+
+    Return None for NPZ and Parquet files, and if there is no end of a line in these 64 KiB.
+    """
     if path.suffix.lower() in (".npz", ".parquet", ".pq"):
         return None
     with path.open("rb") as file:
@@ -52,8 +56,10 @@ def expected(path: Path) -> int | None:
 
 
 def text_values(lines: Iterable[str], column: str | None, scale: Fraction, say: Say, name: str) -> Iterator[int]:
-    """Yield one value per line of comma-separated text. A first line without a number in that column counts as a
-    header.
+    """Yield one value for each line of comma-separated text that is not empty.
+
+    The first line is skipped as a header if ``column`` is a name, or if its cell in that column is not a whole number
+    after scaling. Raises Invalid.
     """
     place: int | None = int(column) if column is not None and column.isdecimal() else None
     for number, row in enumerate(_rows(lines, name), 1):
@@ -71,7 +77,7 @@ def text_values(lines: Iterable[str], column: str | None, scale: Fraction, say: 
         if value is None and number == 1:
             continue
         if value is None:
-            say(f"{name}, row {number}: {cell[:_LONGEST_TEXT]!r} is not a whole number, and counts as an empty item")
+            say(f"{name}, row {number}: {cell[:_LONGEST_TEXT]!r} is not a whole number, and counts as 0")
         yield value or 0
 
 
@@ -83,9 +89,11 @@ def _rows(lines: Iterable[str], name: str) -> Iterator[list[str]]:
 
 
 def parse(cell: str, scale: Fraction) -> int | None:
-    """Return the whole number after scaling, or None if the cell is not a number or not whole."""
+    """Return the number in the cell times ``scale``, or None if this is no whole number, or is 2^53 or larger in
+    size.
+    """
     if cell.isdecimal() and len(cell) <= _PLAIN:
-        # Plain digits are converted here, with the same result as by the general code below, in a tenth of its time.
+        # Plain digits are converted here, with the same result as by the general code below, but faster.
         value, rest = divmod(int(cell) * scale.numerator, scale.denominator)
         return value if rest == 0 and value < _LARGEST else None
     try:
@@ -98,7 +106,7 @@ def parse(cell: str, scale: Fraction) -> int | None:
 
 
 class PipeLines:
-    """The lines that arrive at a file descriptor. ``drained`` is True if the next line has not arrived yet."""
+    """The lines that arrive at a file descriptor, as an iterator."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -108,7 +116,7 @@ class PipeLines:
 
     @property
     def drained(self) -> bool:
-        """True if reading another line would wait."""
+        """True if every whole line that was read from the descriptor has been handed out."""
         return not self._lines
 
     def __iter__(self) -> Iterator[str]:
@@ -126,7 +134,7 @@ class PipeLines:
 
 
 def as_they_come(lines: PipeLines, values: Iterator[int]) -> Iterator[Integers]:
-    """Yield the values of a pipe in batches of all that have arrived so far."""
+    """Yield the values of a pipe in batches: all that have arrived, but at most `BATCH` at a time."""
     held: list[int] = []
     for value in values:
         held.append(value)
@@ -172,7 +180,7 @@ def _npz(path: Path, column: str | None, scale: Fraction, say: Say) -> Iterator[
         if not fine.all():
             say(
                 f"{path.name}, values {start} to {start + len(values) - 1}: {(~fine).sum()} are not whole numbers; "
-                "counted as empty items"
+                "counted as 0"
             )
         yield values
 
@@ -180,7 +188,11 @@ def _npz(path: Path, column: str | None, scale: Fraction, say: Say) -> Iterator[
 def _whole(
     values: "np.ndarray[tuple[int], np.dtype[np.generic]]", scale: Fraction
 ) -> tuple[Integers, NDArray[np.bool_]]:
-    """Return (values, mask of the valid ones). A value that is not finite or not whole is 0 and not valid."""
+    """Return (values times ``scale``, mask of the valid ones).
+
+    A value that is not finite, differs from a whole number by 1e-6 or more, or is 2^53 or larger in size, is not valid,
+    and becomes 0.
+    """
     numbers = np.asarray(values, dtype=np.float64) * float(scale)
     whole = np.rint(np.where(np.isfinite(numbers), numbers, 0.0))
     fine = (np.abs(numbers - whole) < 1e-6) & (np.abs(whole) < _LARGEST)
@@ -209,6 +221,6 @@ def _parquet(path: Path, column: str | None, scale: Fraction, say: Say) -> Itera
             value = parse(str(cell), scale)
             if value is None:
                 text = "" if cell is None else str(cell)[:_LONGEST_TEXT]
-                say(f"{path.name}, row {row}: {text!r} is not a whole number, and counts as an empty item")
+                say(f"{path.name}, row {row}: {text!r} is not a whole number, and counts as 0")
             held.append(value or 0)
         yield np.array(held, dtype=np.int64)

@@ -1,8 +1,9 @@
-"""The gateway: it receives raw readings over MQTT on a trusted network and publishes the private stream over MQTT.
+"""The gateway: it receives raw readings over MQTT on a trusted network and passes them to a release.
 
-A message is a decimal number, or a running number and the value (``17 250``). If messages have running numbers, a
+A message is the value, or a running number and the value (``17 250``). If messages have running numbers, a
 message whose number is not above the last one is a repetition and is dropped. If they have none, a redelivery after a
-crash is recognised by its packet id. A batch is acknowledged once its release is durable and the broker has it.
+crash is recognised by its packet id. A batch is acknowledged once its release is in the
+output file, or at the broker of the output.
 """
 
 import time
@@ -25,7 +26,7 @@ SECONDS = 60.0
 
 
 class TopicSink:
-    """Publishes each line of a release at QoS 1. The heading is retained under ``<topic>/about``.
+    """Publishes each line of a release at QoS 1. The public parameters are retained under ``<topic>/about``.
 
     After a restart the lines of the last batch may be published twice, with equal numbers. Raises OSError if the broker
     cannot be reached.
@@ -83,7 +84,9 @@ class Gateway:
         return self._inbox.ready
 
     def step(self) -> int:
-        """Release the readings that have arrived, waiting briefly for the first; return their number."""
+        """Release the readings that have arrived, waiting briefly for the first. Return their number, without
+        repetitions.
+        """
         deliveries = self._inbox.take(PAUSE)
         if not deliveries:
             return 0
@@ -115,5 +118,5 @@ class Gateway:
         elif is_repeated(delivery) and packet_of(delivery) in self._packets:
             return None
         if value is None:
-            self._say(f"{delivery.payload[:40]!r} is not a whole number, and counts as an empty item")
+            self._say(f"{delivery.payload[:40]!r} is not a whole number, and counts as 0")
         return value or 0

@@ -25,9 +25,9 @@ class Sink(Protocol):
     """The destination of released text."""
 
     def append(self, text: str, at: int) -> None:
-        """Output ``text``, which belongs after the first ``at`` bytes.
+        """Output ``text``, which belongs after the first ``at`` bytes of the release.
 
-        If bytes follow those already, they are the same text.
+        After a restart, a part of ``text``, or all of it, may have been output already.
         """
         ...
 
@@ -48,7 +48,7 @@ class ReleaseJob:
     """Feeds values to a mechanism and its releases to a sink, with a checkpoint file (None: the job cannot be resumed).
 
     ``settings``: the user's options, which must be the same when the job is resumed. Raises Invalid for the checkpoint
-    of another release.
+    of another release, and for a file that is no checkpoint.
     """
 
     def __init__(self, mechanism: Continual, sink: Sink, checkpoint: Path | None, settings: dict[str, Any]) -> None:
@@ -81,12 +81,16 @@ class ReleaseJob:
         self._commit("".join(lines))
         return count
 
-    def close(self, ending: str) -> None:
-        """End the stream: output what the mechanism still releases, and delete the checkpoint."""
+    def close(self, ending: str) -> int:
+        """End the stream: output what the mechanism still releases, and delete the checkpoint.
+
+        Return the number of numbers that the mechanism released at the end.
+        """
         numbers = self._mechanism.close(ending)
         self._commit("".join(self._rows(numbers, self.progress.consumed)))
         if self._checkpoint is not None:
             self._checkpoint.unlink()
+        return len(numbers)
 
     def _part(self, values: Integers, lines: list[str]) -> int:
         """Pass values that all belong to one phase to the mechanism; return the number of released numbers."""

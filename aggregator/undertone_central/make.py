@@ -1,4 +1,4 @@
-"""Table of the mechanisms by the names that the command line and configuration files use."""
+"""Table of the mechanisms by the names that the command line uses, with their options."""
 
 import inspect
 from collections.abc import Callable
@@ -43,8 +43,8 @@ AS_PAPERS: dict[str, Any] = {
     "update": "none",
     "monotone": False,
 }
-# Mechanism -> (options, another option, the values of the other option with which the first have an effect; None: not
-# given).
+# Mechanism -> entries (options, another option, the values of the other option with which the first have an effect).
+# The value None means that the other option is not given.
 _APPLY: dict[str, tuple[tuple[tuple[str, ...], str, tuple[str | None, ...]], ...]] = {
     "tops": (
         (("hold_out", "objective", "noise"), "theta", (None,)),
@@ -57,7 +57,7 @@ _AS_PAPERS = inspect.Parameter("as_papers", inspect.Parameter.KEYWORD_ONLY, defa
 
 
 def parameters(mechanism: str) -> dict[str, inspect.Parameter]:
-    """Return the options of that mechanism by name, except bound and ε.
+    """Return the options of that mechanism by name, except ``bound``, ``epsilon`` and ``source``.
 
     Counters also have ``monotone``, and ToPS has ``as_papers``. Raises Invalid.
     """
@@ -74,8 +74,8 @@ def make(mechanism: str, bound: int, epsilon: Epsilon, source: FreshBytes | None
     """Make the mechanism of that name. Options that are None keep their defaults. Counters also take ``monotone``.
 
     With ``as_papers``, ToPS takes the choices of its paper, `AS_PAPERS`. Raises Invalid for an unknown name, for an
-    option that the mechanism does not have or does not use, for an option that contradicts the papers, and for a
-    missing option.
+    option that the mechanism does not have or does not use, for an option that contradicts ``as_papers``, for a missing
+    horizon, and for a value that the mechanism refuses.
     """
     accepted = parameters(mechanism)
     given = {name: value for name, value in options.items() if value is not None}

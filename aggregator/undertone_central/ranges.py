@@ -1,8 +1,9 @@
 """Range queries over a release: sums over [first, end) of the stream's values, each with a standard error.
 
-They need only public input: the release's parameters and its numbers. The standard error covers the noise, exactly. For
-a smoothed stream it also covers the prediction error inside a block that the range cuts, which is estimated from the
-changes of the release's own block sums. It does not cover truncation at θ: sums are those of truncated values.
+They need only public input: the release's parameters and its numbers. The standard error covers the noise, exactly
+except for monotone counts. For a smoothed stream it also covers the prediction error inside a block that the range
+cuts, which is estimated from the changes of the release's own block sums. It does not cover truncation at θ: sums are
+those of truncated values.
 """
 
 from collections.abc import Callable, Sequence
@@ -55,7 +56,8 @@ class Piece:
 def range_sum(parameters: Parameters, pieces: Sequence[Piece], first: int, end: int) -> RangeSum:
     """Return the sum over a range.
 
-    Raises Invalid for a range that is empty, or not wholly released; the message names the range that is released.
+    Raises Invalid for a release of synthetic items, and for a range that is empty or not wholly released; then the
+    message names the ranges that are released.
     """
     if not 0 <= first < end:
         raise Invalid(f"the range is {first}:{end}, expected FIRST:END with 0 <= FIRST < END")
@@ -149,7 +151,7 @@ def _of_values(parameters: Parameters, piece: Piece, first: int, end: int) -> tu
 def _prediction_error(piece: Piece, g: int) -> float:
     """Return the mean squared change from one released block sum to the next.
 
-    A single block shows no change. Then the result is (gθ/6)², which Eq. 7 assumes.
+    A single block shows no change. Then the result is (gθ/6)², which Eq. 7 of ToPS assumes.
     """
     if g == 1:
         return 0.0

@@ -46,7 +46,9 @@ Bar = Callable[[int | None], AbstractContextManager[Callable[[int], None]]]
 
 @dataclass(frozen=True)
 class Released:
-    """Result of a release: values read, numbers published, and the guarantee."""
+    """Result of a call of `release`: values read since the release began, numbers that this call released,
+    guarantee.
+    """
 
     values: int
     numbers: int
@@ -205,7 +207,7 @@ def release(
                 if not job.progress.consumed:
                     _leave_nothing(output, state)
                 raise
-            job.close(last_block)
+            numbers += job.close(last_block)
             if continual.withholding:
                 _leave_nothing(output, state)
                 raise Invalid(

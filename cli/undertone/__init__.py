@@ -1,6 +1,7 @@
 """Undertone: time series from many small devices under local differential privacy, over MQTT.
 
-For analysts: each function here does what the command of the same name does; docs/api.md lists what is stable.
+For analysts: `certify`, `plan`, `simulate` and `release` do what the commands of the same names do. `open_store`,
+`connect` and `open_release` read results. docs/api.md lists what is stable.
 The functions need the extra ``aggregator``; `simulate` and `plan` need the extra ``simulator``. A plain install
 contains only the device, so the module of a name is imported when the name is first used.
 """

@@ -1,4 +1,4 @@
-"""The ``undertone`` command. Exit codes: 0 done, 1 a requested check failed, 2 bad input or usage."""
+"""The ``undertone`` command. Exit codes: 0 done, 1 a requested check failed, 2 bad input or usage, 130 Ctrl-C."""
 
 import io
 import os

@@ -31,10 +31,10 @@ def certify(
     """Return the exact privacy, bias and variance of mechanisms, computed from their integer weights.
 
     Name a mechanism, or give the file of a ``table`` or of a campaign's ``message``: its mechanisms are certified in
-    order. The cap on the privacy loss is e^``epsilon``; a stream campaign's cap is (``epsilon``, ``delta``).
-    ``levels`` (256 by default) applies to mechanisms with levels, ``bins`` (128) to square-wave. ``signer``: the
-    public key in hex that must have signed the message. Raises Invalid for bad input, OSError, and
-    `undertone_aggregator.design.audit.NotCertified` for a mechanism that breaks its cap or is biased.
+    order. The cap on the ratio of two probabilities of a symbol is e^``epsilon``; a stream campaign's cap is
+    (``epsilon``, ``delta``). ``levels`` (256 by default) applies to mechanisms with levels, ``bins`` (128) to
+    square-wave. ``signer``: the public key in hex that must have signed the message. Raises Invalid for bad input,
+    OSError, and `undertone_aggregator.design.audit.NotCertified` for a mechanism that breaks its cap or is biased.
     """
     if sum(source is not None for source in (mechanism, table, message)) != 1:
         raise Invalid("the mechanism is missing or given twice, expected exactly one of mechanism, table and message")

@@ -131,7 +131,7 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Print the ver
 
 @app.command("device", add_help_option=False)
 def _device() -> None:
-    """Run a device on this machine: undertone device run|status."""
+    """Run a device on this machine, or prepare one: undertone device --help lists the commands."""
 
 
 def run() -> int:

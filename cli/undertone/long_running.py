@@ -21,7 +21,9 @@ LogFormat = Annotated[str, typer.Option(help="Format of the log: text, or json w
 
 
 def stop_event(seconds: float | None = None) -> threading.Event:
-    """Return an event that SIGTERM, Ctrl-C and the end of ``seconds`` set. Raises Invalid for negative ``seconds``."""
+    """Return an event that SIGTERM, Ctrl-C and the end of ``seconds`` set. Raises Invalid unless ``seconds`` is
+    from 0 to `threading.TIMEOUT_MAX`.
+    """
     if seconds is not None and not 0 <= seconds <= threading.TIMEOUT_MAX:
         raise Invalid(f"--seconds is {seconds}, expected 0 or more")
     stop = threading.Event()

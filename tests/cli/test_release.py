@@ -182,6 +182,33 @@ def test_from_python_as_from_the_command_line(tmp_path, run):
         release("binary", values, "-", epsilon=1, bound=9, horizon=60, theta=3)
 
 
+def test_the_summary_counts_the_padded_block_and_a_share_says_of_what(tmp_path, run):
+    text = "".join(f"{i % 7}\n" for i in range(60))
+    for concepts, which in (("thresholds", "up to"), ("points", "equal to")):
+        out = tmp_path / concepts
+        options = ("--block", "16", "--concepts", concepts, "--last-block", "pad", "--epsilon", "1", "--bound", "9")
+        made = run("sanitizer", *options, "--output", out, text=text)
+        assert made.err.endswith("60 values read, 64 numbers released\n")
+        assert len(open_release(out).numbers) == 64
+        assert run("query", out, "--share", "3").out.startswith(f"share of values {which} 3: 0.")
+
+
+@pytest.mark.parametrize(("output", "resumes"), [("out.csv", True), ("-", False), ("mqtt://127.0.0.1:1/x", False)])
+def test_an_interrupted_release_says_that_it_resumes_only_with_a_checkpoint(
+    tmp_path, monkeypatch, capsys, output, resumes
+):
+    def interrupt(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("undertone_central.release.release", interrupt)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(
+        sys, "argv", ["undertone", "release", "simple-2", "--epsilon", "1", "--bound", "5", "--output", output]
+    )
+    assert main() == 130
+    assert ("resumes the release" in capsys.readouterr().err) == resumes
+
+
 def test_epsilon_is_at_most_eight_as_everywhere(tmp_path):
     for epsilon in (8.01, "20", 0):
         with refused("epsilon", epsilon, "0.0001", 8):

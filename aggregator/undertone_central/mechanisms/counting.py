@@ -90,7 +90,10 @@ class Bounded(Counter):
 
 
 class Simple1(Bounded):
-    """Counter with fresh noise Lap(TB/ε) on every prefix sum, because a value is in up to T of them."""
+    """Counter with fresh noise on every running sum: Lap(TB/ε), where T is the horizon and B the bound.
+
+    A value is in up to T running sums, so each of them gets ε/T.
+    """
 
     name = "simple-1"
     kept = ("_time", "_sum")
@@ -113,7 +116,9 @@ class Simple1(Bounded):
 
 
 class Simple2(Counter):
-    """Counter that adds noise Lap(B/ε) to each value and sums. The error grows with the square root of time."""
+    """Counter that adds noise Lap(B/ε) to each value, of bound B, and sums. The error grows with the square root of
+    time.
+    """
 
     name = "simple-2"
     kept = ("_time", "_sum")
@@ -184,9 +189,10 @@ class TwoLevel(Bounded, OneByOne):
 
 
 class Binary(Bounded, OneByOne):
-    """Binary counter: sums the dyadic intervals of t's binary digits, each with noise Lap(B levels/ε).
+    """Binary counter: a count is a sum of up to log2(horizon) + 1 intervals, whose noise is drawn only once.
 
-    There are floor(log2 T) + 1 levels. Memory: one exact and one noisy sum per level.
+    The count after t values sums the dyadic intervals of t's binary digits, each with noise Lap(B levels/ε). There are
+    floor(log2 T) + 1 levels. Memory: one exact and one noisy sum per level.
     """
 
     name = "binary"

@@ -2,10 +2,12 @@
 
 Fichtenberger, Henzinger, Upadhyay (ICML 2023): the running sum is A = CC with Toeplitz C of coefficients f_k =
 binom(2k, k)/4^k. The mechanism releases C(Cx + z), with Gaussian z for the L2 sensitivity B sqrt(Σ_{k<T} f_k²). Its
-error grows like the square root of a logarithm, while the binary counter's error grows like the logarithm's power 3/2.
-The guarantee is (ε, δ) instead of pure ε. Here c_k = round(2^32 f_k), and the noise is discrete Gaussian on the
-integers that contain Σ c_k x. It is calibrated by the analytic formula (Balle, Wang, ICML 2018) at σ² - 4: up to
-e^{-8π²} it is post-processing of a continuous Gaussian.
+error grows like log T, while the binary counter's error grows like (log T)^1.5. The guarantee is (ε, δ) instead of pure
+ε.
+
+Here c_k = round(2^32 f_k), and discrete Gaussian noise of variance σ² is added to the integers Σ c_k x. The analytic
+formula for a continuous Gaussian (Balle, Wang, ICML 2018) gives σ² - 4. With these 4 more, the discrete noise is
+post-processing of that Gaussian, up to e^{-8π²}.
 """
 
 from fractions import Fraction

@@ -21,7 +21,7 @@ LARGEST_BLOCK = 1 << 16
 
 
 def levels_for(fanout: int, span: int) -> int:
-    """Return L = log_b span. Raises Invalid unless span is a power of the fan-out."""
+    """Return L = log_b span, with b = ``fanout``. Raises Invalid unless b is 2 to 256 and span is a power of b."""
     if not 2 <= fanout <= 256:
         raise Invalid(f"fanout is {fanout}, expected 2 to 256")
     levels = 1

@@ -44,7 +44,8 @@ class KAry(Bounded, OneByOne):
         # The digits of the time; and for each level the signed sum of the noise of those of its nodes that are in the
         # count.
         self._digits, self._noisy = [0] * levels, [0] * levels
-        # Noise drawn in advance for the nodes that are subtracted, from level 0 on. The first draw is used next.
+        # Noise drawn in advance for the nodes that are subtracted, from level 0 on. Of each level, the first draw is
+        # used next.
         self._ahead: list[int] = []
         self._noise = self._draws(Fraction(1, levels))
 
@@ -91,7 +92,7 @@ class KAry(Bounded, OneByOne):
 
 
 def levels_of(horizon: int, fanout: int) -> int:
-    """Return h, the number of digits -m..m to the base k = 2m + 1 for all times up to T: (k^h - 1)/2 >= T."""
+    """Return h, the least number of digits -m..m to the base k = 2m + 1 for all times up to T: (k^h - 1)/2 >= T."""
     levels = 1
     while (fanout**levels - 1) // 2 < horizon:
         levels += 1
@@ -111,7 +112,7 @@ def mean_draws(horizon: int, fanout: int) -> Fraction:
 
 def best_fanout(horizon: int) -> int:
     """Return the odd k whose counts have the least mean variance, h² times `mean_draws`. For each h, only the smallest
-    k counts.
+    k is tried.
     """
     candidates = {_least_fanout(horizon, levels) for levels in range(1, horizon.bit_length() + 1)}
     return min(candidates, key=lambda k: (levels_of(horizon, k) ** 2 * mean_draws(horizon, k), k))

@@ -1,7 +1,8 @@
 """PAK (Perrier, Asghar, Kaafar, NDSS 2019): a noisy quantile as threshold, then a hierarchy.
 
-The first ``hold_out`` values choose θ and are not published. The paper's PAK is S-PAK at the 99.5 % quantile with δ =
-1/m², then a binary hierarchy without consistency. S-P, other noise, fan-out 16 and consistency are options.
+The first ``hold_out`` values choose θ and are not published. The paper's PAK chooses θ by S-PAK at the 99.5 %
+quantile with δ = 1/hold_out², and has a binary hierarchy without consistency. S-P (the quantile without S-PAK's upward
+shift), other noise, other fan-outs and consistency are options.
 """
 
 from fractions import Fraction
@@ -45,7 +46,7 @@ class Pak(Continual):
     """The PAK mechanism: it releases tree nodes as they close, or with consistency one integer per value.
 
     ``theta``: a public threshold. With it no θ is chosen, and this is the plain hierarchy, which is pure ε-DP.
-    ``noise``: noise of the quantile; ``delta``: None for 1/hold_out². Raises Invalid.
+    ``noise``: noise of the quantile; ``delta``: None for 1/max(hold_out, 4)². Raises Invalid.
     """
 
     kept: ClassVar[tuple[str, ...]] = ("theta", "_left", "_histogram", "_hierarchy")

@@ -33,7 +33,7 @@ _BLOCKS = 8
 _LAYOUTS = 4
 _LARGEST_FANOUT = 64
 # The error E|e| of larger blocks grows with their size g as g^h. This is the grid of h. For a short cycle h is 0, for
-# independent values .5, for a trend 1.5.
+# independent values .5, for a random walk 1.5.
 _GROWTH = np.linspace(0.0, 1.5, 31)
 # Number of grid points for the error of the smallest blocks. The grid is logarithmic, with equal prior weights. It
 # ranges from values of deviation θ/100 to values that all move together.

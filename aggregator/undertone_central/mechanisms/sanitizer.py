@@ -118,7 +118,7 @@ class StreamingSanitizer(Continual):
 
 
 class Sanitizer(StreamingSanitizer):
-    """Releases synthetic items, block by block: for shares below thresholds and so for quantiles, or for single values.
+    """Releases synthetic items, block by block, which show shares below thresholds and quantiles, or shares of values.
 
     ``concepts``: the class of questions, of `CLASSES`. ``share``: the share of every block's values that is sanitized,
     with the larger ε' that sampling allows. Raises Invalid.

@@ -1,6 +1,6 @@
 """A quantile with noise scaled to its smooth sensitivity (Nissim, Raskhodnikova, Smith, STOC 2007), and PAK's variant.
 
-For x_1 <= … <= x_n in [0, B], x_i = 0 below and B above, the β-smooth sensitivity of x_P is
+For x_1 <= … <= x_n in [0, B], x_i = 0 below and B above, the β-smooth sensitivity S of x_P is
 max_k e^{-βk} max_{t=0..k+1} (x_{P+t} - x_{P+t-k-1}), and x_P + (S/α) Z is private for Z of density
 
 - Laplace, e^{-|z|}/2: (ε, δ) with α = ε/2, β = ε/(2 ln(2/δ));
@@ -8,7 +8,7 @@ max_k e^{-βk} max_{t=0..k+1} (x_{P+t} - x_{P+t-k-1}), and x_P + (S/α) Z is pri
 - Cauchy, 1/(π(1 + z²)): pure ε with α = β = ε/2, because a shift by a changes ln(1 + z²) by at most a, and a dilation
   by e^b changes the log density by at most b. (Nissim et al. allow ε/6 each.)
 
-The integer part is released, drawn exactly; rounding down is post-processing.
+The floor of this number is released, drawn exactly; rounding down is post-processing.
 """
 
 from fractions import Fraction
@@ -38,7 +38,9 @@ def smoothing_parameters(noise: str, epsilon: Fraction, delta: Fraction) -> tupl
     else:
         alpha = beta = epsilon / 2
     if beta < 4 * _ROUNDING:
-        raise Invalid(f"epsilon {float(epsilon):g} with delta {float(delta):g} leaves a smoothing below 2^-28")
+        raise Invalid(
+            f"epsilon {float(epsilon):g} is too small for delta {float(delta):g}: choose a larger epsilon or delta"
+        )
     return alpha, beta
 
 
@@ -68,7 +70,9 @@ def pak_location(alpha: Fraction, beta: Fraction, gamma: float) -> tuple[Fractio
     quantile = log(1 / (2 * gamma))
     rest = 1 - (exp(beta) - 1) * quantile / float(alpha)
     if rest <= 0:
-        raise Invalid(f"gamma is {gamma:g}, too small for PAK's shift at this epsilon and delta")
+        raise Invalid(
+            "delta is too large for threshold s-pak: choose a smaller delta, a smaller epsilon, or threshold s-p"
+        )
     # κ is rounded up. This adds slightly more noise than necessary.
     kappa = _rounded_up(1 / rest)
     return kappa, kappa * Fraction(quantile)

@@ -1,9 +1,9 @@
 """Smoothers of ToPS (Appendix D): prediction of the next block sum from the sums that were already released.
 
-This is post-processing of released numbers alone. A block has g = b^s values; its sum is released when it is complete.
+This is post-processing of released numbers alone. A block has g values; its sum is released when it is complete.
 Until then each of its values is published as u/g, where u is the prediction. The last value corrects the block, so that
-block sums are exactly the released sums. b is the fan-out of the hierarchy and L its number of levels. s minimises the
-expected error (Eq. 7 of ToPS), see `best_smoothing`.
+block sums are exactly the released sums. In the paper g = b^s, where b is the fan-out and L the number
+of levels of the hierarchy, and s minimises the expected error (Eq. 7 of ToPS), see `best_smoothing`.
 """
 
 from abc import ABC, abstractmethod
@@ -140,8 +140,8 @@ class Exponential(Smoother):
 class Auto(Smoother):
     """Predicts by that of several exponential averages which has predicted the released sums best so far.
 
-    The averages' shares of the newest sum are 1 (recent) to 1/n (mean). Each average is judged by its squared errors.
-    Older errors lose 2 % of their weight per block.
+    The newest of n sums has in them the shares 1/n (the mean of all), 0.06, 0.2, 0.6 and 1 (the newest alone). Each
+    average is judged by its squared errors. Older errors lose 2 % of their weight per block.
     """
 
     kept = ("prediction", "_count", "_levels", "_errors")

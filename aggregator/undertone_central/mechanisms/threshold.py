@@ -1,7 +1,9 @@
-"""Threshold of ToPS: a noisy maximum over θ = 1..B of a score, the cost of truncation at θ; ε-DP for the values read.
+"""Threshold of ToPS: the θ of 1..B with the largest noisy score. A score is minus the expected error with θ, on some
+scale. The choice is ε-DP for the values read.
 
-There are two objectives, both functions of the histogram of m values. One value moves the score by at most 1 at any θ,
-and in the same direction everywhere. In this monotone case, noise of scale 1/ε is enough.
+There are two objectives, both functions of the histogram of m values. Below, r is the longest range of a query
+(``Workload.span``), b the fan-out and L the number of levels of the whole hierarchy. One value moves the score by at
+most 1 at any θ, and in the same direction everywhere. In this monotone case, noise of scale 1/ε is enough.
 
 - ``excess`` (default): the logarithm of the mean squared error of random range queries, Kθ²/ε² + (r²/6)(E[(v-θ)⁺])²,
   where K is that of the consistent hierarchy in use. With E_θ = Σ min((v-θ)⁺, κθ)/θ for the excess,
@@ -65,7 +67,7 @@ class Workload:
 
 
 def candidates(bound: int, objective: str) -> Integers:
-    """Return the candidates for θ: the paper's 1..B, or 2^16 of them, equally spaced.
+    """Return the candidates for θ: the paper's 1..B, or at most 2^16 of them, equally spaced.
 
     For the objective ``excess`` each candidate exceeds the one before by 1 or by 10 %, whichever is larger. The error
     is nearly constant within such a step, and the maximum of fewer noisy scores is more accurate.

@@ -62,7 +62,7 @@ class ThresholdSanitizer:
         width = FANOUT ** (level - 1)
         edges = start + width * np.arange(FANOUT + 1)
         counts = np.diff(np.searchsorted(ordered, edges))
-        # The part of the last node that lies beyond the bound is empty for all data, so it is left out.
+        # A child that begins beyond the bound is empty for all data, so it is left out.
         inside = edges[:-1] <= self._bound
         noisy = (counts + self._law.sample(source, FANOUT))[inside].astype(np.float64)
         masses = onto_simplex(noisy, mass)

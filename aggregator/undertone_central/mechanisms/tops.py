@@ -1,9 +1,10 @@
 """ToPS: threshold optimiser, perturber, smoother (Wang et al., CCS 2021), on an endless stream in bounded memory.
 
 The first ``hold_out`` values choose θ and are not published; the rest are truncated at θ and published. Held-out and
-published values are disjoint, so each value is used by one ε-DP mechanism (parallel composition). Of the held-out
-values' ε, 2 % is used for their mean, which predicts the first block, and 5 % for their drift, which decides the
-smoother's blocks (`undertone_central.mechanisms.pilot`). θ may be updated in one of two ways:
+published values are disjoint, so each value is used by one ε-DP mechanism (parallel composition). With the option
+``smoothing`` auto, 2 % of the held-out values' ε is used for their mean, which predicts the first block, and 5 % for
+their drift, which decides the smoother's blocks (`undertone_central.mechanisms.pilot`). θ may be updated in one of two
+ways:
 
 - ``parallel``: after each span of published values, ``hold_out`` more are withheld to choose a new θ, with all of ε;
 - ``sequential``: the values of each span choose the θ of the next span with a share of ε, and are published with the
@@ -119,7 +120,7 @@ class Tops(Continual):
             if self._given
             else f"the first {self._hold_out} values choose the threshold θ and are never published",
             "parallel": f"{self._hold_out} values before each span choose its threshold θ and are never published",
-            "sequential": f"{float(self.epsilon * self._share):g} of ε chooses the next span's threshold θ",
+            "sequential": f"{float(self.epsilon * self._share):g} of this chooses the next span's threshold θ",
         }[self._update]
         return f"event-level differential privacy, pure ε = {float(self.epsilon):g} per value; {theta}"
 
@@ -222,7 +223,7 @@ class Tops(Continual):
         return theta
 
     def _first_layout(self) -> list[int]:
-        """Return the layout that is used while no drift is known."""
+        """Return the layout by the option ``smoothing`` alone, without a drift."""
         depth = self._smoothing
         if not isinstance(depth, int):
             rule = best_smoothing if depth == "auto" and self._given else paper_smoothing

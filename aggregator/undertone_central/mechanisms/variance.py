@@ -97,7 +97,7 @@ def average_variance(fanout: int, levels: int, *, consistent: bool) -> float:
 
 
 def _equidistributed(n: int) -> NDArray[np.float64]:
-    """Return points of the plane's R2 sequence (Roberts): i times (1/g, 1/g²) modulo 1, g³ = g + 1."""
+    """Return points of the plane's R2 sequence (Roberts): 1/2 + i (1/g, 1/g²) modulo 1, g³ = g + 1; shape [n, 2]."""
     g = 1.32471795724474602596
     points: NDArray[np.float64] = (0.5 + np.arange(1, n + 1)[:, None] * np.array([1 / g, 1 / g**2])) % 1.0
     return points

@@ -11,7 +11,8 @@ import numpy as np
 from undertone_shared.entropy import EntropyError
 
 # Repetition count test (NIST SP 800-90B, 4.4.1) at 8 bits per byte: an ideal source gives nine equal bytes in a row
-# with probability 2^-64 at each byte. With the device's cutoff of six, a release of a billion values would stop.
+# with probability 2^-64 at each byte. With the device's cutoff of six, the probability would be 2^-40, which is too
+# much for a release of a billion values.
 REPETITION_CUTOFF = 9
 KEY_BYTES = 32
 
@@ -60,8 +61,7 @@ class FreshBytes:
 class KeyedBytes:
     """Bytes determined by a secret key and a public address: SHAKE128(key ‖ address ‖ number of the call).
 
-    They are used for noise that is needed twice and is too large to store. They are as good as the operating system's
-    generator, which also expands a key.
+    They are used for noise that is needed twice and is too large to store.
     """
 
     def __init__(self, key: bytes, *address: int) -> None:

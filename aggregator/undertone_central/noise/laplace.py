@@ -1,8 +1,8 @@
 """Exact discrete Laplace and geometric noise on the integers, in numpy.
 
 The binary digits of a geometric variable are independent: with P(G = g) = (1 - q) q^g, bit i is 1 with probability
-q^{2^i}/(1 + q^{2^i}), and the number above bit m is again geometric, with q^{2^m}. So a draw needs one exact coin per
-bit. The sign is one more coin with the probability of bit 0; on heads the result is -1 - G. This makes the result
+q^{2^i}/(1 + q^{2^i}), and floor(G/2^m) is again geometric, with q^{2^m} in place of q. So a draw needs one exact coin
+per bit. The sign is one more coin with the probability of bit 0; on heads the result is -1 - G. This makes the result
 two-sided: P(X = x) = (1 - q)/(1 + q) q^|x|. Nothing is rejected, and no floating-point number decides anything.
 """
 
@@ -19,8 +19,8 @@ from undertone_shared.errors import Invalid
 
 Integers = NDArray[np.int64]
 
-# Binary digits of a draw that stand for more than 8 scales are 1 with probability below e^-8. So a loop that rarely
-# runs draws these digits.
+# A draw has exact binary digits up to at least this number of scales. It is larger with a probability of at most e^-8,
+# and then a loop adds the rest.
 _TAIL = 8
 _BUFFER = 512
 # Largest scale of the noise. A draw reaches 64 scales with probability e^-64, and sums of draws must stay far below
@@ -37,7 +37,7 @@ def joined(parts: list[Integers]) -> Integers:
 class DiscreteLaplace:
     """Sampler of P(X = x) = (1 - q)/(1 + q) q^|x|, where q = e^{-1/scale}.
 
-    The noise is ε-DP for integers of sensitivity at most scale ε.
+    With this noise, integers of sensitivity at most scale × ε are released with ε-DP.
     """
 
     def __init__(self, scale: Fraction) -> None:

@@ -23,7 +23,7 @@ def _group() -> None:
 def rotate(
     folder: Annotated[Path, typer.Argument(help="The server's folder, as undertone init makes it.")],
 ) -> None:
-    """Give the server and its workers a new password; the broker refuses the old one from now on.
+    """Give the server and its workers a new password; the broker refuses the old one after its restart.
 
     undertone devices rotate and undertone readers rotate change the other passwords.
     """

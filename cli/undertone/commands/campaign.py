@@ -138,7 +138,8 @@ def create(
 def _predict(config: "Config", devices: int, population: str | None, data: Path | None) -> None:
     """Print what `undertone plan` prints for this campaign.
 
-    If no readings fit the campaign, print a sentence instead.
+    If no synthetic readings fit the campaign, print a sentence instead. Raises Invalid for readings that were given and
+    do not fit.
     """
     from undertone.commands.plan_pages import show
     from undertone_simulator.planning.campaign_plan import in_slots, plan_campaign

@@ -192,7 +192,7 @@ class _Display:
         self._console.print(f"[bold yellow]! {sentence}[/]" if loud else f"  {sentence}")
 
     def event(self, event: dict[str, Any]) -> None:
-        """Show an entry of the server's log: estimates beside the bar, everything else as a line."""
+        """Show an entry of the server's log: estimates beside the bar, most other entries as a line."""
         message = str(event.get("message", ""))
         if event.get("event") == "slot":
             self._progress.update(self._task, description=_short(message))
@@ -214,7 +214,7 @@ def _short(message: str) -> str:
 
 
 def table_of(title: str, columns: list[str], rows: list[list[str]]) -> Table:
-    """Return a table, limited to the size of a screen."""
+    """Return a table of at most `_MOST_ROWS` of the rows, evenly spaced."""
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     for column in columns:
         table.add_column(column, justify="right", no_wrap=True)

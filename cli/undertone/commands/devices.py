@@ -126,7 +126,7 @@ def add(
 def list_devices(
     choice: FleetChoice,
     silent: Annotated[
-        str | None, typer.Option(help="Only devices that have sent nothing for this long: 90m, 12h, 2d.")
+        str | None, typer.Option(help="Only devices silent for this long, or always: 90m, 12h, 2d.")
     ] = None,
     lost: Annotated[
         bool,
@@ -205,7 +205,7 @@ def rotate(
     choice: FleetChoice,
     name: Name,
 ) -> None:
-    """Give a device a new password or certificate; the broker refuses the old one from now on."""
+    """Give a device a new password or certificate; the old one is refused once the broker or server has the change."""
     with choice.open(name) as fleet:
         path = fleet.rotate(name)
     what = "password" if path.name == "password" else "certificate, with its key beside it,"
@@ -299,7 +299,11 @@ def broker_advice(options: "BrokerOptions", folder: Path) -> str:
 
 
 def _rows(fleets: "Iterator[FleetFiles]", now: int, silent: int | None, *, lost: bool = False) -> list[dict[str, Any]]:
-    """Return a row for each device of the newest campaign, with its last report in any of the fleet's campaigns."""
+    """Return a row for each device of these fleets, newest first: its state in the first fleet that has it, and the end
+    of its last reported slot in any of them.
+
+    ``silent``: only devices without a report for so many seconds. ``lost``: only those whose queued reports are late.
+    """
     from undertone_aggregator.counts.epochs import late_seconds
     from undertone_aggregator.store.inventory import ACTIVE
 

@@ -160,7 +160,9 @@ def _broker(address: str) -> tuple[str, int, bool]:
 
 
 def _authority(folder: Path, host: str) -> Path:
-    """Make a private authority in tls/, and copy what the broker needs to broker/, without the authority's key."""
+    """Make a private authority in tls/, and the server's certificate and key in broker/. Return the authority's
+    file.
+    """
     from undertone_operate.fleet.authority import private_authority
 
     authority = private_authority(folder / "tls", host)

@@ -210,7 +210,9 @@ def _span(
     moments: tuple[str | None, str | None, str | None],
     slots: tuple[int | None, int | None],
 ) -> tuple[int | datetime | None, int | datetime | None]:
-    """Return the slots that the options select. Raises Invalid for a text that is no time."""
+    """Return the begin and the end of the selected slots: a slot's number, a time or None (no limit). Raises
+    Invalid.
+    """
     from undertone_aggregator.base.durations import moment_of, seconds_of
 
     since, start, end = moments

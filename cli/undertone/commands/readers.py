@@ -56,7 +56,7 @@ def list_readers(choice: ReaderChoice, as_json: AsJson = False) -> None:
 @app.command()
 @with_options(ReaderChoice)
 def rotate(choice: ReaderChoice, name: Name) -> None:
-    """Give a reader a new password; the broker refuses the old one from now on."""
+    """Give a reader a new password; the old one is refused as soon as the broker or server has the change."""
     files = choice.open()
     print(f"{files.rotate(name)} holds the new password of {name}")
     print(broker_advice(files.options, files.broker))

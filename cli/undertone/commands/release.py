@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _HELP = {
     "as_papers": "take the paper's choices of objective, noise, smoothing, smoother, consistency, update, monotone",
     "block": "number of values in a block",
-    "c": "mean excess per truncated value in natural units, which --objective count needs",
+    "c": "mean excess per truncated value in natural units, which --objective count assumes",
     "concepts": "what the synthetic items answer: thresholds (shares up to a value, and quantiles) or points (shares "
     "of single values)",
     "consistency": "how sums are made to agree with each other: least-squares or least-absolute",
@@ -36,7 +36,7 @@ _HELP = {
     "hold_out": "number of values held out to choose the threshold",
     "horizon": "largest number of values that will ever arrive",
     "monotone": "never let the running sum fall",
-    "noise": "mechanism that chooses the threshold: exponential or laplace",
+    "noise": "noise with which the threshold is chosen: exponential or laplace",
     "pak.noise": "noise of the threshold: laplace, gaussian or cauchy",
     "objective": "error that the threshold minimises: excess (it needs no constant), or count (the paper's, with --c)",
     "percentile": "share of the held-out values that should lie below the threshold",
@@ -50,6 +50,9 @@ _HELP = {
     "threshold": "how the threshold is chosen: s-pak or s-p",
     "update": "how the threshold is updated: none (never), parallel or sequential",
 }
+
+
+_RESUMES = "If the output is a file, or with --state, an interrupted release resumes with the same command."
 
 
 def register(app: typer.Typer) -> None:
@@ -102,12 +105,12 @@ def _command(mechanism: str) -> Any:
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in whole}
     first = (inspect.getdoc(maker) or "").partition("\n")[0]
     single = typer.Typer(rich_markup_mode=None, add_completion=False)
-    single.command(mechanism, help=f"{first}\n\nAn interrupted release resumes with the same command.")(run)
+    single.command(mechanism, help=f"{first}\n\n{_RESUMES}")(run)
     return typer.main.get_command(single)
 
 
 def _option(mechanism: str, parameter: inspect.Parameter) -> inspect.Parameter:
-    """Return a mechanism's parameter as an option of the command. If the option is not given, its value is None."""
+    """Return a mechanism's parameter as an option of the command. An option that is not given is None, a flag False."""
     kinds = parameter.annotation if isinstance(parameter.annotation, type) else str
     whole = kinds is int or parameter.annotation == int | None
     kind: Any = bool if kinds is bool else int if whole else str
@@ -196,7 +199,8 @@ def _release(
             **{name: value for name, value in options.items() if value is not None and value is not False},
         )
     except KeyboardInterrupt:
-        if state is not None or output != "-":
+        # Only these releases have a checkpoint.
+        if state is not None or not (output == "-" or output.startswith(MQTT)):
             _say("interrupted; the same command resumes the release")
         raise
     if listens:
@@ -219,7 +223,9 @@ def _summary(released: "Released", as_json: bool, out: Any) -> None:
 
 @contextmanager
 def _bar(expected: int | None) -> Iterator[Callable[[int], None]]:
-    """Return a progress bar on standard error, which shows only on a terminal."""
+    """Show a progress bar on standard error, if this is a terminal. Yield a function that takes the size of each
+    batch.
+    """
     if not sys.stderr.isatty():
         yield lambda _: None
         return

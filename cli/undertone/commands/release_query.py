@@ -55,7 +55,9 @@ def query(
         if "range" in row:
             print(f"sum over {row['range']}: {row['sum']:.0f} ± {Z * row['standard_error']:.1f} (95 %)")
         elif "share" in row:
-            print(f"share of {row['share of']}: {row['share']:.4f} ± {Z * row['standard_error']:.4f} (95 %)")
+            which = "equal to" if release.parameters["concepts"] == "points" else "up to"
+            half = f"{Z * row['standard_error']:.4f}"
+            print(f"share of values {which} {row['share of']}: {row['share']:.4f} ± {half} (95 %)")
         else:
             print(f"quantile {row['quantile']:g}: {row['value']}, between {row['low']} and {row['high']} (95 %)")
     print(release.guarantee)
