@@ -11,7 +11,8 @@ _EXTRAS = {
 }
 # Commands that simulate or draw with matplotlib: they need the extra ``simulator``.
 _SIMULATE = ("bench", "demo", "experiment", "fleet", "plan", "simulate")
-# Commands that work without a server: they need the extra ``aggregator``. All other commands need ``server``.
+# Commands that work without a server: they need the extra ``aggregator``. For all commands that are in neither list,
+# the advice is ``server``, which contains ``aggregator``.
 _ALONE = ("certify", "export", "query", "verify")
 
 

@@ -22,9 +22,10 @@ def upgrade(
         bool, typer.Option("--check", help="Change nothing: say what would change. Exit code 1 if anything does.")
     ] = False,
 ) -> None:
-    """Bring stores of an earlier version up to date; a copy of each old store stays beside it.
+    """Bring stores of an earlier version up to date; a copy of each old file stays beside it.
 
-    A server does the same when it starts. A store of a later version is refused.
+    Of a PostgreSQL database there is no copy: make one with pg_dump first. A server does the same when it starts. A
+    store of a later version is refused.
     """
     from undertone_aggregator.server.folder import Home
     from undertone_aggregator.store.store import NoStore, open_store
