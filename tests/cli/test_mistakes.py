@@ -184,7 +184,7 @@ def test_a_backup_that_is_not_there_is_said(tmp_path: Path) -> None:
         (("simulate", "--drop-out", "1.5"), "--drop-out is 1.5, expected a share from 0 to 1"),
         (("simulate", "--plan", "late.toml"), "campaign.blocks is 9, expected an integer from 1 to 8"),
         (("simulate", "--png", "none/a.png"), "--png is 'none/a.png', expected a file in a folder that exists"),
-        (("web", "a.sqlite", "--home", "home"), "stores are not an argument beside --home, which shows all campaigns"),
+        (("web", "a.sqlite", "--home", "home"), "stores cannot be given with --home, which shows all campaigns"),
         (("move", "home", "h:99999"), "the address is 'h:99999', expected HOST or HOST:PORT"),
         (("query", "a.sqlite", "--first", "-1"), "--first is -1, expected the number of a slot, from 0"),
         (("devices", "add", "two", "--home", "home"), "N is not a whole number, expected one such as 5"),

@@ -36,7 +36,7 @@ def test_a_store_that_agrees(folder, call):
     code, out, _ = call("recount", folder / "landing", "--store", folder / "store")
     assert code == 0
     assert out.splitlines()[0] == "100 reports in 4 histograms; 0 histograms differ"
-    assert "  counted: 100 100" in out.splitlines()
+    assert "  counted: 100 in the files, 100 in the store" in out.splitlines()
     code, out, _ = call(
         "recount", folder / "landing", "--store", folder / "store", "--first", landed.START + 1, "--json"
     )

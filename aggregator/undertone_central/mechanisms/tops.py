@@ -266,8 +266,8 @@ def _parse_smoothing(smoothing: int | str, levels: int) -> int | str:
 def _parse_layout(saved: object, span: int) -> list[int]:
     """Return group, fan-out and levels of a saved state. Raises Invalid."""
     if not isinstance(saved, list) or len(saved) != 3:
-        raise Invalid(f"layout is {saved!r}, expected three integers")
+        raise Invalid(f"the saved state's layout is {saved!r}, expected three integers")
     group, fanout, levels = (check_count("layout", number, 1, span) for number in saved)
     if levels > span.bit_length() or group * fanout**levels != span:
-        raise Invalid(f"layout is {saved!r}, expected group × fanout^levels = {span}")
+        raise Invalid(f"the saved state's layout is {saved!r}, expected group × fanout^levels = {span}")
     return [group, fanout, levels]

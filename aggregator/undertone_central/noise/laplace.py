@@ -42,7 +42,10 @@ class DiscreteLaplace:
 
     def __init__(self, scale: Fraction) -> None:
         if not 0 < scale <= LARGEST_SCALE:
-            raise Invalid(f"the noise has scale {float(scale):g}, expected more than 0 and at most 2^46")
+            raise Invalid(
+                f"the noise has scale {float(scale):g}, expected more than 0 and at most 2^46: a smaller bound or"
+                " horizon, or a larger epsilon, makes it smaller"
+            )
         self.scale = scale
         rate = 1 / scale
         self._bits = max(ceil(_TAIL * scale) - 1, 0).bit_length()

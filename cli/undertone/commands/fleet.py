@@ -159,7 +159,7 @@ def _show(result: "LoadResult", *, has_output: bool, theirs: bool) -> None:
     if result.latency_median is not None:
         console.print(
             f"from sending to acknowledgement: {result.latency_median:.0f} ms median,"
-            f" {result.latency_99:.0f} ms at 99 %"
+            f" at most {result.latency_99:.0f} ms for 99 % of the reports"
         )
     if result.peak_megabytes is not None:
         console.print(f"the fleet's process took {result.peak_megabytes} MB at most")

@@ -46,8 +46,8 @@ def recount(
         print(f"{reports} reports in {histograms} histograms; {len(differing)} histograms differ")
         for difference in differing[:_MOST_SHOWN]:
             print(f"  {difference}")
-        print("deliveries of all slots, landed and stored:")
+        print("deliveries of all slots:")
         for outcome in sorted({*landed, *stored}):
-            print(f"  {outcome}: {landed.get(outcome, 0)} {stored.get(outcome, 0)}")
+            print(f"  {outcome}: {landed.get(outcome, 0)} in the files, {stored.get(outcome, 0)} in the store")
     if differing:
         raise typer.Exit(1)

@@ -63,7 +63,7 @@ def web(
     host, port = split_address("--listen", listen)
     page_names = [host_name("--name", name) for name in names or ()]
     if stores and home is not None:
-        raise Invalid("stores are not an argument beside --home, which shows all campaigns of its folder")
+        raise Invalid("stores cannot be given with --home, which shows all campaigns of its folder")
     if not stores and home is None:
         raise Invalid("campaigns are missing, expected stores or --home DIR")
     if home is None:

@@ -21,7 +21,8 @@ def worker(
     password_file: Annotated[Path, typer.Option(help="File with the password that the server uses at the brokers.")],
     campaign: Annotated[str | None, typer.Option(help="The campaign; needed if the database holds several.")] = None,
     shards: Annotated[
-        str, typer.Option(help=f"Largest number of partitions to take; {AUTO} takes a fair share.")
+        str,
+        typer.Option(help=f"Largest number of partitions (parts of the fleet) to take; {AUTO} takes a fair share."),
     ] = AUTO,
     ca_file: Annotated[
         Path | None,
