@@ -29,8 +29,8 @@ def backup(
 ) -> None:
     """Make a consistent copy of a server's folder while the server runs.
 
-    The copy has all that a new machine needs: plans, stores, keys, the authority, fleets, groups and passwords. The
-    command lists the secrets in the copy. Protect the file as you protect these secrets.
+    The copy has plans, stores, keys, the authority, fleets, groups and passwords. It has no PostgreSQL database and no
+    landed files. The command lists the secrets in the copy. Protect the file as you protect these secrets.
     """
     from undertone_operate.backup.home_backup import back_up_home
 

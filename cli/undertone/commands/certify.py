@@ -57,7 +57,8 @@ def certify(
     """Check a mechanism's privacy, bias and variance from its integer weights; exit code 1 if a check fails.
 
     Give --mechanism a name, or --table or --message a file. The command checks that one report changes odds by a
-    factor of at most e^EPSILON; in a stream campaign, that all reports of a device together keep (EPSILON, DELTA).
+    factor of at most e^EPSILON; in a stream campaign, that all reports of a device in a window together keep
+    (EPSILON, DELTA).
     With --published, it shows what the published numbers alone reveal over a slot, a day and a year.
     """
     from undertone import api
