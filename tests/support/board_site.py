@@ -143,7 +143,10 @@ class BoardSite:
         )
 
     def run(self, heap: int, *mode: str, image: Path | None = None, program: Path = BOARD / "drive.py") -> list[str]:
-        """Return what the board printed, after checking that it ended well and how much of the C stack it used."""
+        """Return the lines that the board printed, without the last one, which `small.py` adds.
+
+        Checks that the board ended well, fitted into its C stack, and nested at most three imports.
+        """
         result = self.start(heap, *mode, image=image, program=program)
         assert result.returncode == 0, result.stdout + result.stderr
         *lines, end = result.stdout.splitlines()

@@ -19,7 +19,10 @@ def laplace_pmf(x, scale):
 
 
 class Script:
-    """Replaces every draw of discrete Laplace noise by the next number of ``draws``, then by 0. It notes the scales."""
+    """Replaces every draw of discrete Laplace noise by the next number of ``draws``, then by 0.
+
+    ``scales``: the scale of each draw.
+    """
 
     def __init__(self, monkeypatch, draws=()):
         self.draws = list(draws)

@@ -15,7 +15,7 @@ from undertone_simulator.mosquitto import Mosquitto
 
 NOW = 1_800_000_000
 PREFIX = "undertone-test/server"
-# With a full disk, the server cannot make a file larger than this.
+# With a full disk, the server cannot make a file larger than this many bytes.
 FULL = 4096
 CAMPAIGN = """\
 [campaign]

@@ -19,7 +19,7 @@ QUIET = [
 
 
 def find_chromium() -> str | None:
-    """Return the path of Chromium."""
+    """Return the path of Chromium, or None if it is not installed."""
     return shutil.which("chromium")
 
 

@@ -35,7 +35,7 @@ def write_passwords(path: Path, users: Sequence[str]) -> Path:
 
 
 class OneCampaign(Endpoint):
-    """An endpoint with one campaign, which has the methods of the campaign's intake, too."""
+    """An endpoint with one campaign. It also has the methods ``take`` and ``acknowledge`` of the campaign's intake."""
 
     intake: CampaignIntake
 

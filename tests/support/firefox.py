@@ -32,7 +32,7 @@ _QUIET = {
 
 
 def find_firefox() -> str | None:
-    """Return the path of Firefox."""
+    """Return the path of Firefox, or None if it is not installed."""
     return shutil.which("firefox-esr")
 
 

@@ -18,7 +18,7 @@ OLD, NEW = two_epochs()
 
 
 def turns() -> list[Epoch]:
-    """A report epoch in which each device has a turn every seven slots."""
+    """A threshold epoch, and then a report epoch in which each device has a turn every seven slots."""
     campaign = NEW.campaign
     made = campaign_of(
         epoch=FIRST + 100,
@@ -78,7 +78,7 @@ def hostile(chance: random.Random, topic: str, payload: bytes) -> tuple[str, byt
     if kind == 4:
         return chance.choice(["", "x", PREFIX + "/meters/1/A/report", "\N{SNOWMAN}" * 9]), payload
     if kind == 5:
-        # No mechanism has such a symbol.
+        # No mechanism draws such a symbol, but a stream may release such a value.
         data[14:18] = chance.choice([b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\x80\0\0\0", b"\0\0\xff\xff"])
         return topic, bytes(data)
     if kind == 6:

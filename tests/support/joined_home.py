@@ -108,12 +108,12 @@ class Server:
         return plan["start"] if "succeeds" in plan else 0
 
     def counted(self, campaign="energy"):
-        """Return (device, slot) of each counted report. Each pair must be there only once."""
+        """Return (device, digest of the report) of each counted report. Each pair must be there only once."""
         path = self.folder / f"stores/{campaign}.sqlite"
         if not path.exists():
             return []
         with open_store(path, read_only=True) as store:
-            pairs = [(device, slot) for device, slot, outcome in store.audit() if outcome == "counted"]
+            pairs = [(device, digest) for device, digest, outcome in store.audit() if outcome == "counted"]
         assert len(pairs) == len(set(pairs))
         return pairs
 
@@ -132,7 +132,7 @@ class Meter:
         self._home.set(self.entity, self.kwh)
 
     def rise(self):
-        """Let the meter count on, some ten times a second."""
+        """Wait for a tenth of a second, and let the meter count one step further. Return True."""
         time.sleep(_PACE_SECONDS)
         self.kwh = round(self.kwh + 0.013, 3)
         self.show()

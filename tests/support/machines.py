@@ -100,7 +100,7 @@ lease_seconds = {lease_seconds}
         return (self.folder / f"{name}.log").read_text(encoding="utf-8")
 
     def is_stopped(self, name: str) -> bool:
-        """Whether a process is stopped by a signal."""
+        """Whether a process is stopped by a signal, or has ended."""
         return not runs(self._children[name].pid)
 
     def owners(self) -> dict[str, str]:
@@ -131,7 +131,7 @@ lease_seconds = {lease_seconds}
 
 
 def runs(pid: int) -> bool:
-    """Whether the process exists and is not stopped."""
+    """Whether the process exists, has not ended and is not stopped."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] not in "TZ"
     except FileNotFoundError:

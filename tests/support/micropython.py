@@ -106,9 +106,9 @@ def run_micropython32(
     `files` adds further ones: their path there -> a text, or a Path here. Tracebacks are on stderr, and the exit code
     is 0 or 1. This build collects garbage only while no Python code runs. So lines `# ---` divide the code into parts,
     and garbage is collected between two parts. A heap of `heap` bytes grows when it is full, as `GC: total` of
-    `micropython.mem_info()` shows. With `port`, the file /dev/net is a connection to that port of the loopback address.
-    Before the last part, `step()`, which the code defines, is called until it returns None; otherwise, it returns how
-    many milliseconds to wait. Raises FileNotFoundError if there is no interpreter.
+    `micropython.mem_info()` shows. With `port`, the file /dev/net is a connection to that port of the loopback address,
+    and before the last part, `step()`, which the code defines, is called until it returns None; otherwise, it returns
+    how many milliseconds to wait. Raises FileNotFoundError if there is no interpreter.
     """
     if (program := interpreter32()) is None:
         raise FileNotFoundError(MISSING32)

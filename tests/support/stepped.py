@@ -50,7 +50,7 @@ class PatientClock(Clock):
             return moment
 
     async def until(self, moment):
-        # This call stops the clock at the old moment for the time that has passed. Then the next moment is set.
+        # First, the clock is stopped at the moment that was waited for before. Then it may run to the next moment.
         self.now()
         with self._lock:
             self._next = moment if self._next is None else max(self._next, moment)

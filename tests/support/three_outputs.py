@@ -8,7 +8,7 @@ from undertone_aggregator.design.mechanisms import Traits
 class ThreeOutputs:
     """Zhao et al., IEEE IoT Journal 2021: the outputs are -C, 0 and C.
 
-    P(0 | 0) = n/d and P(0 | ±1) = (n/d) b/a, and between these it is linear.
+    P(0 | 0) = n/d and P(0 | ±1) = (n/d) b/a, and P(0 | x) is linear between x = 0 and x = ±1.
     """
 
     levels, symbols, edges, first = 2, 3, None, 0

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 _T = TypeVar("_T")
 
-# How long to wait at most. It is never what a test checks: a busy machine may take ten times as long as a quiet one.
+# How long to wait at most. No test checks this limit: a busy machine may take ten times as long as a quiet one.
 PATIENCE_SECONDS = 120.0
 _STEP_SECONDS = 0.02
 
