@@ -32,7 +32,7 @@ def answer(function, *arguments):
 
 
 def mutations(data, seed):
-    """The same bytes with a few of them flipped, cut out, doubled or moved."""
+    """The same bytes with one to four changes: a byte is replaced, bytes are cut out or doubled, or others inserted."""
     rng = random.Random(seed)
     for _ in range(VARIANTS):
         variant = bytearray(data)

@@ -91,7 +91,7 @@ def lies(now, good):
         ("epoch_too_soon", pack(campaign(good.epoch + 60, last), now)),
         ("epoch_ahead", pack(campaign(good.epoch + 8 * DAY, last + 8 * 1440 + 100), now)),
         ("ended", pack(campaign(good.epoch - 7200, good.first_slot - 60), now)),
-        # A clock or a header that is a century ahead, or days behind.
+        # The date in the message is twenty years ahead of the clock, or two days behind.
         ("clock", pack(campaign(epoch, last), now + 20 * YEAR)),
         ("clock", pack(campaign(epoch, last), now - 2 * DAY)),
         ("invalid", b""),
@@ -191,7 +191,8 @@ def test_a_clock_that_lies_buys_no_draw(make_world):
         good, now = begin(world)
         server.publish(pack(good, now))
         await wait_async(lambda: device.reporter.campaign, "accepting the campaign")
-        # Slots last a second. After the first draw, the ticks show that a minute has not passed.
+        # In each step, a slot of a minute passes by the clock, but only some 10 ms by the ticks. So after the first
+        # draw, the ticks forbid the next ones.
         start = good.epoch - clock.now() + 5
         paused = [await at(start + 60 * i) for i in range(8)]
         assert device.drawn == 1
@@ -202,7 +203,7 @@ def test_a_clock_that_lies_buys_no_draw(make_world):
             for i in range(3):
                 paused = await at(start + jump + 60 * i)
             assert paused == "clock"
-        # The clock goes back within the day. It shows intervals again for which reports were drawn already.
+        # The clock goes back within the day. It shows slots again for which reports were drawn already.
         for i in range(4):
             paused = await at(start - 60 + 60 * i) if i < 3 else paused
         assert paused in ("spent", "waiting", "rate")

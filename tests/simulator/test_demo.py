@@ -133,7 +133,7 @@ def test_a_device_that_backs_off_may_come_back_before_it_is_ended():
 
     run_module.wait_until_online(words)
     assert len(looks) == 4
-    # The first device never comes online, and the second was never away.
+    # Here, one device does not come back, and another one was never away.
     run_module.wait_until_online(lambda: log, 0.3)
     run_module.wait_until_online(lambda: "sent 8 00\nacked 8 00")
 

@@ -49,7 +49,8 @@ def test_beside_the_papers_way_the_default_is_simulated_raw_and_filtered(tmp_pat
         ("default", True, False),
     ]
     assert raw.theta == filtered.theta
-    # Some devices report for the threshold instead. The mean of the others differs at most by these devices' readings.
+    # Some devices report for the threshold instead, and ``truth_raw`` is the mean of the rest. The two means differ by
+    # at most the largest reading times the share of the devices that report for the threshold.
     for slot, mean in zip(raw.slots, means(plan), strict=True):
         others = DEVICES - slot.estimate.reports
         assert abs(slot.truth_raw - mean) <= others / DEVICES * plan.readings.values.max()

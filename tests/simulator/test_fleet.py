@@ -116,7 +116,7 @@ def test_an_aggregator_that_stops_and_comes_back_counts_everything_once(make_wor
             if slot == fleet.report_slot + 2:
                 stopping.append(executor.submit(world.stop_aggregator))
             if slot == fleet.report_slot + 5:
-                # The clock waits until the fleet has stopped.
+                # The fleet, and with it the clock, waits here until the server has stopped.
                 stopping[0].result()
                 world.start_aggregator()
 

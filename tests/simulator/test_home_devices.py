@@ -206,7 +206,10 @@ def test_who_refuses_a_changed_plan_is_asked_of_the_campaigns_own_devices(home: 
 
 
 def test_devices_of_a_campaign_whose_plan_is_gone_keep_their_topics(tmp_path: Path) -> None:
-    """Mosquitto acknowledges what its rules forbid. Without the rules, reports would be lost if the plan came back."""
+    """Mosquitto acknowledges what its rules forbid, and drops it.
+
+    So without the topics in the rules, reports would be lost until the plan came back.
+    """
     folder = tmp_path / "home"
     said("init", str(folder))
     for name, sensor in CAMPAIGNS.items():

@@ -126,9 +126,9 @@ def test_a_key_is_rotated_while_devices_report(stage, old, tmp_path):
 
 @pytest.mark.long
 def test_nobody_else_can_stop_a_device(stage, old, thief):
-    """The forged campaigns have another θ, another name for the sensor, or epochs a week ahead and in 2106.
+    """The forged campaigns have another θ, another name, or an epoch nearly a week ahead or in 2106.
 
-    They are signed by another key, or have the signature of another message.
+    They are signed by another key, or have the signature of another message or one of zeros.
     """
     world, server = stage
     good, now = begin(world)

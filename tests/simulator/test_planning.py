@@ -93,10 +93,10 @@ def test_readings_far_from_zero_are_truncated_at_both_ends_with_the_bias_of_each
     bias = (values - np.clip(values, low, theta)).mean(axis=1)
     prediction = of.predicted(theta, 4.29, planned.reports, low)
     assert prediction.variance == pytest.approx(np.full(of.per_day, 4.29 * (theta - low) ** 2 / 4 / planned.reports))
-    # The density is known for each hour of two or three slots, in cells of 5 tenths of a degree.
+    # The density is known for each slot of the day, in cells of 5 tenths of a degree.
     assert np.abs(prediction.bias - bias).max() < 1.5
     assert planned.bias == pytest.approx(bias.mean(), abs=0.5)
-    # A single range from 0 to θ would be ten times as wide and would need fifty times as many devices.
+    # A range from 0 to θ would be 14 times as wide, and its noise 14 times as large.
     assert planned.spans[0].error < 4.0
     assert 300 < planned.devices_needed < 3000
     assert planned.far_from_zero

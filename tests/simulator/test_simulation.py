@@ -180,7 +180,7 @@ def test_nobody_there_ends_at_the_campaigns_end():
 def test_tables_report_as_well():
     simulation = simulate(replace(PLAN, mechanism="optimal", rounds=(6,)), devices=300)
     assert isinstance(simulation.timeline.epochs[-1].campaign.report.mechanism, TableMechanism)
-    # As above, there are 12 independent normal errors.
+    # One of 12 independent normal errors has |z| above 6 with a chance of 2e-8.
     assert all(abs(slot.truncated_error) < 6 * slot.estimate.truncated_se for slot in simulation.compared())
 
 
@@ -214,7 +214,7 @@ def test_turns_estimate_the_whole_fleet():
     assert all(abs(n - 1000) < 6.5 * math.sqrt(1000) for n in reports.values())
     compared = simulation.compared()
     assert {truth.reports for truths in simulation.truths.values() for truth in truths.values()} == {7000}
-    # The interval is for the fleet's mean. One of 42 normal errors is above 6 with a probability of 1e-7.
+    # The error is that of the fleet's mean. One of 42 normal errors is above 6 with a probability of 1e-7.
     assert all(abs(each.truncated_error) < 6 * each.estimate.truncated_se for each in compared)
-    # The sum lies between the quantiles of a chi-squared distribution at 1e-7 on either side.
+    # A sum of 42 squared standard normal errors is below 12 or above 105 with a probability of 2e-6.
     assert 12 < sum((each.truncated_error / each.estimate.truncated_se) ** 2 for each in compared) < 105

@@ -73,8 +73,9 @@ def busy_workers(parent):
 @pytest.mark.slow
 def test_ctrl_c_ends_all_processes():
     command = [sys.executable, "-m", "undertone", "simulate", "--devices", "4000000", "--workers", "2"]
-    # The child gets its own process group, so that the signal reaches the parent alone, as from `kill`. Background jobs
-    # of a shell ignore SIGINT, and a child would inherit that.
+    # The command and its workers get a process group of their own, so that the test finds and kills all of them. Only
+    # the command gets SIGINT, as from `kill`. Background jobs of a shell ignore SIGINT, and the command would inherit
+    # that.
     child = subprocess.Popen(
         command,
         stdout=subprocess.DEVNULL,
@@ -82,7 +83,6 @@ def test_ctrl_c_ends_all_processes():
         start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
-    # The child leads its own process group.
     group = child.pid
     try:
         wait_for(lambda: busy_workers(child.pid) == 2 or child.poll() is not None, 120, "work in both workers")

@@ -1,7 +1,7 @@
 """Tables as the designer made them, fixed so that a board gets them, too: (epsilon, theta, table with its decode).
 
 The first two are for a density of levels e^(-6k/24), and their worst variance is at most 1.25 times the Hybrid's. The
-third is for the worst case. Its columns are split into 65 symbols, the largest number that a campaign carries.
+third is for the worst case. Its columns are split into 65 symbols, the largest number that the designer makes.
 """
 
 import binascii

@@ -44,7 +44,7 @@ def test_a_reading_is_rounded_without_bias_by_one_word():
 
 
 class Words:
-    """Returns words that a test has chosen, and notes the bounds that were asked for."""
+    """Stands for `Entropy`: returns words that a test has chosen, and notes the bounds that were asked for."""
 
     def __init__(self, *words):
         self.words = list(words)
@@ -56,7 +56,10 @@ class Words:
 
 
 def mean_value(table, x, theta):
-    """The sum of ``value`` over all words, in units of its denominator: the mean times the number of words."""
+    """(2^20 times the sum over the first words of the mean of ``value``, the number of first words).
+
+    The first word scales the reading, and the second one rounds it. ``value`` is in units of its denominator.
+    """
     probe = Words(0, 0)
     table.level(x, theta, probe)
     first = probe.asked[0]

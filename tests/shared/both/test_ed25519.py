@@ -87,7 +87,8 @@ def test_s_beyond_the_order_is_refused():
 
 
 def test_keys_of_small_order_are_refused():
-    # If such a key A were accepted, [k]A = 0, and R = B with S = 1 would pass for any message.
+    # If such a key A were accepted, R = B with S = 1 would pass for each message with [k]A = 0. For the identity,
+    # each message is such.
     for message in range(16):
         assert not ed25519.verify(IDENTITY, bytes([message]), BASE + little(1))
     for key in SMALL:

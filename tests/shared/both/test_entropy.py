@@ -8,7 +8,7 @@ from undertone_shared.errors import Invalid
 
 
 def stream(data):
-    """A source that gives these bytes and then a counter."""
+    """A source that gives these bytes, and then the bytes 1 to 251 again and again."""
     rest = [bytes(data)]
 
     def source(n):
@@ -137,7 +137,7 @@ def test_the_health_test_is_a_count_of_equal_bytes_in_a_row():
             state = (state * 75 + 74) % 65537
             data[i] = state // 7 % values
         if trial % 10 == 9:
-            # These buffers have the same byte everywhere.
+            # The first one, two or three buffers have the same byte everywhere.
             data[: BUFFER_BYTES * (1 + trial % 3)] = bytes([5]) * (BUFFER_BYTES * (1 + trial % 3))
         entropy = Entropy(stream(data))
         last, run = -1, 0

@@ -16,7 +16,7 @@ DRAWS = 3000
 
 
 class Hashed:
-    """A source of bytes from a seed, which counts the bytes that it gave."""
+    """A source of bytes from a seed. ``count``: how many digests of 32 bytes it has made."""
 
     def __init__(self, seed):
         self.seed = seed
@@ -65,7 +65,7 @@ def check(drawn, law, low, high, limit):
 def test_discrete_gaussian_has_its_probabilities():
     entropy = Entropy(Hashed(1))
     drawn = [discrete_gaussian(9, entropy) for _ in range(DRAWS)]
-    # With 17 cells, a chi-square of 16 degrees of freedom exceeds 63.2 with a probability of 1e-7.
+    # With 17 cells, a chi-square of 16 degrees of freedom exceeds 63.2 with a probability of 1.5e-7.
     check(drawn, lambda x: math.exp(-x * x / 18), -8, 8, 63.2)
 
 
@@ -107,7 +107,7 @@ def test_large_variances_keep_their_scale_and_cost_little():
     squares = sum([discrete_gaussian(variance, entropy) ** 2 for _ in range(draws)])
     spent = clock() - began
     print("a draw of variance 10^12: %d us, %d bytes of entropy" % (spent // draws, 32 * source.count // draws))
-    # The mean square of 300 normal values differs from the variance by more than 45 % with a probability of 1e-7.
+    # The mean square of 300 normal values differs from the variance by more than 45 % with a probability of 5.4e-7.
     assert 0.55 < squares / draws / variance < 1.45
 
 

@@ -85,7 +85,7 @@ def test_bad_tables_are_one_sentence():
 
 
 def test_the_largest_table_is_read_and_nothing_larger():
-    # A table may have at most 75 rows of 22 weights with 3 bytes each, which are 4,950 bytes.
+    # The rows of a table have at most 4,950 bytes, for example 75 rows of 22 weights with 3 bytes each.
     row = "AAAB" * 22
     fields = {"bits": 8, "shift": 0, "values": list(range(75)), "rows": [row] * 75}
     assert LARGEST_PACKED == 75 * 22 * 3
