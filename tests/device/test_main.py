@@ -86,7 +86,7 @@ def server(broker, topic_prefix):
 
 @pytest.fixture
 def device(broker, server, tmp_path):
-    """Writes the configuration of a device at that broker, with changes. ``path``: its file."""
+    """A function that writes a device's configuration for ``broker``, with changes. ``path``: the written file."""
     (tmp_path / "policy.json").write_text(json.dumps(POLICY), encoding="utf-8")
     path = tmp_path / "device.json"
     config = {

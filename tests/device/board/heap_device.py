@@ -2,7 +2,7 @@
 
 The arguments are the number of slots and the first second of an injected clock (0 for the real clock). Garbage is
 collected where a line of three hyphens divides the code (see `run_micropython32`). The program prints "heap USED FILES
-DESCRIPTORS" after each tenth of the slots, then "end SENT ACKED OUTBOX DROPPED PAUSED" and the heap's state.
+DESCRIPTORS" before each tenth of the slots, then "end SENT ACKED OUTBOX DROPPED PAUSED" and the heap's state.
 """
 
 # ruff: noqa: E402, F401
@@ -68,7 +68,8 @@ def step():
     """Do one round of a board's loop. Return None after the last slot, else for how many milliseconds to wait."""
     global mark, settled
     reporter = client.reporter
-    # The server publishes the campaign from time to time. A part that has arrived takes memory, so it is awaited whole.
+    # The server publishes the campaign from time to time. A part that has arrived takes memory, so nothing
+    # is measured before the whole message is there.
     whole = client.transport._session._body is None
     if reporter.campaign is not None and client.counts["acked"] >= mark and whole:
         print("heap", gc.mem_alloc(), _node.files(), _node.descriptors())

@@ -2,8 +2,9 @@
 
 micropython soak_device.py HOST PORT NAME SLOTS STATE injected|real
 
-The last argument says whether the clock and the ticks are injected or real. The program prints "free BYTES DESCRIPTORS"
-after a collection at each tenth of the slots, and at the end "end SENT ACKED OUTBOX DROPPED PAUSED".
+The last argument says whether the clock and the ticks are injected or real. The program prints "LABEL BYTES
+DESCRIPTORS", the free heap and the open descriptors after a collection. LABEL is "made", then "campaign", then "free"
+at each tenth of the slots. At the end comes "end SENT ACKED OUTBOX DROPPED PAUSED".
 """
 
 # ruff: noqa: E402

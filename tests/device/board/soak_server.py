@@ -72,7 +72,7 @@ class Server:
         numbers = [intake.unpack(payload).slot for payload in self.payloads]
         if injected:
             assert numbers == list(range(numbers[0], numbers[0] + len(numbers))), "each slot once, none left out"
-        # If the machine is too busy for a second, the device skips a slot, because a slot lasts a second here.
+        # With the real clock, a slot lasts a second. The device skips a slot if the machine is too busy for a second.
         assert numbers == sorted(set(numbers)), "each slot once"
         assert len(numbers) == sent >= slots
 

@@ -19,16 +19,16 @@ sys.path.append(str(mp.REPO / "scripts"))
 
 from board_memory import FILES, WIDE_KB
 
-# The board itself needs little of this time: a step waits for half a second at most. A busy machine may add some
-# seconds.
+# The longest allowed time without a feed, in milliseconds. The board's steps wait for half a second at most, and a busy
+# machine may add some seconds.
 LONGEST_STRETCH = 5000
 
 
 @pytest.fixture
 def board(micropython, compiled, mosquitto_binary, tmp_path, free_port):
-    """Run a board behind a network with these faults until the broker has acknowledged ``count`` reports.
+    """A function that runs a board behind a network with faults until the broker has acknowledged ``count`` reports.
 
-    Returns (the longest time without a feed in ms, how often its Wi-Fi went down, how often it connected).
+    It returns (the longest time without a feed in ms, how often its Wi-Fi went down, how often it connected).
     """
     with PrivateBroker(mosquitto_binary, tmp_path, free_port(), "localhost") as broker:
 

@@ -102,8 +102,9 @@ def test_streams_count_in_what_is_spent_for_life():
     assert household.epsilon_for_life(STATUS | {"streams": allowed}) is None
     assert household.epsilon_for_life(STATUS | {"streams": None}) is None
     assert household.epsilon_for_life(STATUS | {"streams": None, "lifetime": 40 << 20}) == 40
-    # Of two limits, the one that is nearer counts.
+    # Of two limits, the one of which a larger share is spent counts. In the first case, both shares are 5/40 = 1/8.
     assert household.share_spent(STATUS | {"streams": allowed, "lifetime": 40 << 20, "ever_rho": 1 << 16}) == 0.125
+    assert household.share_spent(STATUS | {"streams": allowed, "lifetime": 40 << 20, "ever_rho": 1 << 17}) == 0.25
 
 
 def test_what_a_lost_ledger_held_is_no_zero():

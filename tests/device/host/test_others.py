@@ -71,7 +71,8 @@ def test_a_slots_own_value_is_that_of_its_measure(comparison: Comparison) -> Non
         comparison.hear(SUM, published(slot, 200.0))  # type: ignore[arg-type]
     answer = comparison.summary(13 * SLOT, 0)
     assert answer is not None
-    # Perhaps slot 10 was entered after its beginning, so its sum may be incomplete. Slot 12 has not ended.
+    # Perhaps slot 10 was entered after its beginning, so its sum may be incomplete. The value of slot
+    # 12 is not known before a sample of a later slot comes.
     assert answer["newest"] == {
         **{"start": 11 * SLOT, "end": 12 * SLOT, "slots": 1},
         **{"own": 222_000, "mean": 200_000, "low": 195_000, "high": 205_000},

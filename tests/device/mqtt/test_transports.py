@@ -295,8 +295,8 @@ def test_a_websocket_without_tls_is_refused():
 @pytest.mark.waits
 @BOTH
 def test_keepalive_is_kept_by_pings(make, broker):
-    # A broker ends a connection that is silent for 1.5 keepalives. The later of the two transports pings after one
-    # keepalive.
+    # A broker ends a connection that is silent for 1.5 keepalives. The boards' transport pings after half a keepalive,
+    # and the phones' after one.
     transport = make(broker.port, client_id=uuid.uuid4().hex, keepalive=4)
     transport.connect()
     events_until(transport, "connected")

@@ -30,7 +30,7 @@ delete = lambda name: files.pop(name, None) is None or True
 erased = []
 erase = lambda: erased.append(dict(files))
 """
-# Of the five numbers, two fall into the slot before, two into the slot, and one into the slot after it.
+# Five numbers are entered: two in slot 499,999, two in slot 500,000, whose value is asked for, and one in slot 500,001.
 CODE = """
 import json, os, sys
 import program, _phone

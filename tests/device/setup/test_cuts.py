@@ -123,7 +123,7 @@ def test_fat_withstands_cuts_between_sectors(kind: str, cuts: int, tmp_path: Pat
     counts = cut(tmp_path, "fat", kind, cuts, torn=False)
     assert counts["cuts"] >= cuts
     assert counts["reports"] > cuts
-    # A second cut may come before the only copy of the ledger, NAME.new, has its name again.
+    # No ledger is lost, even if a second cut comes before its only copy, NAME.new, has its name again.
     assert counts["losses"] == 0
 
 

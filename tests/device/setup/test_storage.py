@@ -156,7 +156,7 @@ def test_what_was_deleted_does_not_come_back_as_what_was_to_replace_it(tmp_path)
 
 
 def test_the_only_copy_is_not_overwritten_whatever_happened_to_it_meanwhile(tmp_path):
-    """Where a power cut left only NAME.new, as FAT may, the next write gives it its name before it begins."""
+    """If a power cut left only NAME.new, as may happen on FAT, the next write first renames this file to NAME."""
     for meanwhile in ("nothing", "deleted", "written by another object"):
         (tmp_path / "ledger").unlink(missing_ok=True)
         (tmp_path / "ledger.new").write_bytes(b"old")

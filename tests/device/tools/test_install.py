@@ -109,7 +109,7 @@ def imported_on_a_board(source):
 
 
 def test_a_board_carries_every_module_that_its_modules_import():
-    """Modules that are loaded on demand count, too: a board once lacked such a module and noticed it only in use."""
+    """Modules that are loaded on demand count, too: a board that lacks one would notice it only in use."""
     urls = package()["urls"]
     there = {name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name, _ in urls}
     for _, path in urls:

@@ -137,7 +137,10 @@ def test_a_compiled_module_has_no_name_that_a_board_never_looks_up(tmp_path: Pat
 
 
 def test_a_compiled_module_names_few_others_to_import_from(tmp_path: Path) -> None:
-    """What is imported from one module by way of another comes from the latter; modules are named from the file."""
+    """`top` imports from `low` and from `middle`, which has all that `top` needs.
+
+    So its compiled file names only `middle`, and relative to its own package.
+    """
     files = {}
     for name, text in {
         "package/__init__.py": "from package.low import two\n",
@@ -159,7 +162,7 @@ def test_a_compiled_module_names_few_others_to_import_from(tmp_path: Path) -> No
     assert b"middle" in top
     for name in (b"low", b"package.middle"):
         assert name not in top
-    # The module takes a name under another name, or one that the other module does not have, from the module itself.
+    # `leaf` imports `two`, which `middle` has only under another name, and renames `one`. So it names both modules.
     leaf = compiled["package/inner/leaf.py"].read_bytes()
     assert b"low" in leaf
     assert b"middle" in leaf

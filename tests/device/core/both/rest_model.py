@@ -182,7 +182,7 @@ class World:
         self.look()
 
     def run(self):
-        """The clock moves on by a rest and a slot, and no time passes."""
+        """The clock moves on by a rest and a slot, no time passes, and the server confirms the time of the clock."""
         self.pass_time(0, self.rest + SECONDS)
         self.hear()
         self.look()

@@ -116,8 +116,8 @@ def worst(rest, w, mutant=None, longest=SLOTS):
     for schedule in allowed:
         if not 1 <= len(schedule) <= longest:
             continue
-        # Readings in other slots must not matter: all readings of the drawn slots are tried, and the others are all 0
-        # or all 1.
+        # All readings of the drawn slots are tried, while the readings of the remaining slots are 0. The latter must
+        # not matter: if all of them are 1 and those of the drawn slots are 0, the law stays the same.
         n = len(schedule)
         laws = []
         for index in range(1 << n):

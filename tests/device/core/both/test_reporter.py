@@ -63,7 +63,7 @@ def test_reports_of_a_day_have_consecutive_slots():
     slots = []
     for _ in range(48):
         slots.append(intake.unpack(device.slot()).slot)
-        device.accept(make_campaign())  # republished every hour
+        device.accept(make_campaign())  # the server publishes it again
     assert slots == list(range(START // SLOT, START // SLOT + 48))
 
 
@@ -459,7 +459,7 @@ def test_the_next_epoch_begins_at_its_own_slot():
     assert refusal(device, make_campaign(epoch=START + 3 * DAY)) == "epoch_pending"
     for _ in range(48):
         assert intake.unpack(device.slot()).fingerprint == make_campaign().fingerprint
-        device.accept(following)  # republished every hour
+        device.accept(following)  # the server publishes it again
     report = intake.unpack(device.slot())
     assert report.fingerprint == following.fingerprint
     assert report.slot == (START + DAY) // SLOT

@@ -24,10 +24,10 @@ def campaign(stride, cohort_stride):
 
 
 def play(device, slots):
-    """(slot, kind) of each report, and the set of words that say why other slots had no report."""
+    """(slot, kind) of each report, and the set of words that say why the device did not report in some slots."""
     made, words = [], set()
     for _ in range(slots):
-        # The server repeats its message every hour.
+        # The server repeats its message in every slot.
         device.accept(campaign(49, 5))
         data = device.slot()
         if data is None and device.reporter.paused is not None:

@@ -249,7 +249,7 @@ class Life:
                 self.fail("cap")
 
     def second(self, true):
-        """The second that an honest clock shows at a true time."""
+        """The second that an honest clock shows at a true time, which is in milliseconds."""
         return START - 60 + true // 1000
 
     # --- what may happen

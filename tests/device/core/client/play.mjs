@@ -1,5 +1,6 @@
-// A client in JavaScript, written from docs/wire.md. Its arguments are files of vectors. It prints the names of the
-// vectors whose expected answer differs from its own, and exits with 0 if there are none.
+// A client in JavaScript, written from docs/wire.md. Its arguments are files of vectors. It prints its
+// answer to each vector whose expected answer is another one, and the number of vectors of each file. It exits with 0
+// if no answer differs.
 import { readFileSync } from 'node:fs';
 import { isDeepStrictEqual } from 'node:util';
 import {

@@ -52,9 +52,9 @@ class Meter:
         os.write(self.end, data)
 
     def answer(self, *exchanges):
-        """Answer each (question, answer) in turn, in a thread, until the meter is unplugged.
+        """Answer each (question, answer) in turn, in a thread, which ends after the last answer.
 
-        A repeated question is answered again.
+        A question that is repeated before the next one comes is answered again, except the last.
         """
         end = self.end
 

@@ -94,7 +94,7 @@ def test_a_meter_that_wakes_late_is_asked_again(sampled):
 
 
 def test_no_bit_of_an_answer_may_change(sampled, monkeypatch):
-    """If the length changes, the answer never ends; any other change is seen by the frame's checksum."""
+    """If the length changes, the answer never ends. The fixed bytes or the checksum show any other change."""
     monkeypatch.setattr(mbus, "_ANSWER_SECONDS", 0)
     short = frame(ENERGY)
     for i in range(len(short)):
