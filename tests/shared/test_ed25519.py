@@ -32,7 +32,7 @@ def openssl(key: bytes, message: bytes, signature: bytes) -> bool:
 
 
 @pytest.mark.slow
-def test_it_agrees_with_openssl():
+def test_the_verification_agrees_with_openssl():
     chance = random.Random(1)
     for _ in range(100):
         private = Ed25519PrivateKey.from_private_bytes(chance.randbytes(32))
@@ -45,13 +45,13 @@ def test_it_agrees_with_openssl():
         assert [ed25519.verify(key, message, signature), openssl(key, message, signature)] == [False, False]
 
 
-def test_its_sha512_is_sha512():
+def test_the_sha512_of_boards_agrees_with_hashlib():
     for size in range(112):
         data = bytes(range(size))
         assert ed25519._sha512(data) == hashlib.sha512(data).digest()
 
 
-def test_it_runs_within_28_kb(tmp_path, micropython):
+def test_a_verification_runs_within_28_kb(tmp_path, micropython):
     mp.compile_mpy(mp.REPO / "shared/undertone_shared", tmp_path, optimise=3)
     private = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
     key, signature = private.public_key().public_bytes_raw(), private.sign(bytes(range(32)))

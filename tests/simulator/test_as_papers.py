@@ -80,7 +80,7 @@ def test_the_filtered_series_is_the_raw_one(simulated: Simulated) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("query", [None, "fleet"])
-def test_its_intervals_hold(query: str | None) -> None:
+def test_the_intervals_hold_the_truth(query: str | None) -> None:
     """If each of 960 intervals holds with probability .95, fewer than 875 hold with a probability of 2.2e-7."""
     compared = [each for seed in SEEDS for each in papers(seed, query).compared()]
     held = sum(each.estimate.low <= each.truth_raw <= each.estimate.high for each in compared)

@@ -155,7 +155,7 @@ def test_a_device_without_a_reading_draws_nothing_in_that_slot():
     assert all(truth.raw == 900 * truth.reports for cell in simulation.truths.values() for truth in cell.values())
 
 
-def test_a_store_of_it_answers_like_a_servers(plain, tmp_path):
+def test_a_store_of_a_simulation_answers_like_a_servers(plain, tmp_path):
     plain.save(tmp_path / "store.sqlite")
     with open_results(tmp_path / "store.sqlite") as results:
         assert [slot.estimate for slot in results.estimates()] == [slot.estimate.estimate for slot in plain.compared()]

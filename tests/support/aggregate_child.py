@@ -28,7 +28,7 @@ class Bomb:
 
 
 def main(path: Path, place: str, passages: int, lock_seconds: float = LOCK_SECONDS) -> None:
-    """Serve.
+    """Serve the campaign of the configuration ``path``.
 
     ``passages``: at which passage of ``place`` the process is killed, a negative number for never. ``lock_seconds``:
     how long the process waits for another server of the same store to end.

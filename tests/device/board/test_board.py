@@ -159,7 +159,7 @@ def test_a_board_that_sleeps_between_reports(site):
 
 
 @pytest.mark.waits
-def test_a_board_without_such_a_clock_draws_once_per_boot_it_is_allowed(site):
+def test_a_board_whose_clock_stops_in_sleep_draws_once_per_boot_that_is_allowed(site):
     running = site(60, boots_per_day=1)
     running.start_within_the_slot(20)
     for _ in range(5):

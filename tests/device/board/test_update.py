@@ -205,7 +205,7 @@ def interrupted(flash, url, digest, cut):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stride", [5, pytest.param(1, marks=pytest.mark.exhaustive)])
-def test_whatever_interrupts_it_a_whole_program_boots(site, flash, stride):
+def test_whatever_interrupts_an_update_a_whole_program_boots(site, flash, stride):
     """The update is cut after every fifth step and after each of the last steps, which choose the new program.
 
     The exhaustive test cuts it after every step.

@@ -134,7 +134,7 @@ def test_what_is_no_mean_is_ignored(comparison: Comparison, payload: bytes) -> N
     assert comparison.summary(11 * SLOT, 0) is None
 
 
-def test_it_survives_a_restart_and_keeps_a_week(comparison: Comparison, kept: Memory) -> None:
+def test_a_comparison_survives_a_restart_and_keeps_a_week(comparison: Comparison, kept: Memory) -> None:
     for slot in range(1, 20 * 48):
         comparison.hear(SUM, published(slot, 200.0))  # type: ignore[arg-type]
     again = Comparison(kept)  # type: ignore[arg-type]

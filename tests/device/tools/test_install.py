@@ -161,7 +161,7 @@ def test_the_measurement_runs_on_a_small_heap(micropython, compiled, tmp_path):
     assert "os.urandom(32)" in result.stdout
 
 
-def test_mip_installs_it_and_it_imports(site, micropython, tmp_path):
+def test_mip_installs_the_package_which_can_be_imported(site, micropython, tmp_path):
     url, asked = site
     target = tmp_path / "lib"
     program = mp.interpreter()

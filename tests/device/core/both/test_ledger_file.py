@@ -65,7 +65,7 @@ def test_the_table_of_fields_is_what_is_read():
     assert ledger.outbox[0] == REPORT
 
 
-def test_and_what_is_written_byte_for_byte():
+def test_the_table_of_fields_is_what_is_written_byte_for_byte():
     storage = Stored()
     ledger = Ledger(storage, 4)
     for name, place in NAMES:

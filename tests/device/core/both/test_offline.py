@@ -24,7 +24,7 @@ def lonely_week():
     return device, drawn
 
 
-def test_it_reports_for_three_days_and_keeps_the_newest_two():
+def test_a_device_offline_reports_for_three_days_and_keeps_the_newest_two():
     device, drawn = lonely_week()
     assert drawn == list(range(START // SLOT, START // SLOT + DRAWN))
     assert device.reporter.paused == "clock"
@@ -32,13 +32,13 @@ def test_it_reports_for_three_days_and_keeps_the_newest_two():
     assert intake.unpack(device.reporter.outbox[0]).slot == drawn[-KEPT]
 
 
-def test_all_that_it_kept_is_too_late_for_the_server():
+def test_all_that_a_device_kept_offline_is_too_late_for_the_server():
     device, drawn = lonely_week()
     # The server counts a report until two days after its slot.
     assert (drawn[-1] + 1) * SLOT < device.now - 2 * DAY
 
 
-def test_it_goes_on_with_the_next_message_of_the_server():
+def test_a_device_offline_goes_on_with_the_next_message_of_the_server():
     device, _ = lonely_week()
     device.accept(make_campaign())
     assert device.slot() is not None

@@ -51,7 +51,7 @@ def test_a_new_source_is_one_module_and_one_line(added, opened, tmp_path):
         ({"serial": "0316a2", "twice": True}, "unknown field 'twice'"),
     ],
 )
-def test_its_fields_are_its_own(added, opened, fields, named):
+def test_a_new_source_has_fields_of_its_own(added, opened, fields, named):
     with pytest.raises(Invalid, match=named):
         opened(kind="thermometer", **fields)
 
