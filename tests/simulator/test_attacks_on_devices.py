@@ -133,7 +133,7 @@ def test_lying_campaigns_are_refused_and_the_last_good_one_kept(stage):
             await wait_async(
                 lambda r=reason, n=before: fleet.refusals[r] == n + 2, f"refusing for {reason}: {message[:60]}"
             )
-        # The message is longer than a session reads. It is skipped and counted, and the connection stays open.
+        # The message is longer than a session reads. The device skips it, and the connection stays open.
         server.publish(b"x" * 60_000)
         drawn = [device.drawn for device in fleet.devices]
         await wait_async(

@@ -1,7 +1,8 @@
 """Reports from a folder: another program writes each report as a file there, and the server deletes what it has stored.
 
 A report's file is ``CAMPAIGN/anything.report``: the topic, a line feed, the payload. The program writes the file under
-another name and renames it. Campaigns and estimates for it are files of the same folder, named after their topics.
+another name and renames it. The server writes campaigns and estimates into files of the same folder, whose names are
+their topics with + for /.
 """
 
 import contextlib

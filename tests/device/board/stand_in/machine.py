@@ -33,7 +33,8 @@ def save(**changes):
 def unix_time():
     """The real time plus an offset.
 
-    After the first deep sleep, only deep sleep moves the clock, so that a slow machine does not matter.
+    Once a test has set ``now`` in board.json, or after the first deep sleep, only deep sleep moves the clock. So a slow
+    machine does not matter.
     """
     state = load()
     return state.get("now") or _real_time() + state["offset"]
