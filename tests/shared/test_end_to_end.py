@@ -34,7 +34,7 @@ def probabilities(mechanism, x, theta):
 
 
 def assert_fits(counts, expected, false_alarm=FALSE_ALARM):
-    """Pearson's chi-square. Neighbouring cells are joined into groups of about 20 expected counts or more."""
+    """Pearson's chi-square. Neighbouring cells with few expected counts are joined into groups of about 20."""
     group = np.floor(np.cumsum(expected) / 20).astype(int)
     observed = np.bincount(group, counts)
     wanted = np.bincount(group, expected)
