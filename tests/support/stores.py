@@ -12,7 +12,7 @@ from support.command import undertone
 def simulated_store(temporary: pytest.TempPathFactory) -> Path:
     """Return the path of a store with 400 households and 120 slots at ε = 4, which a test may only read or copy.
 
-    A command makes it in some 10 s of processor time. One worker of a run makes it for all workers, and the others
+    A command makes it in some seconds of processor time. One worker of a run makes it for all workers, and the others
     wait.
     """
     folder = temporary.getbasetemp()
