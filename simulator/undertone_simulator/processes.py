@@ -119,7 +119,7 @@ class Processes:
         return READY in self.words("fleet.log")
 
     def check(self) -> None:
-        """Raise Failed if a process has ended with an error, or if the server's campaign does not run."""
+        """Raise Failed if a process has ended with an error, or if the server logged that its campaign does not run."""
         for child, name, log in (
             (self.aggregator, "the server", "aggregator.log"),
             (self.fleet, "the fleet", "fleet.log"),
@@ -135,7 +135,8 @@ class Processes:
     ) -> None:
         """Wait until the fleet's ``clients`` are connected; ``show`` gets a line of progress.
 
-        Raises Failed if a process ends, or if devices are missing ``seconds`` after the fleet has begun to connect.
+        Raises Failed if a process ends with an error, if devices are missing ``seconds`` after the fleet has begun to
+        connect, or if it does not begin within `START_SECONDS` + ``seconds``.
         """
         deadline = time.monotonic() + START_SECONDS + seconds
         begun = False
@@ -213,7 +214,7 @@ class Processes:
 
     def _start(self, command: list[str], log: Path) -> subprocess.Popen[bytes]:
         with log.open("ab") as file, uninterrupted():
-            # Ctrl-C must reach only the demo, which ends its children in order.
+            # Ctrl-C must reach only this program, which ends its children itself.
             child = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -245,7 +246,7 @@ def _beside(file: IO[bytes], log: Path) -> int | IO[bytes]:
 def end(child: subprocess.Popen[bytes] | None, how: signal.Signals = signal.SIGTERM) -> int | None:
     """Signal a child, wait for it, and kill it after a while; return its exit code.
 
-    It has no effect on a child that has already ended.
+    A child that has already ended gets no signal. Without a child, None is returned.
     """
     if child is None:
         return None

@@ -2,8 +2,7 @@
 
 Rounds, θ and estimates come from the server's own code. Reports come from the vectorised mechanisms, which draw what
 each device would have drawn. Every random word is a function of (seed, device, slot), so the result does not depend on
-the chunks' size or on the number of workers. The threshold is decided when the server would decide it: at the start of
-the slot that is due.
+the chunks' size or on the number of workers. The threshold is decided when the server would decide it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -195,7 +194,7 @@ class Simulation:
     def _stretches(self, timeline: Timeline, slots: range) -> Iterator[Stretch]:
         """Yield stretches in order, divided by epoch and devices.
 
-        If reports do not depend on earlier slots, also by day.
+        They are divided by day as well if reports do not depend on earlier slots.
         """
         reporting = next((play.first for play in self._plays if play.phase == REPORT_PHASE), None)
         start = self._epochs[0].campaign.first_slot

@@ -1,4 +1,6 @@
-"""`undertone plan --window`: compares the ways of collecting under the same guarantee, ε for any window of that length.
+"""`undertone plan --window`: compares ways of collecting that guarantee ε for any window of that length.
+
+One way, every slot with ε each, has a weaker guarantee (`Way.same` is False).
 
 The errors are those of `planning.prediction`. θ is chosen to minimise their mean square over the slots of a day; for
 readings far from zero, so is the lower end of the range. Reports come from the table that the server would design for
@@ -62,7 +64,10 @@ class Way:
 
 @dataclass(frozen=True, repr=False)
 class WindowPlan(Summarised):
-    """All ways for one window; ``recommended``: the way of least error among those that show the course of a day.
+    """All ways for one window.
+
+    ``recommended``: the name of the way with the least error, raw or filtered, among those with the plan's guarantee
+    and slots shorter than a day.
 
     ``mean``: the mean reading, in ``unit``. ``far_from_zero``: readings are so far from zero that a share of their mean
     says nothing.
@@ -80,7 +85,7 @@ class WindowPlan(Summarised):
     far_from_zero: bool = False
 
     def text(self, share: float) -> str:
-        """Return an error, given as a share of the mean, as text: in the unit if readings are far from zero."""
+        """Return a share of the mean as text: in the unit if readings are far from zero, else in %."""
         return f"{share * self.mean:.3g} {self.unit}" if self.far_from_zero else f"{100 * share:.3g} %"
 
     def facts(self) -> dict[str, str]:
@@ -155,7 +160,7 @@ def predict_stream(slots: DaySlots, devices: float, budget: Budget, windows: int
             rule = choose(GAUSSIAN, rho, slew=slew, reports=slots.per_day, theta=theta)
             variance = np.array([release_variance(rule, i + 1) for i in range(slots.per_day)]) * theta**2 / devices
             if best is not None and float(np.mean(variance)) >= best[0].error ** 2:
-                # The noise alone causes a larger error than the best rule so far, so this slew is skipped.
+                # The noise alone causes at least the error of the best rule so far, so this slew is skipped.
                 continue
             bias = slots.raw - slots.slewed_means(theta, float(slew) * theta)
             predicted = Predicted(variance, bias, theta)

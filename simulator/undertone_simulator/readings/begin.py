@@ -16,7 +16,7 @@ def cycle_of(source: ReadingSource) -> int:
 def begin(source: ReadingSource) -> int:
     """Return the first time from `START` on with the readings' own day of the week and time of day, in Unix seconds.
 
-    Readings that name no start begin at `START`.
+    The time is rounded down to a whole slot. Readings that name no start begin at `START`.
     """
     try:
         first = datetime.fromisoformat(source.start)

@@ -12,9 +12,10 @@ _MOST = 0.5
 
 
 def public_bound(readings: Readings, stated: int | None) -> tuple[int, str]:
-    """Return the bound B, ``stated`` or else one that fits the readings, and a warning if it is not public knowledge.
+    """Return (bound B, warning or ''): B is ``stated``, or else a value that fits the readings.
 
-    The warning also says if a stated bound is below most readings. Raises Invalid for negative or too large readings.
+    The warning says that B was taken from the readings, or that at least half of them are above a stated B. Raises
+    Invalid for a stated bound out of range, and without one for readings that are negative or too large.
     """
     values = readings.values[readings.present]
     if stated is not None:
@@ -31,6 +32,6 @@ def public_bound(readings: Readings, stated: int | None) -> tuple[int, str]:
         return populations.BOUND, ""
     bound = max(2, 1 << largest.bit_length())
     if bound > LARGEST_BOUND:
-        raise Invalid(f"the largest reading is {largest}, expected less than 2^22: choose a coarser unit")
+        raise Invalid(f"the largest reading is {largest}, expected less than 2^21: choose a coarser unit")
     note = f"bound B = {bound} was taken from the data; a real campaign needs a public bound, which --bound states here"
     return bound, note

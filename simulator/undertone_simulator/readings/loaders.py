@@ -21,7 +21,7 @@ LARGEST_READING = (1 << 30) - 1
 
 
 def load(path: Path, unit: str | None = None, devices: int = 1) -> Readings:
-    """Read the readings in `path`; the suffix gives the format (.npz, .csv, .parquet).
+    """Read the readings in `path`; the suffix gives the format (.npz, .csv, .parquet or .pq).
 
     `unit` is the file's own unit if its header does not name it (kWh becomes Wh, others are kept); `devices`: number of
     devices to which a single stream is dealt. Bad rows become gaps and are named in `notes`. Raises Invalid for another

@@ -255,7 +255,7 @@ class Fleet:
             slot = following
 
     async def _draw(self, slot: int, stop: asyncio.Event) -> None:
-        """Let every device draw once, group by group; end once `stop` is set.
+        """Let every device draw once, group by group; end early if `stop` is set or the slot is over.
 
         Each group's ledger lines are on disk before its reports are sent.
         """

@@ -4,7 +4,7 @@ It ends when its report slots are over, or on SIGTERM. If it is killed and start
 with the devices' storages, if they are on disk. It prints ``connected N`` and ``missing NAME ...`` while it connects,
 ``ready`` once all devices are connected, and ``refused REASON: N`` while no campaign is accepted. At its end it prints
 ``skipped N``, the number of draws for which this machine was too slow, and ``peak MB``, its largest memory. Exit codes:
-0 done, 2 bad input.
+0 done, 2 bad input or an error of the operating system.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ PEAK = "peak"
 SKIPPED = "skipped"
 _SAY_SECONDS = 0.25
 _TLS_BYTES = 1 << 14
-# Signals that cut the devices' network, and join it again.
+# Signals that cut the devices' network, and that restore it.
 CUT, JOINED = signal.SIGUSR1, signal.SIGUSR2
 # Largest number of missing devices whose names are printed.
 _NAMED = 5
@@ -53,9 +53,10 @@ class FleetJob:
     """The job of the process.
 
     `folder`: the devices' folder, such as `fleets/NAME`; `members`: number of its devices that run here, from number
-    `first` on; `readings`: the file that `Readings.save` wrote; `slots`: report slots; `stride`: number of columns of
-    the readings from one slot of a threshold round to the next, 0 if every epoch measures column after column; `days`:
-    how many days of the readings a threshold round covers; `state`: a folder for the devices' storages, None for
+    `first` on; `readings`: the file that `Readings.save` wrote; `ledger`: the file of the fleet's ledger; `slots`:
+    number of report slots; `per_day`: columns of the readings that make a day; `stride`: number of columns of the
+    readings from one slot of a threshold round to the next, 0 if every epoch measures column after column; `days`: how
+    many days of the readings a threshold round covers; `state`: a folder for the devices' storages, None for
     memory; `start`, `speed`: the clock, None for the machine's; `faults`: (slot, name, device); `ramp_up`: seconds over
     which the connections are spread; `behaviour`: fields of `Behaviour`; `jitter`: see `Fleet`; `period`: see `Wire`;
     `durable`: see `FleetLedger`.

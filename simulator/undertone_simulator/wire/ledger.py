@@ -1,4 +1,4 @@
-"""The test ledger of a simulated fleet: reports handed to the transport, and reports acknowledged, one line each.
+"""The test ledger of a simulated fleet: one line for each event of a report, each fault, and each part of a campaign.
 
     <unix ms> sent <device> <report in hex>         before these bytes go to the transport
     <unix ms> acked <device> <report in hex>        the broker's PUBACK arrived
@@ -6,8 +6,8 @@
     <unix ms> fault <name> <device, or ->           a fault was made to happen
     <unix ms> play <first slot> <column> <stride> <phase>  from this slot on, see `Play`
 
-A report is *sent* once its line is on disk; `flush` comes before the hand-over. A line that a kill cut short does not
-count, and nothing was sent for it. The output of `device/examples/unix_device.py` serves as the ledger of that device.
+A report is *sent* once its line is on disk; `flush` comes before the hand-over. Nothing was sent for a line that a
+kill cut short. The output of `device/examples/unix_device.py` serves as the ledger of that device.
 """
 
 import os
@@ -108,8 +108,8 @@ class Sent:
     """Content of ledgers: the distinct reports that were sent, acknowledged or lost, and the faults.
 
     Sent and acknowledged reports have their time in ms, lost reports their fault. `faults` are (ms, name, device).
-    `plays` say, in order, from which slot on the devices measured which readings. `lines` and `torn` count the lines
-    that were complete, and those that were not.
+    `plays` say, in order, from which slot on the devices measured which readings. `lines` counts the lines
+    that could be read, `torn` those that could not.
     """
 
     sent: dict[Key, int] = field(default_factory=dict)
@@ -204,9 +204,10 @@ class LedgerTail:
 
 
 def read_ledgers(paths: Iterable[Path]) -> Sent:
-    """Read these ledgers together. Raises OSError, and Invalid for a file that is not a ledger.
+    """Read these ledgers together. Raises OSError, and Invalid for a file with more unreadable lines than others.
 
-    An incomplete line, at the end or where a restarted process continued, counts as torn.
+    An unreadable line, such as one that a kill cut short before a restart, counts as torn. A last line without a
+    newline is ignored.
     """
     result = Sent()
     for path in paths:

@@ -148,7 +148,7 @@ def reconcile(
 
     `broker_window`: in this many seconds before a broker was killed, it may have lost messages that it acknowledged.
     Acknowledgements that were on the network are read later, so those until the broker's recorded restart may be from
-    the killed broker, too. ``hostile``: devices that may draw a slot several times. ``landed``: the audit of landed
+    the killed broker, too. ``hostile``: devices whose draws and turns are not checked. ``landed``: the audit of landed
     files instead of the store's own, if Spark counts: `undertone_operate.examine.recount.landed_audit`.
     """
     judged = outcomes(store) if landed is None else dict(landed)
@@ -202,10 +202,7 @@ def _outages(sent: Sent, window: float) -> Iterator[tuple[float, float]]:
 
 
 def _check_schedule(sent: Sent, store: Store, result: Accounts, hostile: Collection[str]) -> None:
-    """Check that every report belongs to a campaign in the store, is from its device's turn, and has the right kind.
-
-    A campaign that is not canonical, or whose schedule does not fit its cycle, cannot be read from the store at all.
-    """
+    """Check that each report of a campaign in the store is from its device's turn, and has the right kind."""
     campaigns = {epoch.campaign.fingerprint: epoch.campaign for epoch in store.epochs()}
     for device, data in sent.sent:
         if device in hostile or len(data) < LENGTH:

@@ -235,7 +235,7 @@ class WireDevice:
         return True
 
     def _record(self) -> None:
-        """Record the queue in the ledger before it is sent, if there is a connection."""
+        """Record the queue in the ledger before it is sent; empty it if there is no connection or reports are held."""
         if self._connection is None or not self._connection.online:
             self._queue.clear()  # The reports remain in the outbox, which sends them in the next connection.
         elif self.held is not None:
@@ -246,7 +246,7 @@ class WireDevice:
             self._sent.add(report)
 
     def hand_over(self) -> None:
-        """Publish the queue; the ledger has been flushed."""
+        """Publish the queue. The caller has flushed the ledger before."""
         queue, self._queue = self._queue, []
         connection = self._connection
         if connection is None or not queue:
