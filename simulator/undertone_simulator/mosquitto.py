@@ -94,7 +94,7 @@ class Mosquitto:
         self._child: subprocess.Popen[bytes] | None = None
 
     def password(self, user: str) -> str:
-        """Return the generated password of ``aggregator``. Raises Invalid if passwords were given."""
+        """Return the generated password of ``user``. Only ``aggregator`` has one: raises Invalid for other users."""
         path = self.directory / f"{user}.password"
         if not path.exists():
             raise Invalid(f"the broker in {self.directory} has no generated password for {user!r}")

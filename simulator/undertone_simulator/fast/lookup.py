@@ -15,7 +15,7 @@ _SEARCH = np.uint32(0xFFFFFFFF)
 
 
 class Lookup:
-    """`numpy.searchsorted(bounds, x, side="right")` of integers 0 <= x < ``stop``; about five times as fast.
+    """`numpy.searchsorted(bounds, x, side="right")` of integers 0 <= x < ``stop``, but faster.
 
     ``bounds`` must be sorted integers, of which some may lie outside the range.
     """

@@ -74,7 +74,7 @@ def run(options: LoadOptions, folder: Path, show: Show) -> LoadResult:
 
 
 def _theirs(options: LoadOptions, fleet: Path, folder: Path, source: Synthetic, show: Show) -> LoadResult:
-    """Test a broker and an aggregator that already run elsewhere."""
+    """Test a server that already runs, with the devices in the folder ``fleet``."""
     if options.micropython:
         raise Invalid(
             f"micropython is {options.micropython}, expected 0 with --fleet: MicroPython devices need a fleet of their"

@@ -19,7 +19,7 @@ def plan_campaign(config: Config, devices: int, *, population: str | None = None
     """Return the plan of a campaign with ``devices`` devices, for readings like those of a population or a file.
 
     The plan counts slots. If the campaign's slots have another length than the readings' slots, see `in_slots`. Raises
-    Invalid for readings of another unit.
+    Invalid for readings of another unit, a binary sensor or an offset, and for readings given for a stream.
     """
     readings = {"population": population, "data": data}
     return plan(_OPTIONS[config.kind](config, devices, readings), config.campaign.rounds)

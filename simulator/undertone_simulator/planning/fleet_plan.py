@@ -219,8 +219,8 @@ def plan_fleet(
     """Predict errors and costs. Raises Invalid.
 
     ``reach``: that of a table, by default `Promise.usual_reach` for this fleet. ``query``: the query that θ is best
-    for. ``as_papers``: one θ for all slots, truncated from above alone. ``slots``: number of slots of the whole
-    campaign; by default a year. ``rounds``: slots of each threshold round.
+    for. ``as_papers``: there is one θ for all slots, and no truncation from below. ``slots``: number of slots of the
+    whole campaign, by default those of a year. ``rounds``: slots of each threshold round.
     """
     check_integer("devices", devices, 1, LARGEST_PLANNED)
     exact = Budget.parse(epsilon).epsilon
@@ -300,7 +300,7 @@ def devices_needed(predictor: Predictor, reports: int, wanted: float, cohort_sha
 
 
 def epsilon_needed(predictor: Predictor, reports: int, wanted: float) -> float | None:
-    """Return the least ε, to a hundredth, at which the Hybrid's error of a slot is at most ``wanted``; None above 8."""
+    """Return the least ε from 0.05, to a hundredth, with a Hybrid's error of at most ``wanted`` a slot; None above 8."""
 
     def enough(hundredths: int) -> bool:
         variance = constant_variance(hundredths / 100)

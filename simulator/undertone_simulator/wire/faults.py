@@ -9,6 +9,7 @@ from undertone_simulator.wire.wire_device import DEATHS
 
 # Number of slots after which a killed device boots again, delayed reports are sent, and a wrong clock is corrected.
 REST = 2
+# Seconds by which a wrong clock is ahead.
 AHEAD = 7
 
 
