@@ -300,7 +300,7 @@ def devices_needed(predictor: Predictor, reports: int, wanted: float, cohort_sha
 
 
 def epsilon_needed(predictor: Predictor, reports: int, wanted: float) -> float | None:
-    """Return the least ε from 0.05, to a hundredth, with a Hybrid's error of at most ``wanted`` a slot; None above 8."""
+    """Return the least ε from 0.05, to a hundredth, with a Hybrid error of at most ``wanted`` a slot; None above 8."""
 
     def enough(hundredths: int) -> bool:
         variance = constant_variance(hundredths / 100)
