@@ -3,7 +3,9 @@ import pytest
 
 from support.refusal import told
 from undertone_shared.errors import Invalid
+from undertone_simulator.readings.bounds import public_bound
 from undertone_simulator.readings.loaders import load, natural_unit
+from undertone_simulator.readings.readings import Readings
 
 
 def written(folder, text, name="readings.csv"):
@@ -181,3 +183,12 @@ def test_units():
 def test_what_is_no_length_of_a_slot_is_not_known(tmp_path, minutes, seconds):
     np.savez(tmp_path / "readings.npz", wh=np.ones((2, 4), int), step_min=np.array(minutes))
     assert load(tmp_path / "readings.npz").step_seconds == seconds
+
+
+def test_without_a_stated_bound_readings_are_below_the_limit_that_the_refusal_names():
+    def of(reading):
+        return Readings(np.array([[reading]]), np.array([[True]]), "x")
+
+    assert public_bound(of(2**21 - 1), None)[0] == 2**21
+    with pytest.raises(Invalid, match=r"expected less than 2\^21"):
+        public_bound(of(2**21), None)

@@ -13,7 +13,7 @@ SLOTS = 48
 LATE_SLOTS = 48
 _MOST_SLOTS = 1 << 28
 
-# The options that an aggregator's configuration file replaces.
+# The options that exclude a campaign's file, which has them.
 _CAMPAIGN = [
     "bound",
     "epsilon",

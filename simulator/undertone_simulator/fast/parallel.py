@@ -79,7 +79,7 @@ def _pool(count: int, work: Callable[..., Any], context: object) -> Iterator[Pro
         yield pool
         pool.shutdown()
     except BaseException:
-        # After Ctrl-C the running tasks are useless and are stopped.
+        # After an error or Ctrl-C the running tasks are useless and are stopped.
         pool.shutdown(wait=False, cancel_futures=True)
         for child in set(multiprocessing.active_children()) - before:
             child.terminate()

@@ -104,8 +104,8 @@ class HeavyTail(Synthetic):
 class Temperature(Synthetic):
     """Room temperatures of 15 to 25 °C, in tenths of a degree above -40 °C. The sensor's range is -40 to 85 °C.
 
-    A room's own level is normal with deviation SPREAD around MEAN, a day's with DAY_SD; afternoons are SWING warmer
-    than nights; slots differ by NOISE. All these are in degrees.
+    A room's own level is normal with deviation SPREAD around MEAN, a day's with DAY_SD; the time of day adds
+    from -SWING at 4:00 to SWING at 16:00; slots differ by NOISE. All these are in degrees.
     """
 
     name = "temperature"
