@@ -39,9 +39,9 @@ class Faults:
             self.sentences.append(f"{self.where}, row {row}: {why}")
 
     def notes(self) -> list[str]:
-        """Return the first errors, and the number of the others."""
+        """Return sentences about the first `_NAMED_ROWS` faults, and one with the number of the others."""
         more = self.count - len(self.sentences)
-        return self.sentences + ([f"{self.where}: {more} more rows have the same faults"] if more else [])
+        return self.sentences + ([f"{self.where}: {more} more faults are not listed"] if more else [])
 
 
 @dataclass(frozen=True)
