@@ -245,7 +245,8 @@ def _refuse_a_second_release(output: Path, state: Path) -> None:
         raise Invalid(f"output is '{output}', a folder, expected a file, - or mqtt://host:port/topic")
     if output.exists() and output.stat().st_size and not state.exists():
         raise Invalid(
-            f"{output} exists: a second release of the same values would cost their ε again; remove the file first"
+            f"{output} exists: to release the same values a second time costs their ε again. If these are other values,"
+            " or if you want that, remove the file or name another one"
         )
 
 

@@ -100,11 +100,11 @@ class SeriesFilter:
         if not self.used:
             return "not filtered, as the plan says"
         day = self.cycle * self.slot_seconds == 86400
-        local = f" by the clock of {self.days.zone}, weekends and holidays apart" if day else ""
+        local = f" (by the clock of {self.days.zone}; weekends and holidays have their own)" if day else ""
         return (
-            f"filtered: the sum of a slowly changing pattern of {self.cycle} slots{local}, a slow level and changes "
-            "that last for some slots, all estimated from this series alone; where this gains nothing, the raw mean "
-            "stays"
+            "filtered: the sum of three parts, estimated from this series alone: a pattern that repeats every"
+            f" {self.cycle} slots and changes slowly{local}, a slow level, and deviations that last for some slots."
+            " Where the filter gains nothing, the raw mean stays"
         )
 
 

@@ -74,9 +74,9 @@ class Address:
         return f"the broker at {self.host}:{self.port} refused the user {self.user}{where}: {reason}"
 
     def unanswered(self, reason: object) -> str:
-        """Return the error text for a broker that ends a connection before it answers."""
+        """Return the error text for a port that ends a connection, or answers, as no broker does."""
         doubt = "TLS" if self.ca_file is None and not self.tls else "no TLS"
-        return f"the broker at {self.host}:{self.port} did not answer ({reason}): does its port expect {doubt}?"
+        return f"{self.host}:{self.port} does not answer as a broker does ({reason}): does this port expect {doubt}?"
 
     def unreachable(self, reason: object) -> str:
         """Return the error text for a broker that cannot be reached."""

@@ -62,7 +62,7 @@ def websocket_url(name: str, value: object) -> str:
     if parts.scheme not in ("ws", "wss") or not is_host(host) or parts.username or parts.query or parts.fragment:
         raise Invalid(refusal)
     if parts.scheme == "ws" and not is_loopback(host):
-        raise Invalid(f"{refusal}: without TLS passwords would cross the network in plain text")
+        raise Invalid(f"{refusal}: ws:// has no TLS, so passwords would cross the network in plain text")
     place = f"[{host}]" if ":" in host else host
     return f"{parts.scheme}://{place}" + ("" if port is None else f":{port}") + parts.path
 

@@ -45,7 +45,7 @@ def document() -> dict[str, Any]:
                 "the campaign's broadcast messages and the settings of its estimates, for programs", ("name",)
             ),
             f"{each}/ranges": _get(
-                "means over runs of slots, each over the run's published slots",
+                "one mean for every `every` slots in a row, over those of them that are published",
                 ("name", "from", "to", "tz", "group", "every"),
             ),
             f"{each}/selection": _get(

@@ -165,16 +165,16 @@ def _sums(state: dict[str, Any]) -> list[str]:
     month = f"this month  at most epsilon = {state['month'] / UNIT:.2f} in the last thirty days of this device's clock"
     if not state["began"]:
         return [month, "ever        nothing yet"]
-    ever = f"ever        epsilon = {state['ever'] / UNIT:.2f} since {_date(state['began'])}"
-    if state["losses"]:
-        if state["time"] - state["began"] < 31 * _DAY:
-            month += f", not counting what was lost before {_date(state['began'])}"
-        ever += f"; the record was lost {state['losses']} times, and "
-        ever += "all that was allowed then counts as spent" if state["lifetime"] else "what it held is not in this sum"
+    ever = f"ever        epsilon = {state['ever'] / UNIT:.2f} spent since {_date(state['began'])}"
     if state["lifetime"]:
         used = 100 * state["ever"] / state["lifetime"]
-        ever += f", of {state['lifetime'] / UNIT:.2f} allowed ({used:.1f} % used), after which the device falls silent"
-    return [month, ever + ". Only this number limits what the reports of many days tell about a habit"]
+        ever += f"; the device falls silent at {state['lifetime'] / UNIT:.2f} ({used:.1f} % used)"
+    if losses := state["losses"]:
+        if state["time"] - state["began"] < 31 * _DAY:
+            month += f", not counting what was lost before {_date(state['began'])}"
+        ever += f". The record was lost {'once' if losses == 1 else f'{losses} times'}: "
+        ever += "all that was allowed then counts as spent" if state["lifetime"] else "what it held is not in this sum"
+    return [month, ever + ". Only the epsilon spent ever limits what the reports of many days tell about a habit"]
 
 
 def _reading(epsilon: float) -> str:

@@ -10,8 +10,8 @@ PARAGRAPH = (
     "Positions of taxis are the paper's example of smooth data. The data are not available here, so this is a "
     "synthetic stand-in. Without smoothing, correlated noise has a much smaller error than independent noise in small "
     "fleets, as in the paper. After smoothing on the server, the error with correlated noise in small fleets is .41 "
-    "to 1.45 times the error with independent noise, depending on ε and C. In large fleets independent noise has the "
-    "smaller error, because it needs no clipping."
+    "to 1.45 times the error with independent noise, depending on ε and C. In large fleets, after smoothing, "
+    "independent noise in every slot has the smaller error, because it needs no clipping."
 )
 
 

@@ -158,12 +158,12 @@ def run(options: StudyOptions) -> Outcome:
     columns = ["case", "devices", "days", "held", "worst day", "± %", "MSE over best"]
     columns += ["first half-hour", "first two hours"]
     notes = [
-        "The headline is the published filtered series. For all slots since the change, the column `held` has the "
-        "share of its 95 % intervals that contain the mean of the readings. The column `worst day` has this share on "
-        "the worst day. The column `± %` has the median half-width of the intervals in per cent of the mean, without "
-        "the first two days after the change. The column `MSE over best` compares each campaign with another "
-        "campaign, whose readings have changed before its threshold rounds. It is a ratio of mean square errors in "
-        "the second week: that of the campaign, divided by that of the other campaign. ε = 1 is for each reading. "
+        "The headline is the published filtered series. The column `held` has the share of the headline's 95 % "
+        "intervals, in all slots since the change, that contain the mean of the readings. The column `worst day` has "
+        "this share on the worst day. The column `± %` has the median half-width of the intervals in per cent of the "
+        "mean, without the first two days after the change. The column `MSE over best` has the mean square error in "
+        "the second week after the threshold rounds, divided by that of the best case: a campaign whose readings have "
+        "changed before its threshold rounds. ε = 1 is for each reading. "
         f"Each case has {repeats} campaigns.",
         "The columns `first half-hour` and `first two hours` are about the first slots after a change at once, as the "
         "server publishes them when each slot is over. They have the number of intervals that contain the mean of the "

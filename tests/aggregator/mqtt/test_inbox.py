@@ -225,8 +225,8 @@ def test_a_port_that_expects_tls_is_told_at_once(
         outlet.stop()
         inbox.close()
     for sentences in said.values():
-        assert sentences[0].startswith(f"the broker at localhost:{broker.port} did not answer")
-        assert sentences[0].endswith("does its port expect TLS?")
+        assert sentences[0].startswith(f"localhost:{broker.port} does not answer as a broker does")
+        assert sentences[0].endswith("does this port expect TLS?")
 
 
 def test_a_connection_that_we_end_ourselves_is_no_mistake_of_the_ports() -> None:

@@ -573,8 +573,8 @@ def test_a_picked_difference_is_as_certain_by_group_as_where_two_are_compared(
     nothing = "If both were really equal, chance alone would show a difference this large in"
     assert page.evaluate(asked.format(words)) == [
         f"{nothing} about 1 of 9 cases.",
-        f"{nothing} about 1 of 67 cases. That holds for two groups that were not picked because they differ: among"
-        " the 6 pairs of 4 groups, some pair differs as much in up to 1 of 11 cases.",
+        f"{nothing} about 1 of 67 cases. But if you chose these two because they differ: 4 groups have 6 pairs, and"
+        " chance alone makes at least one pair differ as much in up to 1 of 11 cases.",
         f"{nothing} about 1 of 67 cases.",
         f"{nothing} about 1 of 1,000 cases.",
         f"{nothing} fewer than 1 of 10,000 cases.",

@@ -68,7 +68,7 @@ def test_a_reading_and_any_day():
 def test_the_limit_for_life_also_limits_any_day():
     text = said(running(0, lifetime=20 << 20))
     assert told(text, "any 24 h", "49 reports", "epsilon = 20.00, the limit for life", "at most 4.85e+08,")
-    assert told(text, "of 20.00 allowed")
+    assert told(text, "falls silent at 20.00")
     assert not told(said(running(0, lifetime=34 << 20)), "any 24 h", "the limit for life")
 
 
@@ -76,7 +76,7 @@ def test_with_a_rest_of_a_day_any_day_costs_one_report():
     text = said(running(60, rest_seconds=86400, lifetime=100 << 20))
     assert told(text, "any 24 h", "1 report", "epsilon = 0.69")
     assert told(text, "24 hours", "at most 2", "policy")
-    assert told(text, "of 100.00 allowed", "silent")
+    assert told(text, "falls silent at 100.00")
     assert not told(text, "trusts")
     assert told(said(running(0, rest_seconds=86400, rest_by="clock")), "trusts", "clock")
 
@@ -109,14 +109,14 @@ def test_a_lost_ledger_is_told():
     device.boot()
     device.accept(make_campaign())
     text = said(device)
-    assert told(text, "ever", "lost 1 times", "not in this sum")
+    assert told(text, "ever", "lost once", "not in this sum")
     assert told(text, "this month", "not counting", "lost before 2026-11-11")
     device = running(5, lifetime=100 << 20)
     del device.storage.files["ledger"]
     device.boot()
     device.accept(make_campaign())
     text = said(device)
-    assert told(text, "ever", "epsilon = 100.00", "of 100.00 allowed")
+    assert told(text, "ever", "epsilon = 100.00", "falls silent at 100.00", "lost once")
 
 
 def test_every_word_that_pauses_a_device_is_explained():

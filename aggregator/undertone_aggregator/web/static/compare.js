@@ -56,9 +56,10 @@ export function chance({ chance: p }, groups) {
   const words = `If both were really equal, chance alone would show a difference this large in ${oneOf(p)} cases.`;
   const pairs = pairsOf(groups);
   if (pairs < 2 || certainty({ chance: p }, pairs) !== "alone") return words;
+  const some = p * pairs > 0.5 ? "mostly" : `in up to ${oneOf(p * pairs).replace("about ", "")} cases`;
   return (
-    `${words} That holds for two groups that were not picked because they differ: among the ${number(pairs)} pairs of` +
-    ` ${number(groups)} groups, some pair differs as much in up to ${oneOf(Math.min(p * pairs, 1)).replace("about ", "")} cases.`
+    `${words} But if you chose these two because they differ: ${number(groups)} groups have ${number(pairs)} pairs, and` +
+    ` chance alone makes at least one pair differ as much ${some}.`
   );
 }
 
