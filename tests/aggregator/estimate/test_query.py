@@ -339,7 +339,7 @@ def test_raw_and_filtered_stand_side_by_side(store: Path) -> None:
             assert estimate.truncated_se <= raw[key].truncated_se * (1 + 1e-9)
             assert estimate.bias is not None
             assert estimate.reports == raw[key].reports
-        assert "pattern of 4 slots" in results.frame(filtered=True).attrs["filter"]
+        assert "repeats every 4 slots" in results.frame(filtered=True).attrs["filter"]
         only = results.arrays(FIRST + 100, filtered=True)
         assert only["filtered"].all()
         assert len(only["slot"]) == 12
