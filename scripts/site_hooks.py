@@ -35,7 +35,7 @@ _LONG_WORD = re.compile(r"[A-Za-z]{6}")
 _DEFINITION = re.compile(r"^(\[[\w-]+\]: )(\S+)", re.MULTILINE)
 
 
-# Pages whose tables have six columns. They have no list of contents beside them, which leaves more width to the tables.
+# Pages whose tables need much width. They have no list of contents beside them.
 WIDE = ("equations.md",)
 
 

@@ -1,4 +1,4 @@
-"""The page of the API lists exactly the columns, paths with parameters, defaults and statuses that exist."""
+"""The page of the API lists exactly the columns, and the paths with their parameters, that exist."""
 
 import re
 from typing import Any

@@ -223,7 +223,7 @@ class Life:
     # --- the devices
 
     def install(self) -> None:
-        """Install files as the devices' owners would: all files on new devices, and new passwords on the others."""
+        """Install a device's files as its owner would, if it is new or has a new password, and switch it on."""
         for path in sorted(self.home.glob("fleets/*/devices/*/device.json")):
             name, config = path.parent.name, read_config(str(path))
             password = assembly.read_password(config.broker) or ""

@@ -1,6 +1,6 @@
 """Rounding and mechanism together, from real random words to the estimate.
 
-Each test here fails for correct code with a probability of at most 1e-6: z beyond 4.9 (two-sided, 9.6e-7), or a chi-
+Each check here fails for correct code with a probability of at most 1e-6: z beyond 4.9 (two-sided, 9.6e-7), or a chi-
 square beyond its 1 - 1e-6 quantile. Their seeds are fixed. One test uses the system's entropy, so it has no seed and
 fails with a probability of 1e-9.
 """

@@ -1,4 +1,7 @@
-"""Every mechanism in the sizes that devices use, from the designer: (name, epsilon, mechanism). Also a small table."""
+"""The designer's mechanisms in the sizes that devices use, (name, epsilon, mechanism), but for tables; and some tables.
+
+The tables are the frozen ones, (epsilon, theta, table), and a small one.
+"""
 
 import sys
 from pathlib import Path

@@ -28,7 +28,7 @@ _RETAINED_SECONDS = 0.2
 
 
 def worker_user(user: str, slot: int) -> str:
-    """Return the name of the broker user for the ingest worker that holds ``slot``.
+    """Return the name of the broker user for the ingest worker that holds the worker's place ``slot``.
 
     Each worker has a user of its own, so that no other user can take over its session.
     """

@@ -248,7 +248,9 @@ class StoreLocks(Protocol):
         """Lock the store together with other workers. Waits and raises as ``exclusive`` does."""
 
     def serving(self, seconds: float) -> AbstractContextManager[None]:
-        """Lock the store as its only server, whose workers may hold it. Waits and raises as ``exclusive`` does."""
+        """Lock the store against other servers; workers may still lock it by ``shared``. Waits and raises as
+        ``exclusive`` does.
+        """
 
     @property
     def leases(self) -> "Leases | None":

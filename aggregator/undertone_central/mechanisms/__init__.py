@@ -1,4 +1,4 @@
-"""Mechanisms: counters, hierarchies, ToPS and PAK, sanitizers and quantiles, each of which spends an exact ε.
+"""Mechanisms: counters, hierarchies, ToPS and PAK, sanitizers and quantiles, each with its (ε, δ).
 
 Owns what is released about a stream of values, and the variance of what is released.
 May import: noise.

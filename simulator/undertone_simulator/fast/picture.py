@@ -34,7 +34,7 @@ def draw(simulated: Simulated, path: Path) -> None:
         fontsize=12,
         color=INK,
     )
-    # The resolution keeps letters readable on a phone, where the picture is a third as wide.
+    # The resolution keeps letters readable on a phone, where the picture is a third as wide as on a page.
     figure.savefig(path, dpi=200)
 
 

@@ -61,8 +61,9 @@ NEEDS_BROKER = frozenset(name for name in EVENTS if name.startswith(("broker-", 
 
 
 def schedule(seed: int, seconds: float, *, direct: bool = False) -> list[Event]:
-    """Make events until ``seconds``: first one of every kind, then kinds at random by their relative frequency.
+    """Make events until `QUIET` seconds before ``seconds``, the first that does not fit being the end.
 
+    First comes one event of every kind, if the time is enough, then kinds at random by their relative frequency.
     ``direct``: only events that need no broker.
     """
     chance = random.Random(f"undertone chaos {seed}")

@@ -113,7 +113,7 @@ def all_methods(
 def main_methods(
     slew: Fraction, slots: int, epsilon: float, delta: float, *, chains: int = 1, per_report: bool = False
 ) -> tuple[Method, Method, Method]:
-    """Return Algorithm 1, Algorithm 3 and the shipped method, as `all_methods` does, but faster for long streams."""
+    """Return Algorithm 1, Algorithm 3 and the shipped method: three of those that `all_methods` returns."""
     squared = mu(epsilon, delta) ** 2 * (slots if per_report else 1)
     whole, step = np.arange(slots), float(slew)
     optimum = shipped(slew, slots, chains)

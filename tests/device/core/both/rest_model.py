@@ -12,7 +12,7 @@ from undertone_shared.off_board import issue
 from undertone_shared.scalar import ReportRule
 
 SECONDS = 1800
-# A draw of the stub takes one of TOTAL random words. Symbol 1 has probability 3/4 at the upper end of the range and 1/4
+# A draw of the stub has TOTAL equally likely outcomes. Symbol 1 has probability 3/4 at the upper end of the range and 1/4
 # at the lower end, so the certificate is 3/1.
 TOTAL = 4
 
