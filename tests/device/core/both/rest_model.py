@@ -12,8 +12,8 @@ from undertone_shared.off_board import issue
 from undertone_shared.scalar import ReportRule
 
 SECONDS = 1800
-# A draw of the stub has TOTAL equally likely outcomes. Symbol 1 has probability 3/4 at the upper end of the range and 1/4
-# at the lower end, so the certificate is 3/1.
+# A draw of the stub has TOTAL equally likely outcomes. Symbol 1 has probability 3/4 at the upper end of the range, and
+# 1/4 at the lower end, so the certificate is 3/1.
 TOTAL = 4
 
 
