@@ -24,7 +24,7 @@ _PLACES = ("/usr/sbin", "/usr/local/sbin", "/opt/homebrew/sbin", "/opt/homebrew/
 
 
 def find_mosquitto(start: Path | None = None) -> str:
-    """Find the mosquitto program: $UNDERTONE_MOSQUITTO, PATH, usual places, nearest .tools/bin above ``start``.
+    """Find the mosquitto program: $UNDERTONE_MOSQUITTO, PATH, usual places, nearest .tools/bin from ``start`` up.
 
     ``start``: a folder, by default the working directory. If no mosquitto is found, raises Invalid, which tells how to
     install it.
@@ -59,7 +59,7 @@ class Mosquitto:
     access-control files; without them both are generated, with the user ``aggregator`` and its password in
     ``<directory>/aggregator.password``. ``own_client_ids``: clients choose their client identifiers, so that one user
     can have several connections, as measurements need; then another user can take over a session. ``log_messages``: the
-    broker logs every message. Raises Invalid when no mosquitto is found or it does not start.
+    broker logs every message. `start` raises Invalid if no mosquitto is found or it does not start.
     """
 
     def __init__(

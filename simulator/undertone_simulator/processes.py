@@ -37,7 +37,7 @@ NO_MICROPYTHON = (
 
 
 class Failed(Exception):
-    """A process ended early, or makes no progress; the message has the end of its log."""
+    """A process ended early, or makes no progress."""
 
 
 class Log:

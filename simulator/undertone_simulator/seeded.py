@@ -41,7 +41,7 @@ class Memory:
         self._arrays: dict[str, NDArray[Any]] = {}
 
     def __call__(self, name: str, size: int, kind: "type[Kind]") -> "NDArray[Kind]":
-        """Return an uninitialised array of ``size`` elements; the same memory whenever ``name`` is the same."""
+        """Return an uninitialised array of ``size`` elements. Arrays of the same ``name`` share their memory."""
         array = self._arrays.get(name)
         if array is None or len(array) < size:
             array = self._arrays[name] = np.empty(size, dtype=kind)

@@ -25,7 +25,7 @@ from undertone_simulator.mosquitto import HOST, Mosquitto
 
 @dataclass(frozen=True)
 class LocalHome:
-    """The folder: its campaign's configuration, and the names of its devices, sorted as their folders are."""
+    """The folder: its campaign's configuration, and the names of its devices, sorted."""
 
     home: Home
     config: Config

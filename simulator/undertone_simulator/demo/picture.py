@@ -122,7 +122,7 @@ def _stream(axes: Axes, result: ReportsResult) -> None:
         color=GREY,
     )
     step = max(1, len(slots) // 8)
-    # If the slots span several hours, the ticks are whole steps of the day.
+    # Ticks are at the slots whose half-hour of the data is a multiple of the step.
     ticks = [slot for slot in slots if slot.column % step == 0]
     axes.set_xticks(
         [slot.column for slot in ticks],

@@ -55,7 +55,7 @@ class StreamSlot:
 
 @dataclass(frozen=True)
 class StreamResult:
-    """Result for the table and the JSON.
+    """Result of a demonstration of streams, for the table, the picture and the JSON.
 
     ``found``: a threshold round found θ, which was not in the plan. ``micropython``: number of slots that the
     MicroPython device reported. ``first_slot``: the stream's first slot.

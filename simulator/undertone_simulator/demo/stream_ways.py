@@ -1,7 +1,7 @@
 """Three stream methods on the same readings: independent noise, the CGM paper's Algorithm 3, and this project's method.
 
-One of them is played over MQTT. The means of the others are simulated with the same readings, range, ε and δ, and with
-noise from the demonstration's seed.
+One of them, or reports of one bit, is played over MQTT. The means of the others are simulated with the same readings,
+range, ε and δ, and with noise from the demonstration's seed.
 """
 
 from dataclasses import dataclass
@@ -78,10 +78,9 @@ class StreamWay:
 
 
 def stream_ways(plan: PreparedDemo, rule: StreamRule, played: StreamWay) -> list[StreamWay]:
-    """Return the way that was played, together with the ways of the paper.
+    """Return the way that was played, together with the other methods of this module.
 
-    The paper's ways are added for streams of one coordinate and 2 to `LONGEST` slots; otherwise only the played way is
-    returned.
+    They are added for streams of one coordinate and 2 to `LONGEST` slots; otherwise only the played way is returned.
     """
     stream, slots = plan.config.stream, plan.options.slots
     assert stream is not None

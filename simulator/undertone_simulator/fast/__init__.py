@@ -1,4 +1,6 @@
-"""Simulation of whole campaigns without a network, for fleets of any size, with exactly the symbols of real devices.
+"""Simulation of whole campaigns without a network, for fleets of any size.
+
+From the same random words, simulated devices draw the same symbols as real ones.
 
 Start reading: ``simulation.py``; ``vectorised.py`` contains the mechanisms.
 """

@@ -51,7 +51,7 @@ class GivenWords:
 
 
 class VectorDraws:
-    """`Entropy.below` for many devices; each device may reject at most ``chances`` words in one draw.
+    """`Entropy.below` for many devices; each device may reject at most ``chances`` words in all draws together.
 
     ``failed`` contains the devices that reject more: their values must not be used.
     """

@@ -39,7 +39,7 @@ class SimulatedFleet:
         names = device_names(sensor, count) if faults else []
         self.faults = [(names.index(fault.device), fault) for fault in faults]
         self.sensor = sensor
-        # The last part of the fleet is cached, because consecutive calls ask for the same one.
+        # The part that `part` returned last is kept, because consecutive calls ask for the same one.
         self._part: FleetPart | None = None
         self._hashes: dict[tuple[bytes, int, int], tuple[Integers, Integers]] = {}
 

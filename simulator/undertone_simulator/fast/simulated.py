@@ -26,7 +26,7 @@ from undertone_simulator.fast.tally import Cell, Truth
 
 @dataclass(repr=False)
 class Simulated(Summarised):
-    """Result of a simulated campaign; ``notes``: sentences about its readings."""
+    """Result of a simulated campaign; ``notes``: sentences about its readings and about the papers' way, if chosen."""
 
     plan: CampaignPlan
     timeline: Timeline
@@ -115,7 +115,7 @@ class Simulated(Summarised):
         return Partial({key: counts for key, counts in self.partial.items() if key.slot in slots})
 
     def truth(self, slot: int, group: str = EVERYBODY, coordinate: int = 0) -> tuple[float, float]:
-        """Return (mean of truncated or clipped readings, mean of raw readings) of the counted devices."""
+        """Return (mean of truncated or clipped readings, mean of raw readings) of the devices that `Truth` names."""
         total = Truth()
         for name, truth in self.truths[Cell(slot, coordinate)].items():
             if group in (name, EVERYBODY):

@@ -1,4 +1,4 @@
-"""Simulation of a campaign on a population of any size without a network. It makes the counts of a real aggregator.
+"""Simulation of a campaign on a population of any size without a network, with the counts that a server would have.
 
 Rounds, θ and estimates come from the server's own code. Reports come from the vectorised mechanisms, which draw what
 each device would have drawn. Every random word is a function of (seed, device, slot), so the result does not depend on

@@ -17,7 +17,8 @@ class Cell(NamedTuple):
 class Truth:
     """True sums for a cell of a group: over its devices whose reports the cell counts.
 
-    If devices take turns, the sums are over all devices of the group.
+    If devices take turns, the sums are over all devices of the group that are not absent, also those whose turn it
+    is not.
 
     ``reports``: number of devices; ``raw``: sum of their readings less the offset; ``truncated``: sum of what the
     mechanism received: readings truncated to the slot's θ, or in a stream the clipped grid points. Exact integers.

@@ -1,7 +1,7 @@
 """The mechanisms for whole populations: the same symbols as ``choose``, ``level`` and ``draw`` give device by device.
 
 They use the same words, the same rejections and the same integer arithmetic as `undertone_shared`. They work in blocks
-that fit in a core's cache, and in memory that is reused.
+of devices, and in memory that is reused.
 """
 
 from collections.abc import Callable
@@ -20,11 +20,11 @@ from undertone_simulator.fast.draws import Index, PatientDraws, Unsigned, Vector
 from undertone_simulator.fast.lookup import Lookup
 from undertone_simulator.seeded import Memory
 
-# Number of devices in a block: its arrays fit in a core's second-level cache.
+# Number of devices in a block, small enough for a processor's caches.
 BLOCK = 1 << 17
 # Number of devices whose reports `histogram` draws at a time.
 _POOL = 1 << 20
-# A device that rejects more words than this in one draw repeats the draw later, so that many such devices are handled
+# A device that rejects more words than this in all its draws repeats them later, so that many such devices are handled
 # together.
 _CHANCES = 2
 

@@ -1,8 +1,8 @@
 """Plan of a campaign of reports: errors, θ, mechanism, traffic and privacy, for known readings.
 
-θ is the one that the server would choose: it minimises n V θ²/4 + n² E[(x - θ)⁺]² (Eq. 8 in fleet mode) for the
-readings of the whole day. `planning.prediction` then gives the errors, with the bias E[(x - θ)⁺] of each time of the
-day.
+θ is the one that the server would choose: by default it minimises n V θ²/4 + n² E[(x - θ)⁺]² (Eq. 8 for a slot of n
+reports) for the readings of the whole day. `planning.prediction` then gives the errors, with the bias E[(x - θ)⁺] of
+each time of the day.
 """
 
 from collections.abc import Callable, Sequence

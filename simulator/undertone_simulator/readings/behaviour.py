@@ -22,8 +22,9 @@ _WORDS = 1 << 32
 
 @dataclass(frozen=True)
 class Behaviour:
-    """``drop_out``: share of (device, slot) whose report is never sent.
+    """Shares of devices and reports that are absent, late or false.
 
+    ``drop_out``: share of (device, slot) whose report is never sent.
     ``late``: share of devices that join late, each in a random one of the first ``late_slots`` slots (device 0 is never
     late). ``liars``: share of devices that always send the largest symbol. Raises Invalid for shares outside [0, 1].
     """

@@ -89,7 +89,11 @@ class DaySlots:
         return means, variances
 
     def slewed_means(self, theta: int, step: float) -> Vector:
-        """Return each slot's mean reading, truncated at ``theta`` and moved to within ``step`` of the previous one."""
+        """Return each slot's mean of truncated readings whose steps from slot to slot are clipped.
+
+        Readings are truncated at ``theta``. A device's value in a slot is within ``step`` of its value in the slot
+        before; the first slot of the day begins anew.
+        """
         day = _by_slot(self.values, self.per_day)
         before = np.minimum(day[0], theta).astype(np.float64)
         means = np.empty(self.per_day)

@@ -1,7 +1,7 @@
 """Readings from tables, CSV or Parquet, read by pyarrow.
 
-A table has a column per household, or rows of household, time and reading in any order. Errors in a row or a cell are
-reported with the row's number in the file, and become gaps.
+A table has a column per household, or three columns, in any order: household, time and reading. Errors in a row or a
+cell are reported with the row's number in the file, and become gaps.
 """
 
 import math
@@ -54,7 +54,9 @@ class Table:
 
 @dataclass(frozen=True)
 class Grid:
-    """``numbers`` [households, slots], nan for gaps. Slots begin at second ``start`` and are ``step`` seconds long.
+    """A table's readings: ``numbers`` [households, slots], nan for gaps.
+
+    The first slot begins at second ``start`` since 1970, and slots are ``step`` seconds long.
 
     ``start`` is None and ``step`` 0 if they are unknown.
     """
@@ -167,7 +169,7 @@ def _long(path: Path, table: Table, roles: tuple[int, int, int], faults: Faults)
     for row, household, second, value in source:
         key = (household, second)
         if step and second % step != phase:
-            faults.add(row, f"its time is not a multiple of the step of {step} seconds; left out")
+            faults.add(row, f"its time does not fit the step of {step} seconds; left out")
         elif key in readings:
             earlier = readings[key]
             same = "repeats an earlier row" if earlier == value else f"contradicts an earlier row, {earlier:g}"
@@ -200,7 +202,7 @@ def _wide(path: Path, table: Table, faults: Faults) -> Grid:
         values = [number(text) for text in cells[timed:]]
         for name, text, value in zip(names[timed:], cells[timed:], values, strict=True):
             if value is None and text:
-                faults.add(row, f"{name} is {text!r}, expected a number; a gap")
+                faults.add(row, f"{name} is {text!r}, expected a number; it becomes a gap")
         rows.append([math.nan if value is None else value for value in values])
     if not rows or not rows[0] or all(math.isnan(value) for row in rows for value in row):
         raise Invalid(f"{path.name}: there is no reading in it")

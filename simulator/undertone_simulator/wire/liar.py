@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def largest_lie(mechanism: "Mechanism") -> int:
-    """Return the symbol that shifts a mean as far as one report can: the largest symbol that the server admits."""
+    """Return the largest symbol that the server admits."""
     return max(symbol for symbol in range(mechanism.symbols) if mechanism.occurs(symbol))
 
 

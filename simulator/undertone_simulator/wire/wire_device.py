@@ -150,8 +150,9 @@ class WireDevice:
             self.hand_over()
 
     def message(self, connection: DeviceConnection, topic: str, payload: bytes) -> None:
-        """Pass a campaign message to the reporter, which accepts it, or counts the reason and keeps the last
-        valid one.
+        """Pass a campaign message to the reporter, which accepts it, or counts the reason and keeps the last valid one.
+
+        If the message has a hand-over that the device's policy allows, go to the address that it names.
         """
         if self.reporter is None or topic != config_topic(self._wire.prefix, self._wire.campaign):
             return
@@ -199,7 +200,8 @@ class WireDevice:
         """Close the slot before `slot`, if that is still open, and read the meter in `slot`.
 
         Return True if it was too early for the draw, so that the caller must call again later in the slot. A report is
-        queued and added to the ledger unless a fault kills the device here; the caller flushes the ledger.
+        queued and added to the ledger, unless it drops out or is held back, or the device is offline or is killed here;
+        the caller flushes the ledger.
         """
         reporter = self.reporter
         # A device does not report the slot in which it is switched on, because it does not measure all of it.

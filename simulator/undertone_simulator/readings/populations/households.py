@@ -7,8 +7,8 @@ The load of household h in half-hour t of a day:
 with b_h a lognormal factor of the base load, d the daily shape above FLOOR (mean 1), w its weekday or weekend factor,
 S the season, g the household's habits (one value per half-hour of the day) and a the deviations of single days from
 them, both AR(1) with correlation PERSISTENCE per half-hour. Appliances start with probability STARTS s_h w_t d_t
-e^{g_ht}, take LEAST + Exp(MORE) Wh per half-hour and run on with probability RUN_ON. A share ABSENT of half-hours
-reads 0. Nothing exceeds BOUND, the energy that a 100 A fuse passes at 200 V in half an hour.
+e^{g_ht - HABIT_SD²/2}, take LEAST + Exp(MORE) Wh per half-hour and run on with probability RUN_ON. A share ABSENT of
+half-hours reads 0. Nothing exceeds BOUND, the energy that a 100 A fuse passes at 200 V in half an hour.
 
 The constants reproduce, within a tenth (the lowest quantile within a fifth), summary figures of the 622 Scottish
 households of the Energy Demand Research Project (spring 2009; UK Data Service SN 7591), computed from the readings that
@@ -102,7 +102,6 @@ SHAPE = (
 )
 # Ratio of weekends to weekdays, by two hours of the day.
 WEEKEND = (1.17, 1.10, 0.95, 0.71, 1.00, 1.36, 1.32, 1.20, 0.99, 0.99, 0.94, 1.01)
-# fmt: on
 
 _WEEKEND = np.repeat(np.array(WEEKEND), HALF_HOURS // len(WEEKEND))
 # Factor of the load on weekdays, with which the mean of the factors over a week is 1.

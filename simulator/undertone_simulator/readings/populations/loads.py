@@ -40,7 +40,10 @@ class Charging(Households):
 
 
 class NightHeating(Charging):
-    """Households of which a sixth have night storage heaters, which take power on most nights, from midnight to six."""
+    """Households of which a sixth have night storage heaters, which take power on most nights.
+
+    They run for two to four hours between midnight and six.
+    """
 
     name = "night-heating"
     about = "half-hourly energy of households, of which a sixth heat stores of warmth at night"
@@ -126,7 +129,7 @@ class Zeros(Retail):
 
 
 class Star(Synthetic):
-    """Counts in a narrow band far below the sensor's bound: about 10 to 63 of 2,088."""
+    """Counts in a narrow band far below the sensor's bound: nearly all from 7 to 43, at most 63, of 2,088."""
 
     name = "star"
     about = "counts from 0 to 63 of a sensor that counts to 2088"
@@ -156,7 +159,10 @@ class Rise(Households):
 
 
 class Bimodal(Households):
-    """Households of which a share LARGE are businesses: FACTOR times as large, on workdays from eight to six."""
+    """Households of which a share LARGE are businesses.
+
+    They use FACTOR + 1/2 times as much as a household on workdays from eight to six, and otherwise half as much.
+    """
 
     name = "bimodal"
     about = "half-hourly energy of households and, one in twelve, of businesses with eight times as much by day"
@@ -174,7 +180,10 @@ class Bimodal(Households):
 
 
 class HeatWave(Households):
-    """Households of which a share COOLED use POWER Wh more in hot afternoons, most often on the days WAVE."""
+    """Households of which a share COOLED use about POWER Wh more per half-hour while they cool.
+
+    They cool between 11:00 and 22:00, mostly on the days WAVE[0] <= day < WAVE[1].
+    """
 
     name = "heat-wave"
     about = "half-hourly energy of households, a third of which cool on the afternoons of hot days"
@@ -193,9 +202,9 @@ class HeatWave(Households):
 
 
 class Offices(Households):
-    """Offices: large loads on workdays from eight to six, a fifth of them otherwise, with the noise of households.
+    """Offices: large loads on workdays from eight to six, a fifth of them otherwise.
 
-    The days CLOSED are days off, too.
+    Their sizes differ as those of households do. The days CLOSED are days off, too.
     """
 
     name = "offices"
