@@ -166,10 +166,11 @@ def query(
             _write(writer.write(results, rows, kind), output)
 
 
-# Option -> the options that cannot be combined with it, and the reason.
+# Options that select slots for one mean.
 _SELECTS = ("between", "days", "by", "total", "against")
 _RUNS = "with --every or --quantiles: over several slots, noise averages out without a filter"
 _ONE_MEAN = f"with {', '.join(f'--{name}' for name in _SELECTS)}, which give one mean"
+# Option -> the options that cannot be combined with it, and the reason.
 _OTHERS = {
     "as_json": (("form",), "with --json, which is a format"),
     "groups": (("group",), "with --groups"),

@@ -144,7 +144,11 @@ def _release(
     ] = "-",
     output: Annotated[str, typer.Option(help="a file, - for standard output, or mqtt://host:port/topic")] = "-",
     column: Annotated[
-        str | None, typer.Option(help="column (name or number from 0) or array of the input; the last one if absent")
+        str | None,
+        typer.Option(
+            help="column of the input, by name or (not in Parquet) number from 0; the last one if absent. For NPZ: the"
+            " array, needed if there are several"
+        ),
     ] = None,
     scale: Annotated[str, typer.Option(help="units of --bound in one unit of the input: 1000 from kWh to Wh")] = "1",
     last_block: Annotated[

@@ -104,7 +104,7 @@ def document(simulated: "Simulated", slots: "list[Compared]") -> dict[str, Any]:
 
 
 def ways(simulated: "Simulated") -> dict[str, Any]:
-    """Return the settings that were chosen: how θ was found, the method, the query and the mechanism.
+    """Return as_papers, the method and the query by which θ was chosen, and the mechanism.
 
     A stream campaign has a mechanism only.
     """
