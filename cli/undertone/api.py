@@ -65,12 +65,12 @@ def certify_published(
 ) -> dict[str, Published]:
     """Return what the published numbers alone reveal about one household: span of time -> (ε, δ) and its assumptions.
 
-    ``reports``: number of reports behind the smallest published number. ``slots``: number of published numbers of a day
+    ``reports``: the least number of reports behind a published number. ``slots``: number of published numbers of a day
     that contain a report of the household (1 if devices take turns). ``fakes``: share of the reports that may be fake,
     and so do not hide the household. Raises Invalid.
     """
     if reports is None:
-        raise Invalid("reports is missing, expected the number of reports behind the smallest published number")
+        raise Invalid("reports is missing, expected the least number of reports behind a published number")
     exact = certify_named(mechanism, str(epsilon)).mechanism
     chance = PUBLISHED_DELTA if delta is None else delta
     spans = {"a slot": 1, "a day": slots, "a year": 365 * slots}

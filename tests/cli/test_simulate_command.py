@@ -87,7 +87,7 @@ groups = "g.csv"
     result = simulate(*words, small=["--devices", "300"])
     assert result.exit_code == 0, result.output
     facts = json.loads(result.stdout)
-    same = "data.npz has 50 series of readings for 300 devices: the other devices are taken to measure the same"
+    same = "data.npz has 50 series of readings for 300 devices: the other devices are taken to repeat these series"
     assert facts["notes"] == [same]
     assert len(facts["slots"]) == 2
     announced = r"([\d,]+) device-slots are to be simulated; --slots and --devices make them fewer\n"

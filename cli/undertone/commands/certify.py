@@ -39,7 +39,7 @@ def certify(
         bool, typer.Option("--published", help="Show what the published numbers alone reveal; needs --reports.")
     ] = False,
     reports: Annotated[
-        int | None, typer.Option(help="With --published: number of reports behind the smallest number.")
+        int | None, typer.Option(help="With --published: the least number of reports behind a published number.")
     ] = None,
     slots: Annotated[
         int | None,

@@ -234,7 +234,7 @@ def forget(
 ) -> None:
     """Delete a revoked device's name and files.
 
-    The server keeps the device's key, which names nobody, so that no other device gets the name.
+    The server keeps a hash of the name, so that no other device gets the name.
     """
     for fleet in choice.each(name):
         fleet.forget(name, int(time.time()))

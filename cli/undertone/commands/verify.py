@@ -29,7 +29,9 @@ def verify(
     ] = None,
     broker_window: Annotated[
         float,
-        typer.Option(help="A killed broker may lose messages that it has acknowledged in this many seconds before."),
+        typer.Option(
+            help="Seconds before a broker was killed in which it may have lost messages that it acknowledged."
+        ),
     ] = BROKER_WINDOW_SECONDS,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:

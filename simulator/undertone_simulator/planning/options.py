@@ -75,9 +75,7 @@ class PlanOptions(FleetOptions):
     movement: Annotated[
         float | None, "With a stream: standard deviation of the mean's step per slot (default a quarter of the slew)."
     ] = None
-    per_report: Annotated[bool, "With a stream: ε and δ are for each report alone, as in the paper's Kaggle run."] = (
-        False
-    )
+    per_report: Annotated[bool, "With a stream: ε and δ are for each report alone, not for the whole stream."] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

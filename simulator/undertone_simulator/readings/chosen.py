@@ -49,6 +49,6 @@ def open_source(options: FleetOptions, devices: int, seed: int) -> ChosenReading
     if readings.households < options.devices:
         notes.append(
             f"{Path(options.data).name} has {readings.households} series of readings for {options.devices} devices:"
-            " the other devices are taken to measure the same"
+            " the other devices are taken to repeat these series"
         )
     return ChosenReadings(readings, bound, readings.households, days, notes)

@@ -42,7 +42,8 @@ class FleetOptions:
     data: Annotated[Path | str | None, "File of readings to use instead: .npz, .csv or .parquet."] = None
     unit: Annotated[str | None, "Unit of the readings, such as kwh, if the file does not name it."] = None
     slot_seconds: Annotated[
-        int | None, "Seconds between two readings, if the file does not tell them (default 1800; 86400 for daily ones)."
+        int | None,
+        "Seconds between two readings, if the file does not tell them (default 1800; give 86400 for daily readings).",
     ] = None
     bound: Annotated[int | None, "Public upper bound of a reading, in whole units."] = None
 

@@ -48,7 +48,7 @@ class Accounts:
 
     @property
     def duplicates(self) -> int:
-        """Number of deliveries of reports that were counted before."""
+        """Number of deliveries of reports that were counted before, or may have been."""
         return sum(self.deliveries.get(word, 0) for word in DUPLICATES)
 
     @property
