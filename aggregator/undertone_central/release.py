@@ -173,9 +173,11 @@ def release(
 
     ``source``: a CSV, NPZ or Parquet file, ``-`` for standard input, mqtt://host:port/topic, or integers; ``output``: a
     file, ``-``, or mqtt://…; ``bound``: public upper bound in natural units; ``scale``: natural units per unit of the
-    input; ``options``: the mechanism's own (`undertone_central.make.parameters`). If a release to a file was
-    interrupted, the next call resumes it, and draws nothing twice. ``stop`` ends a release from MQTT. Raises Invalid,
-    also if nothing could be released, and OSError.
+    input; ``options``: the mechanism's own (`undertone_central.make.parameters`); ``column``: see `feed.batches`;
+    ``last_block``: see `StreamingSanitizer.close`; ``state``: file of the checkpoint, by default ``output`` with
+    ``.state`` added if that is a file. With a checkpoint, the next call resumes a release that was interrupted, and
+    draws nothing twice. ``continues``: standard input then begins with the next value, not with the first one again.
+    ``stop`` ends a release from MQTT. Raises Invalid, also if all values were held out, and OSError.
     """
     settings = {"mechanism": mechanism, "epsilon": str(parse_epsilon(epsilon, OFFERED)), "bound": bound}
     continual = make(mechanism, bound, epsilon, **options)

@@ -100,10 +100,9 @@ def demo(
 ) -> None:
     """Run a server, MQTT clients and a MicroPython device here, and compare the estimates with the truth.
 
-    A slot takes one second and plays a half-hour of the data. Three threshold rounds come before the report phase; with
-    --as-papers it is one, and so it is for a stream, unless --theta or several coordinates are given. The last table
-    compares the papers' way with the default, from the same readings: one of them was played, the other one is
-    simulated.
+    A slot takes one second and plays a half-hour of the data. Threshold rounds come before the report phase: three; one
+    with --as-papers or --collect stream; none with --theta or several coordinates. The last table compares the papers'
+    way with this project's, from the same readings: one of them was played, the others are simulated.
     """
     from undertone_aggregator.base.open_files import raise_limit
     from undertone_simulator.demo import DemoOptions, Failed, run
