@@ -100,10 +100,10 @@ def _absence(configs: list[Config]) -> Iterator[Finding]:
     shortest = min(hours, key=lambda name: hours[name])
     for name, each in (short or {shortest: hours[shortest]}).items():
         sentence = (
-            f"while this server is away, each device of {name} keeps its last {OUTBOX} reports, which are those of the"
-            f" last {lasting(round(3600 * each))}; no broker queues reports"
+            f"while this server is away, each device of {name} that was added without --absence keeps its last {OUTBOX}"
+            f" reports, which are those of the last {lasting(round(3600 * each))}; no broker queues reports"
         )
-        fix = "restart the server in time; for a longer queue, add devices with --absence, such as 7d, or use a broker"
+        fix = "restart the server in time; new devices keep more if they are added with --absence 6h; or use a broker"
         yield Finding("absence", WARNING, sentence, fix) if name in short else Finding("absence", OK, sentence)
 
 

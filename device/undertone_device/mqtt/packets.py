@@ -270,7 +270,7 @@ class ClientSession:
         elif kind == _SUBACK and len(body) == 3:
             topic = self._topics.pop(body[0] << 8 | body[1], None)
             if topic is None:
-                raise ProtocolError("an acknowledgement of no subscription")
+                raise ProtocolError("the broker confirmed an unknown topic")
             if body[2] > 2:
                 events.append((DENIED, topic))
         elif kind == _PINGRESP and not body:

@@ -158,10 +158,11 @@ class DemoStream:
     def story(self, options: DemoOptions) -> str:
         """Return the steps from a public range to the reconstructed means."""
         choice = "Square Wave round → EM and a posterior → θ" if self.rounds(options, 48) else "θ from the plan"
-        return (
-            f"{choice}, broadcast → readings truncated to θ, steps clipped (CGM) → reports, each with a share"
-            " of the noise of the one before → reconstruction, smoothed"
-        )
+        if options.mechanism == "direct":
+            reports = "readings truncated to θ → reports, each with noise of its own"
+        else:
+            reports = "readings truncated to θ, steps clipped (CGM) → reports, each with a share of the noise of the one before"
+        return f"{choice}, broadcast → {reports} → reconstruction, smoothed"
 
     def rounds(self, options: DemoOptions, per_day: int) -> tuple[int, ...]:
         """Return the slots of the threshold round; empty if θ is given, or if readings have several coordinates."""
