@@ -161,7 +161,8 @@ class DemoStream:
         if options.mechanism == "direct":
             reports = "readings truncated to θ → reports, each with noise of its own"
         else:
-            reports = "readings truncated to θ, steps clipped (CGM) → reports, each with a share of the noise of the one before"
+            clipped = "readings truncated to θ, steps clipped (CGM)"
+            reports = f"{clipped} → reports, each with a share of the noise of the one before"
         return f"{choice}, broadcast → {reports} → reconstruction, smoothed"
 
     def rounds(self, options: DemoOptions, per_day: int) -> tuple[int, ...]:
