@@ -1,4 +1,4 @@
-"""A release as text: a first line with all public parameters, then pieces of comma-separated rows.
+"""A release as text: a line with public parameters, a line of column names, then pieces of comma-separated rows.
 
     # undertone release {"mechanism": "tops", …, "guarantee": "…"}
     position,value
@@ -85,7 +85,7 @@ def read(path: Path) -> tuple[dict[str, Any], list[Piece]]:
         try:
             parameters = json.loads(first[len(TITLE) :])
             next(lines, "")
-            number = 2
+            number += 1
             for line in lines:
                 number += 1
                 if not line.endswith("\n"):
@@ -98,5 +98,5 @@ def read(path: Path) -> tuple[dict[str, Any], list[Piece]]:
                     pieces[-1][1].append(int(line.rpartition(",")[2]))
             read_pieces = [Piece(numbers=np.array(numbers, dtype=np.int64), **about) for about, numbers in pieces]
         except (ValueError, KeyError, IndexError, TypeError):
-            raise Invalid(f"{path.name}, line {number + 1} is not a line of a release") from None
+            raise Invalid(f"{path.name}, line {number} is not a line of a release") from None
     return parameters, read_pieces

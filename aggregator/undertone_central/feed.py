@@ -28,7 +28,7 @@ Say = Callable[[str], None]
 
 
 def batches(path: Path, column: str | None, scale: Fraction, say: Say) -> Iterator[Integers]:
-    """Yield the values of a file, times ``scale``, in file order. A table households × time is read time by time.
+    """Yield the values of a file, times ``scale``, in file order, in batches of at most 65536.
 
     ``column``: for text, the name or the number (from 0) of the column; for Parquet, its name; None means the last one.
     For NPZ, it is the name of the array; None means the only array of numbers. Raises Invalid, OSError.

@@ -92,19 +92,24 @@ class Gateway:
             return 0
         values = [value for value in map(self._value, deliveries) if value is not None]
         packets = [packet_of(delivery) for delivery in deliveries]
+        released = 0
         if values:
             notes: dict[str, Any] = {"packets": packets, "number": self._number}
-            self._job.step(np.array(values, dtype=np.int64), notes)
+            released = self._job.step(np.array(values, dtype=np.int64), notes)
             self._packets = set(packets)
         self._inbox.acknowledge(deliveries)
-        return len(values)
+        return released
 
     def close(self) -> None:
         """Disconnect; the broker stores readings until the next start."""
         self._inbox.close()
 
     def _value(self, delivery: Delivery) -> int | None:
-        """Return the reading, or None if the message is a repetition."""
+        """Return the reading, which is 0 if the message has no whole number.
+
+        Returns None for a message that is not counted: a retained one, a repetition, or one without a valid running
+        number.
+        """
         if delivery.retained:
             self._say("a retained message was left out: it may be an old reading")
             return None

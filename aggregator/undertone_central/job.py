@@ -69,7 +69,7 @@ class ReleaseJob:
         return self._mechanism.bound
 
     def step(self, values: Integers, notes: dict[str, Any] | None = None) -> int:
-        """Pass values to the mechanism and output what it releases, durably. Return the number of released numbers."""
+        """Pass values to the mechanism, write the checkpoint, and output what is released; return how many numbers."""
         lines: list[str] = []
         self.progress.checksum = checksum(values, self.progress.checksum)
         count = 0

@@ -59,7 +59,7 @@ _AS_PAPERS = inspect.Parameter("as_papers", inspect.Parameter.KEYWORD_ONLY, defa
 def parameters(mechanism: str) -> dict[str, inspect.Parameter]:
     """Return the options of that mechanism by name, except ``bound``, ``epsilon`` and ``source``.
 
-    Counters also have ``monotone``, and ToPS has ``as_papers``. Raises Invalid.
+    Counters also have ``monotone``, and ToPS has ``as_papers``. Raises Invalid for an unknown mechanism.
     """
     maker = MECHANISMS[check_word("mechanism", mechanism, tuple(MECHANISMS))]
     found = dict(inspect.signature(maker, eval_str=True).parameters)

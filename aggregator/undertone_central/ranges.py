@@ -149,7 +149,7 @@ def _of_values(parameters: Parameters, piece: Piece, first: int, end: int) -> tu
 
 
 def _prediction_error(piece: Piece, g: int) -> float:
-    """Return the mean squared change from one released block sum to the next.
+    """Return the mean squared change from one released block sum to the next; 0 for blocks of one value.
 
     A single block shows no change. Then the result is (gθ/6)², which Eq. 7 of ToPS assumes.
     """

@@ -110,7 +110,7 @@ class Release:
         return range_sum(self.parameters, self.pieces, first, end)
 
     def share(self, value: int) -> tuple[float, float]:
-        """Return (share, standard error) of the values that are at most ``value``.
+        """Return the share of the values that are at most ``value``, and an upper bound of its standard error.
 
         In a release for points, it is the share of the values that equal ``value``. Raises Invalid for a release
         without synthetic items.
@@ -124,7 +124,7 @@ class Release:
 
         An interval is from the quantile of q - d to that of q + d. Here d is 1.96 standard errors of the share q
         (`share`) plus the error of the sketch. If q - d or q + d is no possible share, the interval ends at 0, or at
-        the bound. Raises Invalid for a release of another kind, and for a share outside [0, 1].
+        the bound. Raises Invalid for a release of another kind, before the first item, and for a share outside [0, 1].
         """
         if self.parameters["released"] != "items":
             raise Invalid("quantiles need a release of synthetic items, of the mechanism sanitizer")
@@ -229,7 +229,7 @@ class _Input:
     continues: bool
 
     def parts(self, say: Say) -> tuple[Iterator[Integers], int | None]:
-        """Return the values in batches, and their number as far as it is known."""
+        """Return the values in batches, and their number or an estimate of it; None if it is not known."""
         if not isinstance(self.source, str):
             values = integers(np.asarray(self.source if isinstance(self.source, np.ndarray) else list(self.source)))
             return iter([values] if len(values) else []), len(values)
@@ -262,7 +262,11 @@ def _leave_nothing(output: str, state: Path | None) -> None:
 
 
 def _feed(job: ReleaseJob, given: _Input, say: Say, bar: Bar) -> int:
-    """Feed a finite input. Values that a resumed release has read before are only compared."""
+    """Feed a finite input to the job. Return how many numbers are released.
+
+    A resumed job only compares the values that it has read before. If standard input continues where the interrupted
+    release ended, there are none.
+    """
     faults = 0
 
     def fault(sentence: str) -> None:
@@ -288,7 +292,7 @@ def _feed(job: ReleaseJob, given: _Input, say: Say, bar: Bar) -> int:
 
 
 def _after(parts: Iterable[Integers], job: ReleaseJob) -> Iterator[Integers]:
-    """Yield the values after those that were read before. Raises Invalid if the earlier ones differ."""
+    """Yield the values after those that were read before. Raises Invalid if the earlier ones differ or are missing."""
     missing, crc = job.progress.consumed, 0
     for values in parts:
         old, new = values[:missing], values[missing:]

@@ -12,7 +12,8 @@ import pytest
 
 from support.central import seeded
 from support.refusal import refused
-from undertone_central import document, feed
+from undertone_aggregator.ingest.intake import Delivery
+from undertone_central import document, feed, gateway
 from undertone_central import release as releases
 from undertone_central.job import ReleaseJob, TextFile
 from undertone_central.make import make
@@ -202,6 +203,38 @@ def test_a_line_that_is_being_written_is_no_number_yet_and_another_file_no_relea
     (tmp_path / "picture").write_bytes(b"\x89PNG\r\n\xff\xfe")
     with pytest.raises(Invalid, match="picture is not a release"):
         releases.open_release(tmp_path / "picture")
+
+
+class Arrived:
+    """An inbox with one batch of deliveries."""
+
+    def __init__(self, deliveries):
+        self.deliveries, self.acknowledged = deliveries, []
+
+    def take(self, seconds):
+        return self.deliveries
+
+    def acknowledge(self, deliveries):
+        self.acknowledged += deliveries
+
+
+def test_the_gateway_counts_the_numbers_that_it_releases(tmp_path, monkeypatch):
+    inbox = Arrived([Delivery("raw", b"%d %d" % (number, number % 9), False, number) for number in range(1, 31)])
+    monkeypatch.setattr(gateway, "Inbox", lambda *_: inbox)
+    job = ReleaseJob(mechanism("tops"), TextFile(tmp_path / "out"), tmp_path / "state", {})
+    assert gateway.Gateway(job, None, "raw", "id", Fraction(1), print).step() == 20
+    assert inbox.acknowledged == inbox.deliveries
+    assert job.progress.consumed == 30
+
+
+def test_a_damaged_line_is_named_by_its_number(tmp_path):
+    releases.release("unbounded", range(4), tmp_path / "out", epsilon=1, bound=1000)
+    lines = (tmp_path / "out").read_text(encoding="utf-8").splitlines()
+    for number in (1, 3, 5):
+        damaged = [*lines[: number - 1], lines[number - 1][:20] + "x", *lines[number:]]
+        (tmp_path / "damaged").write_text("\n".join(damaged) + "\n", encoding="utf-8")
+        with pytest.raises(Invalid, match=f"line {number} is not"):
+            releases.open_release(tmp_path / "damaged")
 
 
 def test_bad_inputs_in_one_sentence(tmp_path):

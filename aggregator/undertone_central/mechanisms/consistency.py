@@ -5,8 +5,7 @@ computes a few integers per node, called its statistic. The ``down`` pass gives 
 rules commute with adding a consistent integer tree: making the noise consistent and then adding the true values is the
 same as making the noisy tree consistent. Therefore a stream can be published leaf by leaf.
 
-Values are rounded to integers along the children's cumulative sums. So rounding moves a node by less than 1 per level
-above it, and does not accumulate along a range.
+Values are rounded to integers along the children's cumulative sums. So rounding errors do not add up along a range.
 """
 
 from typing import Protocol
@@ -136,5 +135,8 @@ def repunit(fanout: int, height: int) -> int:
 
 
 def rounded(numerator: Integers, denominator: int) -> Integers:
-    """Return floor(x + 1/2). This commutes with adding integers; rounding halves to even does not."""
+    """Return floor(numerator/denominator + 1/2).
+
+    This commutes with adding integers; rounding halves to even does not.
+    """
     return (2 * numerator + denominator) // (2 * denominator)

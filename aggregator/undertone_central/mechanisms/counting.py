@@ -68,7 +68,7 @@ class Counter(Continual):
 
 
 class Bounded(Counter):
-    """A counter for at most ``horizon`` values. Raises Invalid for a value after the last."""
+    """A counter for at most ``horizon`` values, T in formulas. Raises Invalid if more values arrive."""
 
     def __init__(self, bound: int, epsilon: Epsilon, horizon: int, source: FreshBytes | None = None) -> None:
         super().__init__(bound, epsilon, source)

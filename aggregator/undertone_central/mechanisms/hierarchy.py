@@ -1,7 +1,7 @@
 """Hierarchies over an endless stream: complete b-ary trees on disjoint chunks, with Laplace noise at every node.
 
 There are L levels below an unpublished root, with ε/L each. A value is in one node per level and changes it by at most
-θ. So each node gets Laplace noise of scale θL/ε. Chunks of b^L values are disjoint, so the whole stream is ε-DP.
+θ. So each node gets Laplace noise of scale θL/ε. Chunks of b^L leaves are disjoint, so the whole stream is ε-DP.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from undertone_central.noise.laplace import Draws, Integers, discrete_laplace, j
 from undertone_shared.errors import Invalid
 
 RULES: dict[str, Callable[[int, int, float], Rule]] = {"least-squares": LeastSquares, "least-absolute": LeastAbsolute}
-# Number of leaves of the largest subtree that is in memory at once.
+# Largest number of leaves of a subtree that is in memory at once.
 LARGEST_BLOCK = 1 << 16
 
 
@@ -96,8 +96,8 @@ class Consistent(Saved):
         while self._block_height < levels and fanout**self._block_height <= LARGEST_BLOCK:
             self._block_height += 1
         self._key = ""
-        # Index of the next leaf below its top-level node; noise of the current block; and values of open nodes by
-        # height.
+        # Index of the next leaf below its top-level node; noise of the current block and its number; and by height, the
+        # number of an open node and the consistent noise of its children, which have this height.
         self._next = 0
         self._block = np.zeros(0, dtype=np.int64)
         self._block_number = -1

@@ -39,9 +39,9 @@ class PointSanitizer:
     def deviation(self, blocks: float) -> float:
         """Upper bound of the root mean square error, in items, of a value's mean count over ``blocks`` blocks.
 
-        To make the counts sum to the number of items, all of them are shifted by at most the largest of the m = B + 1
-        draws. With scale s, the root mean square of this shift is at most s sqrt((ln 2m + 1)² + π²/6). More blocks do
-        not reduce it.
+        To make the counts sum to the number of items, all of them are shifted by at most the largest absolute value of
+        the m = B + 1 draws. With scale s, the root mean square of this shift is at most s sqrt((ln 2m + 1)² + π²/6).
+        More blocks do not reduce it.
         """
         most = hypot(log(2 * (self._bound + 1)) + 1, pi / sqrt(6))
         return sqrt(self._law.variance / blocks) + float(self._law.scale) * most

@@ -102,9 +102,10 @@ class StreamingSanitizer(Continual):
         return np.concatenate([np.zeros(0, dtype=np.int64), *out])
 
     def close(self, ending: str = "hold") -> Integers:
-        """End the stream. A last incomplete block is withheld, or padded with public items.
+        """End the stream: ``hold`` withholds a last block that is incomplete, ``pad`` fills it with n public values.
 
-        The padding values are evenly spaced from 0 to B. Their number depends only on the length of the stream.
+        These n values are B/n, 2B/n, …, B, rounded down. Their number depends only on the length of the stream. Raises
+        Invalid for another ``ending``.
         """
         if check_word("ending", ending, ENDINGS) == "hold" or not len(self._held):
             return np.zeros(0, dtype=np.int64)

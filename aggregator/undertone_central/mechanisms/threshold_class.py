@@ -79,7 +79,7 @@ class ThresholdSanitizer:
 
 def onto_simplex(x: Real, total: float) -> Real:
     """Return the nearest point (in Euclidean distance) that has no negative coordinate and whose coordinates add up to
-    this sum.
+    ``total``.
     """
     descending = np.sort(x)[::-1]
     excess = (np.cumsum(descending) - total) / np.arange(1, len(x) + 1)

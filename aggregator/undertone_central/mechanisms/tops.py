@@ -102,10 +102,9 @@ class Tops(Continual):
         self._consistency = consistency
         self._monotone = monotone
         self._histogram = np.zeros(self.bound + 1 if not self._given else 0, dtype=np.int64)
-        # The newest withheld values, from which θ is chosen. They are in order of arrival, which shows how values
-        # drift.
+        # The newest of the values that choose the next θ, in order of arrival: their mean and drift are measured.
         self._held = np.zeros(0, dtype=np.int64)
-        # θ in use, 0 while values are withheld. The last attribute is the number of values left in the phase.
+        # θ in use (0 while values are withheld), the number of the phase, and the number of values left in the phase.
         self.theta = self._phase = 0
         self._left = self._hold_out
         self._publisher = self._publisher_at(self.bound)

@@ -43,8 +43,8 @@ class Unbounded(Counter, OneByOne):
 
 
 def _share(level: int) -> Fraction:
-    # With any constant in place of 8 the shares of all levels sum to 1. The constant 8 gives large shares to the first
-    # dozens of levels.
+    # With any positive constant in place of 8 the shares of all levels sum to 1. The constant 8 spreads ε over more of
+    # the first levels than a smaller one would.
     return Fraction(8, (level + 8) * (level + 9))
 
 

@@ -30,7 +30,7 @@ class Bytes(Protocol):
 class FreshBytes:
     """Bytes of ``source``, by default ``os.urandom``.
 
-    Raises EntropyError if the source returns too few bytes or fails the health test.
+    Raises EntropyError if the source returns another number of bytes than asked for, or fails the health test.
     """
 
     def __init__(self, source: ByteSource | None = None) -> None:
