@@ -89,7 +89,7 @@ class Processes:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Otherwise a second Ctrl-C, or one for the process group, could end this loop and leave children running.
+        # Without this, a second Ctrl-C, or one for the process group, could end the loop and leave children running.
         with uninterrupted():
             for child in (*self._children, self.aggregator):
                 end(child, signal.SIGKILL)

@@ -51,7 +51,7 @@ def query(
     ] = None,
     groups: Annotated[bool, typer.Option("--groups", help="Print every group.")] = False,
     settled: Annotated[
-        bool, typer.Option("--settled", help="Use only settled slots: those that no more reports can change.")
+        bool, typer.Option("--settled", help="Use only settled slots: those whose published means no longer change.")
     ] = False,
     filtered: Annotated[bool, typer.Option("--filtered", help="Print the filtered series beside the raw one.")] = False,
     every: Annotated[

@@ -164,7 +164,7 @@ class _Watch:
         self._restart_at: float | None = None
 
     def follow(self) -> None:
-        """Wait until the fleet's last slot is over. Raises Failed."""
+        """Wait until the fleet's process has ended. Raises Failed."""
         plan, processes = self._plan, self._processes
         campaign = plan.config.campaign
         pauses = (len(plan.rounds) + 1) * (campaign.lead_slots + campaign.settle_slots + 2)

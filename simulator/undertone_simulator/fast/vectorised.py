@@ -237,9 +237,9 @@ def _symbols(
 
 
 def histogram(mechanism: Mechanism, readings: NDArray[np.integer], theta: int, words: Words) -> NDArray[np.int64]:
-    """Return the frequency of each symbol among ``symbols``, in bounded memory; shape [mechanism.symbols].
+    """Return how often each symbol occurs in what `symbols` draws, in bounded memory; shape [mechanism.symbols].
 
-    Raises the same errors as ``symbols``.
+    Raises the same errors as `symbols`.
     """
     _check(mechanism, readings, theta, words)
     counts = np.zeros(mechanism.symbols, dtype=np.int64)

@@ -36,7 +36,7 @@ class Streams:
         self.point = np.zeros((rule.lag, rule.dimension, devices), dtype=np.int64)
         self.released = np.zeros((rule.lag, rule.dimension, devices), dtype=np.int64)
         self._slot = np.zeros((rule.lag, devices), dtype=np.int64)
-        # Numbers of reports and of chains left in the current window's budget, and the number of that window.
+        # Numbers of reports drawn and of chains begun in the current window, and the number of that window.
         self._reports = np.zeros(devices, dtype=np.int32)
         self._chains = np.zeros(devices, dtype=np.int32)
         self._window = 0

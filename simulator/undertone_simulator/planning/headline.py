@@ -4,7 +4,7 @@ The published series is filtered, and includes a model of what truncation remove
 filter's error, and the part of the bias b that the model does not remove. For the first part, the server's own filter
 runs over the slots of a campaign: the population's true means plus noise of the predicted variance. The second part is
 taken to be `LEFT` b, because no plan can know how well the reports of the rounds will show the largest readings.
-Streams have no model of what clipping removes, so there the whole bias is left.
+For streams the whole bias is taken to be left, because their model of what clipping removes is mostly an assumption.
 
 Means over several slots are shown without the filter.
 """

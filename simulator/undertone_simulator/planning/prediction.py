@@ -51,7 +51,10 @@ class Prediction:
         return float(np.sqrt(np.mean(self.variance + np.square(self.bias))))
 
     def over(self, slots: int) -> "tuple[float, float]":
-        """Return (standard error, error) of the mean over ``slots`` consecutive slots, from any slot of the day on."""
+        """Return (standard error, error) of the mean over ``slots`` consecutive slots.
+
+        The error is a root mean square over the slots of the day at which they may begin.
+        """
         days, rest = divmod(slots, len(self.bias))
         sums = np.concatenate([[0.0], np.cumsum(np.tile(self.bias, 2))])
         first = np.arange(len(self.bias))

@@ -280,7 +280,7 @@ def _stream(slots: DaySlots, devices: int, budget: Budget, window: int, seconds:
     predicted, slew, share = predict_stream(slots, devices, budget, 2)
     name = f"stream (CGM), C = {float(slew):g}"
     guarantee = f"{budget.text} for any {lasting(window)}: two windows with half of rho each"
-    # Streams have no model of what clipping removes, so the whole bias is left.
+    # The whole bias is taken to be left, because the model of what clipping removes is mostly an assumption.
     return _way(name, slots, predicted, seconds, float(slots.per_day), guarantee, left=1.0, carried=share)
 
 

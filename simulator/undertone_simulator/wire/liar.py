@@ -19,7 +19,7 @@ def largest_lie(mechanism: "Mechanism") -> int:
 
 
 class Liar(Reporter):
-    """A reporter that, while ``lying``, sends the largest symbol in every report; for streams, the end of the range.
+    """A reporter that, while ``lying``, sends the largest symbol in every report; for streams, the top of the range.
 
     Its reports are valid and are counted.
     """

@@ -100,7 +100,7 @@ SHAPE = (
     0.99,
     0.83,
 )
-# Ratio of weekends to weekdays, by two hours of the day.
+# Mean load on weekends, divided by that on weekdays, for each two hours of the day.
 WEEKEND = (1.17, 1.10, 0.95, 0.71, 1.00, 1.36, 1.32, 1.20, 0.99, 0.99, 0.94, 1.01)
 
 _WEEKEND = np.repeat(np.array(WEEKEND), HALF_HOURS // len(WEEKEND))
