@@ -1,5 +1,6 @@
 """undertone release: files, pipes, interruption by kill -9, range queries, and the MQTT gateway."""
 
+import inspect
 import json
 import os
 import signal
@@ -274,6 +275,11 @@ class Listener:
 
     def wait(self, count):
         wait_for(lambda: len(self.numbers()) >= count, what=f"number {count}")
+
+
+def test_the_help_of_each_mechanism_begins_with_a_whole_sentence():
+    for name, maker in MECHANISMS.items():
+        assert (inspect.getdoc(maker) or "").partition("\n")[0].endswith("."), name
 
 
 def started(arguments, log):

@@ -29,8 +29,7 @@ _BITS = 32
 
 
 class SquareRoot(Bounded, OneByOne):
-    """The square-root counter with Gaussian noise, (ε, δ). It has the least error of all counters here for long
-    streams.
+    """The square-root counter with Gaussian noise, (ε, δ): the least error of all counters here for long streams.
 
     Memory and time per value grow with the horizon, so at most 2^17 values are allowed. The count is rounded to an
     integer; rounding of c moves it by less than B t^1.5 2^-32.

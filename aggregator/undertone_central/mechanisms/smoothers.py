@@ -138,7 +138,7 @@ class Exponential(Smoother):
 
 
 class Auto(Smoother):
-    """Predicts by that of several exponential averages which has predicted the released sums best so far.
+    """Predicts with the one of several exponential averages that has predicted the released sums best so far.
 
     The newest of n sums has in them the shares 1/n (the mean of all), 0.06, 0.2, 0.6 and 1 (the newest alone). Each
     average is judged by its squared errors. Older errors lose 2 % of their weight per block.

@@ -11,7 +11,10 @@ from undertone_central.noise.laplace import Draws, discrete_laplace
 
 
 class Unbounded(Counter, OneByOne):
-    """Binary counter on infinitely many levels: level i = 0, 1, … gets 8ε/((i+8)(i+9)), which sums to ε."""
+    """Binary counter for streams of any length.
+
+    Of its infinitely many levels i = 0, 1, …, level i gets 8ε/((i+8)(i+9)), which sums to ε.
+    """
 
     name = "unbounded"
     kept = ("_time", "_exact", "_noisy")
@@ -49,10 +52,10 @@ def _share(level: int) -> Fraction:
 
 
 class HybridCounter(Counter, OneByOne):
-    """Hybrid counter: the logarithmic mechanism at powers of two, and a binary counter in between, with ε/2 each.
+    """Hybrid counter: a noisy sum from each power of two to the next, and a binary counter in between, with ε/2 each.
 
-    The sum of (2^k, 2^{k+1}] gets Lap(2B/ε) once, at its end. Before that, a new binary counter of horizon 2^k - 1
-    counts.
+    The sum of the values number 2^k + 1 to 2^(k+1) gets Lap(2B/ε) once, at its end. Before that, a new binary counter
+    of horizon 2^k - 1 counts.
     """
 
     name = "hybrid"

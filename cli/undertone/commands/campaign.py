@@ -236,7 +236,7 @@ def show_all(folder: Folder, as_json: AsJson = False) -> None:
 
 @app.command()
 def show(folder: Folder, name: Name, as_json: AsJson = False) -> None:
-    """Show one campaign: its plan, its state, its privacy cost and its reports."""
+    """Show one campaign: its plan, its state, its θ and its reports."""
     from undertone_aggregator.server.folder import Home
 
     home = Home(folder)

@@ -75,10 +75,11 @@ def fleet(
     output: Annotated[Path | None, typer.Option(help="Keep ledger, store and logs in this new folder.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Put a load on a broker and a server, and account for every report.
+    """Put a load on a server, and account for every report.
 
-    The command starts both on this machine, unless --fleet is given. The exit code is 1 if a report is unexplained.
-    SIGTERM and Ctrl-C end the fleet, and the accounts of what it has sent are printed.
+    The command starts the server on this machine, and exits with code 1 if a report is unexplained. With --fleet, the
+    server is already running, and undertone verify accounts for the reports. SIGTERM and Ctrl-C end the fleet, and the
+    results of what it has sent are printed.
     """
     from undertone_simulator.load.load_options import LoadOptions
     from undertone_simulator.load.run import run
@@ -153,7 +154,7 @@ def _show(result: "LoadResult", *, has_output: bool, theirs: bool) -> None:
             console.print(f"  unexplained, {sentence}")
         console.print(verdict(result.accounts))
     console.print(
-        f"{result.clients} clients: {result.sent} reports sent, {result.acknowledged} acknowledged by the broker"
+        f"{result.clients} clients: {result.sent} reports sent, {result.acknowledged} acknowledged"
         f" in {result.seconds:.0f} s"
     )
     if result.latency_median is not None:

@@ -138,7 +138,7 @@ def _show_stream(plan: "StreamComparison") -> None:
 
 
 def _show_window(plan: "WindowPlan") -> None:
-    """Print the ways of collecting side by side, their errors in shares of the mean."""
+    """Print the ways of collecting side by side, with their errors and guarantees."""
     from rich.console import Console
     from rich.table import Table
 

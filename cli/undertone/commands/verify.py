@@ -69,7 +69,7 @@ def accounts_table(accounts: "Accounts") -> Table:
         column.justify = "right"
     deliveries = accounts.deliveries
     table.add_row("sent", "", str(accounts.sent))
-    table.add_row("acknowledged by the broker", "", str(accounts.acknowledged))
+    table.add_row("acknowledged", "", str(accounts.acknowledged))
     table.add_row("received", str(accounts.received), "")
     table.add_row("counted", str(deliveries.get("counted", 0)), str(accounts.counted))
     table.add_row("duplicates", str(accounts.duplicates), "")
