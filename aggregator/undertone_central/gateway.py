@@ -84,9 +84,7 @@ class Gateway:
         return self._inbox.ready
 
     def step(self) -> int:
-        """Release the readings that have arrived, waiting briefly for the first. Return their number, without
-        repetitions.
-        """
+        """Release the readings that have arrived, after a short wait for the first; return how many numbers follow."""
         deliveries = self._inbox.take(PAUSE)
         if not deliveries:
             return 0

@@ -221,10 +221,12 @@ class Arrived:
 def test_the_gateway_counts_the_numbers_that_it_releases(tmp_path, monkeypatch):
     inbox = Arrived([Delivery("raw", b"%d %d" % (number, number % 9), False, number) for number in range(1, 31)])
     monkeypatch.setattr(gateway, "Inbox", lambda *_: inbox)
-    job = ReleaseJob(mechanism("tops"), TextFile(tmp_path / "out"), tmp_path / "state", {})
+    file = TextFile(tmp_path / "out")
+    job = ReleaseJob(mechanism("tops"), file, tmp_path / "state", {})
     assert gateway.Gateway(job, None, "raw", "id", Fraction(1), print).step() == 20
     assert inbox.acknowledged == inbox.deliveries
     assert job.progress.consumed == 30
+    file.close()
 
 
 def test_a_damaged_line_is_named_by_its_number(tmp_path):

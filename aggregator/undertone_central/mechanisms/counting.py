@@ -116,8 +116,9 @@ class Simple1(Bounded):
 
 
 class Simple2(Counter):
-    """Counter that adds noise Lap(B/ε) to each value, of bound B, and sums. The error grows with the square root of
-    time.
+    """Counter that adds noise Lap(B/ε) to each value, of bound B, and sums.
+
+    The error grows with the square root of time.
     """
 
     name = "simple-2"
