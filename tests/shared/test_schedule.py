@@ -27,7 +27,7 @@ def test_membership_in_a_day_is_flat_over_slots_and_seeds():
 
 
 def test_turns_and_membership_are_independent():
-    """(h mod s) and (h' mod c) fill a table of 7 x 5 cells evenly."""
+    """Devices fill the 7 x 5 places of `Schedule.place` evenly: a turn says nothing of the turn in the cohort."""
     schedule = Schedule(bytes(16), 7, 5)
     places = np.array([schedule.place(f"meter-{i}") for i in range(35 * 1000)])
     counts = np.bincount(places, minlength=35)

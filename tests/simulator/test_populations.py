@@ -60,13 +60,13 @@ def test_mean_spread_and_daily_shape(readings):
 def test_appliances_run_on_over_midnight():
     """If appliances start evenly over the day, each half-hour has the same mean, also the first.
 
-    For 200,000 days, the standard error of a mean is .4 % of the mean. The limit of 3 % is seven standard errors, which
-    one of 48 means exceeds with a probability of 1e-10. If a day began with no appliance running, its first half-hour
-    would have 40 % too little.
+    For 200,000 days, the standard error of a mean is .7 % of the mean. The limit of 4.5 % is more than six standard
+    errors, which one of 48 means exceeds with a probability below 1e-7. If a day began with no appliance running, its
+    first half-hour would have 40 % too little.
     """
     rng = np.random.default_rng(5)
     load = _appliances(rng, np.full((HALF_HOURS, 200_000), 0.1)).mean(axis=1)
-    assert np.abs(load / load.mean() - 1).max() < 0.03
+    assert np.abs(load / load.mean() - 1).max() < 0.045
 
 
 @pytest.mark.data

@@ -151,8 +151,12 @@ def ideal_table(
 
 def _weights(density: Sequence[float], levels: int) -> Vector:
     weights = np.asarray(density, dtype=float)
-    if weights.shape != (levels + 1,) or not np.all(weights >= 0) or not 0 < weights.sum() < np.inf:
-        raise Invalid(f"density has the length {weights.size}, expected {levels + 1} numbers >= 0 with a positive sum")
+    if weights.shape != (levels + 1,):
+        raise Invalid(f"density has {weights.size} numbers, expected {levels + 1}")
+    if not np.all(weights >= 0) or not 0 < weights.sum() < np.inf:
+        raise Invalid(
+            f"density has numbers from {weights.min():g} to {weights.max():g}, expected 0 or more, and one above 0"
+        )
     return np.asarray(weights / weights.sum())
 
 

@@ -163,8 +163,9 @@ class ExcessModel:
     def _combine(self, doubts: Vector) -> None:
         """Combine the excess of each piece's own fit with the excess that follows from the piece's mean.
 
-        ``doubts`` [rows, scales]: relative errors of the excesses. The body of a piece is known better than its tail.
-        So at a factor other than 1, the logarithm of the excess changes by less, if this lowers its variance.
+        The result is a factor for the excess of each row at scale 1. ``doubts`` [rows, scales]: relative errors of the
+        excesses. At a scale where they are smaller than at scale 1, as where a piece's body counts, only the share
+        (doubts / doubt)² of the factor's logarithm is applied; elsewhere all of it.
         """
         self.larger = 0.5
         means, excess, doubt, common = (self.at_phases(name) for name in ("truncated", "excess", "doubt", "common"))

@@ -131,7 +131,9 @@ class _End:
         turns = self.before + -(-slots // self.plan.stride)
         if policy.lifetime and allowed_reports(policy) < turns:
             allowed = allowed_reports(policy)
-            raise Refused("lifetime", f"the campaigns may take {turns} reports, expected at most {allowed}")
+            raise Refused(
+                "lifetime", f"up to that end {turns} reports of a device may be due, expected at most {allowed}"
+            )
 
     def expected(self) -> str:
         """Return which ends all policies allow, as the beginning of a sentence; "" if all policies allow this end."""
@@ -177,9 +179,9 @@ def _new_end(home: Home, config: Config, timeline: Timeline, more: int, now: int
         extended = epochs.reissued(timeline, max(now, cycle_after(newest)))
         if extended is None:
             raise Invalid(
-                f"{length}, expected an end after {utc(newest.campaign.end)} and more than"
-                f" {plan.cycle * plan.slot_seconds} s from now: a campaign is not shortened, and its devices accept no"
-                " shorter epoch; undertone campaign retire ends it"
+                f"{length}, expected an end after {utc(newest.campaign.end)}, because a campaign is not shortened, and"
+                f" after {utc(int(now) + plan.cycle * plan.slot_seconds)}, because devices accept no shorter epoch. To"
+                " end the campaign, use undertone campaign retire"
             )
         begins, end = extended.campaign.epoch, extended.campaign.end
     before = turns_in(home, home.chain(plan.name)[1:])

@@ -352,7 +352,8 @@ def statements(epsilon: Fraction, per_day: int, slots: int) -> tuple[str, ...]:
     """Return sentences about the privacy cost per reading, per day and of the whole campaign."""
     reading, day, whole = (shown(epsilon * n) for n in (1, per_day, slots))
     return (
-        f"each reading: ε = {reading} (event level), against whoever sees only its report, or knows all other readings",
+        f"each reading is protected by ε = {reading} (event level), from whoever sees only its report, and also from"
+        " whoever knows all other readings",
         f"each day: {per_day} readings add up to ε = {day}",
         f"the campaign: {slots} readings add up to ε = {whole}; a habit repeated daily is not hidden",
     )

@@ -55,7 +55,7 @@ class Trial:
 
 
 def run(options: StudyOptions) -> Outcome:
-    """Compare the errors of EDRP's slot means: ToPL as published, the Hybrid at our θ, and θ and table together.
+    """Compare the errors of EDRP's slot means under the four `METHODS`.
 
     Each seed has three threshold rounds of a day each from a random day on, then a week of slots. Every method uses the
     same days and the same number of reports. The error is the difference from the mean of the readings, so it includes

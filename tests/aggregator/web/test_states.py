@@ -299,7 +299,7 @@ def test_the_guides(window: tuple[str, Any], look: Look) -> None:
         check(tab, window, f"guide-{guide}")
 
 
-# The other browsers cannot print by the protocol that drives them.
+# Only Chromium's driver can show a page in the style of print. One of its windows is enough.
 @pytest.mark.parametrize("window", ["chromium-dark-phone"], indirect=True)
 def test_a_campaign_on_paper(window: tuple[str, Any], address: str) -> None:
     """Printed in dark mode, too, the page is black on white, without buttons, with the chart and the opened parts."""

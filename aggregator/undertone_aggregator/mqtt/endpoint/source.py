@@ -107,7 +107,9 @@ class DirectSource:
         return take_over_direct(store, plan, say)
 
     def outlet(self, prefix: str, say: Say) -> EndpointOutlet:
-        """Return the outlet: campaigns to the devices that subscribed; estimates to the broker of [outlet], if any."""
+        """Return the outlet: it sends campaigns and estimates to the endpoint's subscribers, and the estimates also to
+        the broker of [outlet], if there is one.
+        """
         if self._outlet is None:
             return EndpointOutlet(self.endpoint, prefix)
         outlet = Outlet(self._outlet, f"undertone-{secrets.token_hex(16)}-outlet", say)

@@ -110,7 +110,7 @@ export async function compare(campaign, spanOf, api) {
   place.dataset.answered = asked;
   const row = answer.differences?.[0];
   if (!row) {
-    const why = answer.error?.message ?? "one of the two times has no number";
+    const why = answer.error?.message ?? "one of the two sides has no mean for this time";
     refresh(place, [element("p", `There is no answer: ${why}.`, "small")]);
     return;
   }

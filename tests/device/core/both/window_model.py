@@ -103,7 +103,8 @@ class Life:
 
     rest      Between the end of an interval and the next one, W passes by an honest clock, else 31/32 W by true time.
     twice     No moment is in two intervals.
-    cap       At most k drawn slots start within P by an honest clock, else within 31/32 P by true time.
+    cap       By an honest clock, at most k drawn slots start within P. If the policy counts by ticks, at most k draws
+              happen within 31/32 P of true time.
     pause     While clocks are honest, no interval touches the household's pause.
     ahead     No slot is drawn before it has ended.
     silence   Soon after the server has confirmed an honest clock, ``spent_until`` is no further ahead of it than a day
