@@ -3,7 +3,7 @@
 #
 #     docs/walk/backup.sh FOLDER
 #
-# It begins with docs/walk/first.sh. It ends with 1 unless all fifty devices report to the restored server.
+# It begins with docs/walk/first.sh. It ends with 1 unless the restored server gives a number again.
 set -euo pipefail
 . "$(dirname "$0")/first.sh"
 server=$(jobs -p | head -n 1)
@@ -17,4 +17,4 @@ undertone serve new > serve.log 2>&1 &
 
 SECONDS=0 restored=$(date -u +%FT%T)
 until_seen '"cohort": [0-9]*, "estimate": [0-9-]' undertone query new/stores/power.sqlite --json --from "$restored"
-echo "all devices report to the restored server $SECONDS seconds after its start"
+echo "the restored server gives a number $SECONDS seconds after its start"

@@ -57,9 +57,9 @@ PARAGRAPH = (
     "cent of the mean, under the same guarantee. FAST samples the slots that a PID controller chooses, corrects them "
     "by a Kalman filter, and predicts the others. `Kalman, every slot` is FAST with as many samples as slots, and "
     "`CGM, what ships, Kalman` has the same filter, which knows how the noise is correlated. The other rows of this "
-    "part are not filtered. In this part every method gets its best parameters in hindsight: for CGM the largest step "
-    "C; for FAST the number of samples, the set point and the change of the interval; for every filter the variance of "
-    "the process."
+    "part are not filtered. In this part every method gets, in hindsight, the best of a few values of its parameters: "
+    "for CGM the largest step C; for FAST the number of samples, the set point and the change of the interval; for "
+    "every filter the variance of the process."
 )
 COLUMNS = ("part", "readings", "ε", "devices", "method", "figure", "± s.e.", "source")
 ONE, WINDOW, STREAM, MEANS = "one reading", "any 24 hours", "stream", "stream, a slot's mean"
