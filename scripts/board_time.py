@@ -133,10 +133,10 @@ ROWS = {
 
 
 def messages() -> dict[str, bytes]:
-    """Return the message of a campaign for each mechanism of epsilon 1: a device draws one report in each slot.
+    """Return name -> message of a campaign, for each mechanism. In each campaign ε is 1.
 
-    One report in five is for the threshold; a square wave of 256 bins draws it. In the square wave's campaign all
-    reports are for the threshold.
+    A device draws one report in each slot. One report in five is for the threshold; a square wave of 256 bins draws
+    it. In the square wave's campaign all reports are for the threshold.
     """
     done = mp.run_micropython(
         "import measure\nprint(measure.message().hex())", paths=[REPO / "device", REPO / "shared"], cwd=PLACE

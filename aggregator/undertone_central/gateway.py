@@ -2,8 +2,8 @@
 
 A message is the value, or a running number and the value (``17 250``). If messages have running numbers, a
 message whose number is not above the last one is a repetition and is dropped. If they have none, a redelivery after a
-crash is recognised by its packet id. A batch is acknowledged once its release is in the
-output file, or at the broker of the output.
+crash is recognised by its packet id. A batch is acknowledged once its release is in the output file, or at the broker
+of the output.
 """
 
 import time

@@ -8,8 +8,8 @@ from undertone_simulator.readings import populations
 from undertone_studies import tables
 from undertone_studies.registry import EXPERIMENTS, StudyOptions
 
-# Largest ratio by ε. The tables have reach 1.1, which limits what one false report can do. At ε = 1 this costs up to
-# 5 % of variance: with reach 2, the ratios of the three populations are .892 to .895.
+# Largest ratio by ε. The tables have reach 1.1, which limits what one false report can do and costs variance, most at
+# ε = 1.
 GOALS = {"1": 0.94, "2": 0.78, "4": 0.54}
 
 

@@ -1,4 +1,4 @@
-"""Checks, before anything starts, that the packages of optional features are installed, such as those of the page."""
+"""Checks that the packages which an optional feature needs are installed, before the feature is started."""
 
 from importlib.util import find_spec
 from pathlib import Path

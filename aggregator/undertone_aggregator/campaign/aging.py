@@ -43,8 +43,8 @@ class Move:
     def weighed(self, counts: Counts) -> Counts:
         """Return the counts of old reports [symbols] or [pieces, symbols] times their weight, as integers.
 
-        The weight is 1 if readings have not moved, else `_AGED`. Cumulative sums are rounded, instead of each count. So
-        every symbol keeps its share of the reports, however few they are.
+        The weight is 1 if readings have not moved, else `_AGED`. The weighted counts become integers by rounding their
+        cumulative sums. If each count was rounded by itself, symbols with few reports could lose all of them.
         """
         if self == Move():
             return counts

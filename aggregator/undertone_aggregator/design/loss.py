@@ -18,9 +18,9 @@ _LEFT_OUT = 1e-15
 
 @dataclass(frozen=True)
 class Losses:
-    """Distribution of losses: the loss is (first + i) · step with probability ``mass[i]``; ``mass`` [points].
+    """A distribution of privacy losses on a grid. ``mass[i]`` is the probability of the loss (first + i) · step.
 
-    The loss is infinite with probability ``infinite``.
+    ``mass`` has the shape [points]. The loss is infinite with probability ``infinite``.
     """
 
     step: float

@@ -92,7 +92,7 @@ def calendar(slots: NDArray[np.int64], slot_seconds: int, cycle: int, days: Days
 
 
 def _local(seconds: NDArray[np.int64], days: Days) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return (seconds to add for local time, True for a local day off) of Unix seconds, as two arrays.
+    """Return two arrays for Unix seconds: the seconds to add for local time, and True on a local day off.
 
     Time zone offsets change only at quarters of an hour, so each distinct quarter is looked up once.
     """

@@ -53,8 +53,9 @@ _LEAST_ROUGH = 0.5
 # The readings of a slot differ from those of the same time on another day. This is the standard deviation of the excess
 # between days, as a share of the excess.
 _DAYS = 0.5
-# The error of the day's shape is assumed to be this many times what the pieces' fits say. They say too little, because
-# all pieces are fitted with similar tails.
+# The error of the day's shape is this many times what the pieces' fits say. All pieces are fitted with tails alike, so
+# the fits say too little of how much real pieces differ. The factor was chosen on the populations of ``undertone
+# experiment load`` that are not held back.
 _SHAPE = 2.0
 # A part of a factor is a step if it is more than this many standard deviations from its expectation.
 _STEPPED = 4.0

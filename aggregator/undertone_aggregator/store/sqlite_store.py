@@ -60,7 +60,7 @@ class SqliteStore(SqlStore):
             if application != tables.APPLICATION and (read_only or not empty):
                 raise Invalid(f"{where} is a database, but not an Undertone store")
             if not read_only:
-                # The mode of another program's file is not changed.
+                # This comes after the check above, so that a file of another program keeps its mode.
                 _close_to_others(self._path)
                 raw.execute("PRAGMA journal_mode = WAL")
                 raw.execute("PRAGMA synchronous = FULL")
@@ -166,7 +166,7 @@ def revision_in(path: Path) -> str | None:
 
 
 def _make_private(path: Path) -> None:
-    """Create the store's file, unless it exists, for its owner only, because it tells when each device reported.
+    """Create the store's file if there is none. Others may not read it, because it tells when each device reported.
 
     SQLite gives the mode of this file to its logs as well.
 

@@ -1,4 +1,4 @@
-"""Web: the page and the HTTP API. They only read stores, except for actions, which need a login.
+"""Web: the page and the HTTP API. Both read stores. Only the actions of somebody who has logged in change them.
 
 This room owns the application, its static files, live updates and the API's description. It needs the extra ``web``.
 May import: base, campaign, counts, estimate, ingest, mqtt, server, settings, store.

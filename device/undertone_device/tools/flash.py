@@ -1,8 +1,8 @@
 """Copies a device's files and the package to a board over USB: ``undertone device flash FOLDER --port PORT``.
 
-The order matters if the cable is unplugged: the old main.py is removed first; then the modules are copied, the device's
-files and sensor.py, and at last main.py. The board's state folder (ledger, campaigns) is never changed. The copying is
-done by mpremote.
+The command first removes the old main.py. Then it copies the modules, the device's files and sensor.py, and at last
+main.py. So if the cable is unplugged meanwhile, the board does not start a half-copied program. The board's state
+folder (ledger, campaigns) is never changed. The copying is done by mpremote.
 """
 
 import json

@@ -152,17 +152,22 @@ class StreamResult:
         return stream_ways_table(self.ways, self.unit)
 
 
+_CORRELATED = "readings truncated to θ, steps clipped (CGM) → reports, each with a share of the noise of the one before"
+# Mechanism of [stream] -> what a device does to its readings.
+_REPORTS = {
+    "gaussian": _CORRELATED,
+    "one-bit": _CORRELATED,
+    "direct": "readings truncated to θ → reports, each with noise of its own",
+}
+
+
 class DemoStream:
     """Demonstration of streams; see `undertone_simulator.demo.plan.DemoCollection`."""
 
     def story(self, options: DemoOptions) -> str:
         """Return the steps from a public range to the reconstructed means."""
         choice = "Square Wave round → EM and a posterior → θ" if self.rounds(options, 48) else "θ from the plan"
-        if options.mechanism == "direct":
-            reports = "readings truncated to θ → reports, each with noise of its own"
-        else:
-            clipped = "readings truncated to θ, steps clipped (CGM)"
-            reports = f"{clipped} → reports, each with a share of the noise of the one before"
+        reports = _REPORTS["gaussian" if options.mechanism is None else options.mechanism]
         return f"{choice}, broadcast → {reports} → reconstruction, smoothed"
 
     def rounds(self, options: DemoOptions, per_day: int) -> tuple[int, ...]:

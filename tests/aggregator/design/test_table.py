@@ -33,6 +33,16 @@ def tables():
     return make
 
 
+@pytest.mark.parametrize(("theta", "differs"), [(613, 2**-15), (1111, 2**-15), (15_000, 0), (49_152, 0), (49_153, 0.5)])
+def test_the_distances_of_levels_are_alike_and_so_is_the_chance_of_a_further_word(tables, theta, differs):
+    """At a few θ, one of the two distances is a power of two. Rounding then takes one word, or two on average."""
+    values = np.array(tables("1", theta).values)
+    distances = set(np.diff(values).tolist())
+    assert max(distances) - min(distances) <= 1
+    further = [1 - n / (1 << (n - 1).bit_length()) for n in distances]
+    assert max(further) - min(further) == pytest.approx(differs, abs=2**-15)
+
+
 @pytest.mark.slow_but("1-0.94")
 @pytest.mark.parametrize(("epsilon", "goal"), [("0.5", 0.97), ("1", 0.94), ("2", 0.85), ("3", 0.73), ("4", 0.61)])
 def test_worst_variance_beats_the_hybrid(tables, epsilon, goal):

@@ -1,4 +1,6 @@
-"""Noise schedules of a stream of l reports as rational numbers: that of Bao et al. (PVLDB 2021), and stationary ones.
+"""Schedules of the noise of a stream with l reports, as rational numbers.
+
+There are two kinds: the schedule of Bao et al. (PVLDB 2021), and stationary schedules.
 
 Row i (from 0) of a schedule describes ξ_i = (x_i - Σ_k a_ik x_{i-k}) / σ_i of their Eq. 11, in units of the domain's
 width 1: its ``taps`` are a_i1, a_i2, ... (at most i of them), its ``weight`` is 1/σ_i². The noise of the released x_i

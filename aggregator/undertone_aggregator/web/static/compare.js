@@ -56,10 +56,11 @@ export function chance({ chance: p }, groups) {
   const words = `If both were really equal, chance alone would show a difference this large in ${oneOf(p)} cases.`;
   const pairs = pairsOf(groups);
   if (pairs < 2 || certainty({ chance: p }, pairs) !== "alone") return words;
-  const some = p * pairs > 0.5 ? "mostly" : `in up to ${oneOf(p * pairs).replace("about ", "")} cases`;
+  const often = p * pairs > 0.5;
+  const cases = often ? "" : ` in up to ${oneOf(p * pairs).replace("about ", "")} cases`;
   return (
     `${words} But if you chose these two because they differ: ${number(groups)} groups have ${number(pairs)} pairs, and` +
-    ` chance alone makes at least one pair differ as much ${some}.`
+    ` chance alone ${often ? "often makes" : "makes"} at least one pair differ as much${cases}.`
   );
 }
 
