@@ -29,6 +29,7 @@ CHAPTERS: dict[str, tuple[str, ...]] = {
         "differences",
         "drift",
         "filter",
+        "fleets",
         "load",
         "moved",
         "plan",
@@ -108,8 +109,6 @@ SIZE = (
     "releases](central.md) are far more accurate. If a whole day must be protected, let devices take turns. The page "
     "[Any 24 hours](results/any-24-hours.md) has the errors of campaigns in turns."
 )
-FLEETS = (100, 500, 5_000, 50_000, 500_000)
-PLANNED = ("0.5", "1", "2", "4")
 # A table with more rows is linked instead of shown.
 _LONGEST_TABLE = 12
 
@@ -234,8 +233,7 @@ def first_page(documents: Mapping[str, Mapping[str, Any]], skipped: Mapping[str,
     quick = [name for name, document in documents.items() if document["quick"]]
     parts = [
         "# Results",
-        SIZE,
-        *_fleets(),
+        *_fleets(documents),
         f"`undertone experiment all --output {out.as_posix()}` repeats every study and makes these pages; with the name"
         " of a study in place of `all` it repeats that study, and `--repeats` makes more runs. The table of every"
         f" study is also a CSV and a JSON file in `{out.as_posix()}`. The pages say, study by study, what we found, and"
@@ -253,25 +251,17 @@ def first_page(documents: Mapping[str, Mapping[str, Any]], skipped: Mapping[str,
     return "\n\n".join(parts) + "\n"
 
 
-def _fleets() -> list[str]:
-    """Return a table of the errors that `undertone plan` predicts for households, by fleet size and ε."""
-    from undertone_simulator.planning.fleet_plan import plan_fleet
-    from undertone_simulator.planning.known import KnownPopulation
-    from undertone_simulator.readings.populations import population
-
-    households = population("households", 1)
-    summary = KnownPopulation.of(households, households.bound)
-    heads = "| error of a half-hour's mean, % | " + " | ".join(f"ε = {epsilon}" for epsilon in PLANNED) + " |"
-    lines = [heads, "|---|" + "---|" * len(PLANNED)]
-    for devices in FLEETS:
-        plans = [plan_fleet(summary, devices, epsilon) for epsilon in PLANNED]
-        cells = " | ".join(f"{100 * of.spans[0].shown / of.mean:.2g}" for of in plans)
-        lines.append(f"| {devices:,} homes | {cells} |")
-    return [
-        "\n".join(lines),
-        "The figures come from `undertone plan --devices N --epsilon E`, for synthetic households. ε is for one "
-        "reading (event level).",
-    ]
+def _fleets(documents: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return the table of the study `fleets`, and what it is for; nothing without this study."""
+    if "fleets" not in documents:
+        return []
+    rows = documents["fleets"]["rows"]
+    first, *epsilons = rows[0]
+    lines = [f"| error of a half-hour's mean, % | {' | '.join(epsilons)} |", "|---|" + "---|" * len(epsilons)]
+    for row in rows:
+        cells = " | ".join(f"{row[epsilon]:g}" for epsilon in epsilons)
+        lines.append(f"| {row[first]:,} {first} | {cells} |")
+    return [SIZE, "\n".join(lines), EXPERIMENTS["fleets"].paragraph]
 
 
 def chapter_page(chapter: str, documents: Mapping[str, Mapping[str, Any]]) -> str:

@@ -25,7 +25,7 @@ def homes(tmp_path: Path) -> Path:
 
 
 def sentences_of_plan(*words: object) -> list[str]:
-    done = undertone("plan", *words, "--json")
+    done = undertone("plan", *words, "--json", "--campaigns", 1)
     assert done.returncode == 0, done.stderr
     return list(json.loads(done.stdout)["warnings"])
 
@@ -49,7 +49,9 @@ def test_a_bound_in_another_unit_is_noticed(homes: Path, bound: int, what: str) 
 
 
 def test_a_window_says_it_too(homes: Path) -> None:
-    done = undertone("plan", "--data", homes, "--bound", "900", "--window", "24h", "--devices", "1000")
+    done = undertone(
+        "plan", "--data", homes, "--bound", "900", "--window", "24h", "--devices", "1000", "--campaigns", 1
+    )
     assert "every reading is above the bound 900" in " ".join(done.stdout.split())
     assert "homes.npz has 2 series of readings for 1000 devices" in " ".join(done.stdout.split())
 

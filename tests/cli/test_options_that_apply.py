@@ -50,9 +50,9 @@ MODES: dict[str, dict[str, str]] = {
         "": "--unit --slot-seconds --slots --delta --slew --chains --movement --per-report",
         "--data x.csv": "--population",
         "--mechanism hybrid": "--reach",
-        "--as-papers": "--mechanism --reach",
+        "--as-papers": "--mechanism --reach --campaigns --workers",
         "--collect stream": "--error --population --data --unit --slot-seconds --bound --as-papers --mechanism --reach"
-        " --cohort-share --days",
+        " --cohort-share --days --campaigns --workers",
         "--window 24h": "--collect --error --as-papers --query --mechanism --reach --cohort-share --days --slots"
         " --slew --chains --movement --per-report",
     },

@@ -11,7 +11,7 @@ from undertone_simulator.planning.window_plan import plan_window
 
 
 def plan(*words):
-    return CliRunner().invoke(app, ["plan", "--mechanism", "hybrid", *map(str, words)])
+    return CliRunner().invoke(app, ["plan", "--mechanism", "hybrid", "--campaigns", "1", *map(str, words)])
 
 
 def test_numbers_as_json():
@@ -59,7 +59,19 @@ def test_a_window_compares_all_ways_of_collecting(tmp_path, monkeypatch):
 
     monkeypatch.setattr(plan_module, "plan_window", planned_once)
     np.savez(tmp_path / "data.npz", wh=np.random.default_rng(1).integers(0, 900, (60, 48 * 16)))
-    words = ["plan", "--window", "24h", "--devices", "20000", "--data", str(tmp_path / "data.npz"), "--bound", "1000"]
+    words = [
+        "plan",
+        "--window",
+        "24h",
+        "--devices",
+        "2000",
+        "--data",
+        str(tmp_path / "data.npz"),
+        "--bound",
+        "1000",
+        "--campaigns",
+        "1",
+    ]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
     for name in ("turns of 30 min", "turns of 2 h", "turns of 24 h", "every slot, ε split", "stream", "recommended"):

@@ -19,7 +19,7 @@ SECTION = " ".join(TEXT.partition("### Data and battery\n")[2].partition("\n### 
 
 @pytest.fixture(scope="module")
 def traffic() -> Traffic:
-    return undertone.plan(devices=100, epsilon=1).traffic
+    return undertone.plan(devices=100, epsilon=1, campaigns=1).traffic
 
 
 def test_the_table_has_what_plan_says(traffic: Traffic) -> None:

@@ -15,9 +15,6 @@ from undertone_aggregator.design.stream import choose, rho_for
 from undertone_aggregator.design.stream.integers import release_variance
 from undertone_shared.errors import Invalid
 from undertone_shared.stream import GAUSSIAN
-from undertone_simulator.planning.fleet_plan import plan_fleet
-from undertone_simulator.planning.known import KnownPopulation
-from undertone_simulator.readings.populations import population
 from undertone_studies import results
 from undertone_studies.experiments import poisoning
 from undertone_studies.experiments.plan import SLEW, stream_errors
@@ -27,13 +24,6 @@ from undertone_studies.registry import EXPERIMENTS, StudyOptions
 from undertone_studies.results import CHAPTERS
 
 OUTCOME = Outcome("A title", ("n", "x"), [(1, 0.5), (2, 0.25)], ["A note."], [Panel("p", "n", "x", {"a": ([1], [2])})])
-
-
-@pytest.fixture(autouse=True)
-def one_plan_on_the_first_page(monkeypatch):
-    """Compute one plan for all pages that tests write. Twenty plans for each page would take most of the time."""
-    monkeypatch.setattr(results, "FLEETS", (500,))
-    monkeypatch.setattr(results, "PLANNED", ("1",))
 
 
 def test_an_outcome_as_files(tmp_path):
@@ -63,12 +53,12 @@ def test_every_experiment_has_a_title_and_one_chapter():
 def test_the_pages_have_figure_table_and_what_was_left_out(tmp_path):
     folder = tmp_path / "results"
     results.write("tops-fig1", OUTCOME, StudyOptions(quick=True), folder)
+    sizes = Outcome("Sizes", ("homes", "ε = 1", "ε = 2"), [(5000, 3.5, 12.0)], [], [])
+    results.write("fleets", sizes, StudyOptions(), folder)
     text = results.write_page(folder, {"coverage": "coverage needs EDRP"}).read_text(encoding="utf-8")
     assert "experiment all --output" in text
-    households = population("households", 1)
-    known = KnownPopulation.of(households, households.bound)
-    errors = [plan_fleet(known, 500, epsilon).spans[0].shown / known.mean for epsilon in results.PLANNED]
-    assert "| 500 homes | " + " | ".join(f"{100 * error:.2g}" for error in errors) + " |" in text
+    assert "| error of a half-hour's mean, % | ε = 1 | ε = 2 |" in text
+    assert "| 5,000 homes | 3.5 | 12 |" in text
     assert "- coverage: coverage needs EDRP" in text
     assert "show only that their experiments work: tops-fig1" in text
     question = results.QUESTIONS["ToPS and ToPL (CCS 2021)"]

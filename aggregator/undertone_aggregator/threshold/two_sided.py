@@ -94,7 +94,7 @@ def best_range(
     down = above - mean + ends
     width = ends[None, :] - ends[:, None]
     bias = above[None, :] + np.maximum(down, 0.0)[:, None]
-    noise = np.where(width > 0, variance(int(ends[-2] - ends[1])) * np.square(width / 2.0), np.inf)
+    noise = np.where(width > 0, variance(max(int(ends[-2] - ends[1]), 1)) * np.square(width / 2.0), np.inf)
     errors = query.reports * noise + query.squared * np.square(bias)
     bottom, top = np.unravel_index(int(np.argmin(errors)), errors.shape)
     low, theta = int(ends[bottom]), int(ends[top])

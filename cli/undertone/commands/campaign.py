@@ -142,10 +142,12 @@ def _predict(config: "Config", devices: int, population: str | None, data: Path 
     do not fit.
     """
     from undertone.commands.plan_pages import show
+    from undertone.progress import Progress
     from undertone_simulator.planning.campaign_plan import in_slots, plan_campaign
 
     try:
-        planned = plan_campaign(config, devices, population=population, data=data)
+        with Progress("campaigns") as progress:
+            planned = plan_campaign(config, devices, population=population, data=data, progress=progress.show)
     except Invalid as wrong:
         if population is not None or data is not None:
             raise

@@ -8,6 +8,7 @@ import typer
 
 from undertone.commands.plan_pages import show
 from undertone.options import with_options
+from undertone.progress import Progress
 from undertone_simulator.planning.options import PlanOptions
 
 
@@ -29,7 +30,8 @@ def plan(
     from undertone_aggregator.base.plain import STEADY, plain
     from undertone_simulator.planning import plan as planner
 
-    planned = planner.plan(options)
+    with Progress("campaigns") as progress:
+        planned = planner.plan(options, progress=progress.show)
     if as_json:
         print(json.dumps(plain(asdict(planned), STEADY), ensure_ascii=False))
     else:

@@ -35,6 +35,7 @@ def _show_reports(plan: "FleetPlan") -> None:
     if not plan.far_from_zero:
         table.add_column("of the mean")
     for span in plan.spans:
+        assert span.shown is not None
         share = () if plan.far_from_zero else (f"{span.shown / plan.mean:.1%}",)
         table.add_row(span.name, f"{span.standard_error:.3g}", f"{span.error:.3g}", f"{span.shown:.3g}{unit}", *share)
     for column in table.columns[1:]:
@@ -50,8 +51,8 @@ def _show_reports(plan: "FleetPlan") -> None:
         + (
             " that undertone query shows: as in the papers, no model adds anything to it, and no filter smooths it"
             if plan.as_papers
-            else " that undertone query --filtered shows: a model adds what truncation removed, and a filter smooths a"
-            " slot's mean"
+            else " that undertone query --filtered shows, from simulated campaigns: a model adds what truncation"
+            " removed, and a filter smooths a slot's mean"
         )
     )
     side = "below" if plan.gain >= 0 else "above"
@@ -146,7 +147,8 @@ def _show_window(plan: "WindowPlan") -> None:
     table = Table("way", "reports a day", "θ", "noise", "bias", "error", "filtered", box=None, pad_edge=False)
     table.columns[0].no_wrap = True
     for way in plan.ways:
-        parts = tuple(map(plan.text, (way.noise, way.bias, way.raw, way.filtered)))
+        filtered = "" if way.filtered is None else plan.text(way.filtered)
+        parts = (plan.text(way.noise), plan.text(way.bias), plan.text(way.raw), filtered)
         ends = f"{way.bottom} to {way.theta}" if way.bottom else str(way.theta)
         table.add_row(way.name, f"{way.reports_per_day:.3g}", ends, *parts)
     for column in table.columns[1:]:
@@ -157,7 +159,8 @@ def _show_window(plan: "WindowPlan") -> None:
     console.print(table)
     console.print(
         "error: the error of a slot's mean from noise and bias, without a filter; filtered: the error of the mean that"
-        " undertone query --filtered shows: a filter smooths it over time, and a model adds what truncation removed"
+        " undertone query --filtered shows, from simulated campaigns: a filter smooths it over time, and a model adds"
+        " what truncation removed; empty where no campaign collects in this way"
     )
     for way in plan.ways:
         console.print(f"{way.name}: {way.guarantee}{'' if way.same else ' (another guarantee, for comparison)'}")

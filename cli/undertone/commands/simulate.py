@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from undertone.options import check_picture, with_options
+from undertone.progress import Progress
 from undertone_shared.errors import Invalid
 from undertone_simulator.fast.options import SimulateOptions
 
@@ -37,7 +38,7 @@ def simulate(
 
     check_picture(png)
     started = time.perf_counter()
-    with _Progress(announce=options.plan is not None) as progress:
+    with Progress("device-slots", announce=options.plan is not None) as progress:
         simulated = engine.simulate(options, progress.show)
     seconds = time.perf_counter() - started
     if store is not None:
@@ -178,50 +179,3 @@ def _show(simulated: "Simulated", slots: "list[Compared]") -> None:
             "the noise hides the mean: the standard error is more than half of the mean; undertone plan says what helps"
         )
     console.print(facts["guarantee"])
-
-
-# Seconds between two lines about progress.
-_SAY_SECONDS = 10.0
-
-
-class _Progress:
-    """Shows progress on standard error: on a terminal as a bar, elsewhere as a line at most every `_SAY_SECONDS`."""
-
-    def __init__(self, *, announce: bool) -> None:
-        """``announce``: say before the start how much there is to do, as for a campaign that lasts a year."""
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-        self._announce = announce
-        self._console = Console(stderr=True, highlight=False)
-        self._progress = Progress(
-            TextColumn("simulating"),
-            BarColumn(bar_width=30),
-            TextColumn("{task.completed:,} of {task.total:,} device-slots"),
-            TimeElapsedColumn(),
-            TextColumn("left:"),
-            TimeRemainingColumn(),
-            console=self._console,
-            transient=True,
-            disable=not self._console.is_terminal,
-        )
-        self._task = self._progress.add_task("simulating", total=0)
-        self._began = self._said = time.monotonic()
-
-    def __enter__(self) -> "_Progress":
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def show(self, done: int, planned: int) -> None:
-        """Show how many device-slots are done, of those planned."""
-        self._progress.update(self._task, completed=done, total=planned)
-        now = time.monotonic()
-        if not done and self._announce:
-            self._console.print(f"{planned:,} device-slots are to be simulated; --slots and --devices make them fewer")
-        elif done and not self._console.is_terminal and now >= self._said + _SAY_SECONDS:
-            self._said = now
-            left = (now - self._began) / done * (planned - done) / 60
-            self._console.print(f"{done:,} of {planned:,} device-slots are done, about {left:.0f} minutes are left")

@@ -33,10 +33,11 @@ def simulate_readings(
     readings: ChosenReadings,
     progress: Callable[[int, int], None] = lambda done, planned: None,
     groups: Mapping[str, str] | None = None,
+    crowd: int | None = None,
 ) -> Simulated:
     """Simulate as `simulate` does, with these ``readings`` in place of those that the options name.
 
-    ``groups``: device -> group, for a campaign whose groups are not in a file.
+    ``groups``: device -> group, for a campaign whose groups are not in a file. ``crowd``: as for `Simulation`.
     """
     plan, stream, named = _configured(options) if options.plan is not None else _planned(options, readings)
     late_slots = LATE_SLOTS if options.late_slots is None else options.late_slots
@@ -51,6 +52,7 @@ def simulate_readings(
             groups=named or groups,
             chunk=options.chunk,
             workers=pool,
+            crowd=crowd,
             progress=progress,
         ).run()
     simulated.notes += [*readings.notes, *filter(None, [papers_sentence(plan)])]

@@ -9,10 +9,11 @@ from pathlib import Path
 from undertone_aggregator.base.notebook import Summarised
 from undertone_aggregator.campaign.collection import estimator_of
 from undertone_aggregator.counts.epochs import Timeline
+from undertone_aggregator.counts.histograms import Histograms
 from undertone_aggregator.counts.partial import EVERYBODY, Partial
 from undertone_aggregator.counts.seen import COUNTED
 from undertone_aggregator.design.budget import Budget
-from undertone_aggregator.estimate.estimates import MEASURED, RELEASED, Estimate, Estimates, Z
+from undertone_aggregator.estimate.estimates import MEASURED, RELEASED, Estimate, Estimates, RangeEstimate, Z
 from undertone_aggregator.estimate.estimator import estimates_of
 from undertone_aggregator.estimate.opened import MODELS
 from undertone_aggregator.estimate.series_filter import SeriesFilter
@@ -101,6 +102,16 @@ class Simulated(Summarised):
             Compared(estimate, *self.truth(estimate.slot, estimate.group, estimate.series.coordinate - 1))
             for estimate in self._estimates(self._measured, groups, filtered)
             if estimate.kind in (MEASURED, RELEASED) and estimate.standard_error is not None
+        ]
+
+    def ranges(self, every: int) -> list[tuple[RangeEstimate, float]]:
+        """Return the means over whole runs of ``every`` slots, for all devices together, each with its true mean."""
+        estimator, parts = estimator_of(self.timeline, self._models), Histograms.of(self._measured)
+        means = [row for group, of in parts.each_group((EVERYBODY,)) for row in estimator.ranges(of, group, every)]
+        return [
+            (mean, sum(self.truth(slot)[1] for slot in range(mean.first, mean.last + 1)) / every)
+            for mean in means
+            if mean.slots == every
         ]
 
     def warnings(self) -> list[str]:

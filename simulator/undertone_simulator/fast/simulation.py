@@ -7,6 +7,7 @@ the chunks' size or on the number of workers. The threshold is decided when the 
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 
 import numpy as np
@@ -19,6 +20,7 @@ from undertone_aggregator.counts.partial import Partial
 from undertone_aggregator.settings.config import CampaignPlan, StreamPlan
 from undertone_shared.checks import check_integer
 from undertone_shared.schedule import SEED_BYTES
+from undertone_simulator.fast.crowd import Crowd
 from undertone_simulator.fast.fleet import Flags, FleetPart, SimulatedFleet
 from undertone_simulator.fast.parallel import InProcess, Tick, Workers
 from undertone_simulator.fast.reporting import ReportContext, reporting_of
@@ -70,6 +72,18 @@ def play(fleet: SimulatedFleet, stretch: Stretch, tick: Tick) -> SimulationTally
     return tally
 
 
+def play_crowd(crowd: Crowd, fleet: SimulatedFleet, stretch: Stretch, tick: Tick) -> SimulationTally:
+    """Simulate as `play` does, for a crowd whose sample is the fleet; the stretch is for all of its devices."""
+    tally = SimulationTally()
+    part = fleet.part(stretch.first, stretch.stop)
+    for day in _days(stretch.slots, stretch.plays, fleet.source.per_day):
+        columns = [column_of(stretch.plays, slot) for slot in day]
+        readings, measured = _measured(stretch.context, part, columns, 1)
+        crowd.report(stretch.context, tally, day, readings[:, 0], measured)
+        tick(len(part) * len(day))
+    return tally
+
+
 def _measured(
     context: ReportContext, part: FleetPart, columns: Sequence[int], coordinates: int
 ) -> tuple[Integers, Flags | None]:
@@ -98,8 +112,9 @@ class Simulation:
 
     ``faults``: the faults of `undertone_simulator.wire.faults` that change the counts; ``groups``: the server's
     registry, device -> group. ``playback`` gives the column of the population that a slot measures; ``progress(done,
-    planned)`` is called with device-slots; ``workers`` simulate the fleet's parts. Raises Invalid for numbers out of
-    range.
+    planned)`` is called with device-slots; ``workers`` simulate the fleet's parts. ``crowd``: number of devices for
+    which the ``devices`` of the population are a sample, see `fast.crowd`; None if they are the fleet. Raises Invalid
+    for numbers out of range.
     """
 
     def __init__(
@@ -116,6 +131,7 @@ class Simulation:
         playback: Playback | Continuous | None = None,
         chunk: int = CHUNK,
         workers: Workers | None = None,
+        crowd: int | None = None,
         progress: Callable[[int, int], None] = lambda done, planned: None,
     ) -> None:
         check_integer("devices", devices, 1, LARGEST_DEVICE)
@@ -124,7 +140,8 @@ class Simulation:
         self._fleet = SimulatedFleet(plan.sensor, devices, source, behaviour, faults, groups)
         self._playback = playback or Continuous()
         self._chunk = check_integer("chunk", chunk, 1, 1 << 26)
-        self._call = (workers or InProcess()).bind(play, self._fleet)
+        work = play if crowd is None else partial(play_crowd, Crowd(crowd, devices, seed))
+        self._call = (workers or InProcess()).bind(work, self._fleet)
         self._progress = progress
         self._done = 0
         self._plays: list[Play] = []

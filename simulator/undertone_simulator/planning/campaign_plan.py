@@ -8,21 +8,29 @@ from undertone_aggregator.settings.config import Config
 from undertone_shared.errors import Invalid
 from undertone_simulator.planning.fleet_plan import FleetPlan
 from undertone_simulator.planning.options import PlanOptions
-from undertone_simulator.planning.plan import Plan, plan
+from undertone_simulator.planning.plan import Plan, Progress, plan, silent
 from undertone_simulator.planning.window_plan import WindowPlan
 from undertone_simulator.readings.chosen import open_source
 
 _DAY = 86400
 
 
-def plan_campaign(config: Config, devices: int, *, population: str | None = None, data: Path | None = None) -> Plan:
+def plan_campaign(
+    config: Config,
+    devices: int,
+    *,
+    population: str | None = None,
+    data: Path | None = None,
+    progress: Progress = silent,
+) -> Plan:
     """Return the plan of a campaign with ``devices`` devices, for readings like those of a population or a file.
 
     The plan counts slots. If the campaign's slots have another length than the readings' slots, see `in_slots`. Raises
     Invalid for readings of another unit, a binary sensor or an offset, and for readings given for a stream.
+    ``progress``: as for `plan`.
     """
     readings = {"population": population, "data": data}
-    return plan(_OPTIONS[config.kind](config, devices, readings), config.campaign.rounds)
+    return plan(_OPTIONS[config.kind](config, devices, readings), config.campaign.rounds, progress)
 
 
 def in_slots(config: Config, planned: Plan) -> str:

@@ -4,7 +4,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from undertone_aggregator.threshold import Query, Threshold
 from undertone_aggregator.threshold.blocks import in_blocks
@@ -35,11 +34,6 @@ class DayPlan:
     standard_error: float
     error: float
     ratio: float
-
-    def thetas(self, per_day: int) -> NDArray[np.int64]:
-        """Return the θ of each slot of the day."""
-        firsts = [block.first for block in self.blocks]
-        return np.repeat([block.theta for block in self.blocks], np.diff([*firsts, per_day]))
 
 
 def plan_day(population: KnownPopulation, chosen: Threshold, variance: float, reports: int) -> DayPlan | None:

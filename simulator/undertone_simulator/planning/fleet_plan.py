@@ -1,8 +1,8 @@
 """Plan of a campaign of reports: errors, θ, mechanism, traffic and privacy, for known readings.
 
 θ is the one that the server would choose: by default it minimises n V θ²/4 + n² E[(x - θ)⁺]² (Eq. 8 for a slot of n
-reports) for the readings of the whole day. `planning.prediction` then gives the errors, with the bias E[(x - θ)⁺] of
-each time of the day.
+reports) for the readings of the whole day. `planning.prediction` then gives the errors of truncated means, with the
+bias E[(x - θ)⁺] of each time of the day. `planning.headline` has the errors of the numbers that people read.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,12 +23,10 @@ from undertone_aggregator.threshold import Threshold, Variance, constant_varianc
 from undertone_aggregator.threshold.joint import Design, choose_jointly
 from undertone_shared.checks import check_integer
 from undertone_shared.scalar import ReportRule
-from undertone_simulator.planning import headline
 from undertone_simulator.planning.day_plan import DayPlan, plan_day
 from undertone_simulator.planning.known import KnownPopulation
 from undertone_simulator.planning.prediction import Prediction
 from undertone_simulator.planning.traffic import Traffic, traffic
-from undertone_simulator.readings.begin import begin, cycle_of
 
 _LARGEST_EPSILON = 8
 AS_PAPERS = (
@@ -42,14 +40,15 @@ AS_PAPERS = (
 class Span:
     """Errors of the mean over ``slots`` slots: the standard error, and the root mean square error, which includes bias.
 
-    ``shown``: the error of the number that `undertone query` shows, see `planning.headline`.
+    ``shown``: the error of the number that `undertone query` shows, from simulated campaigns (`planning.headline`);
+    None if none was simulated.
     """
 
     name: str
     slots: int
     standard_error: float
     error: float
-    shown: float
+    shown: float | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -107,6 +106,7 @@ class FleetPlan(Summarised):
             f"error of {span.name}": f"{span.shown:.3g} {self.unit}"
             + ("" if self.far_from_zero else f" ({100 * span.shown / self.mean:.3g} %)")
             for span in self.spans
+            if span.shown is not None
         }
         return {
             "devices": str(self.devices),
@@ -180,24 +180,18 @@ class Predictor:
         chosen = self.design(reports).threshold
         return self.known.predicted(chosen.theta, self.variance(reports), reports, chosen.bottom)
 
-    def spans(self, reports: int, day: DayPlan | None, as_papers: bool) -> tuple[Span, ...]:
+    def spans(self, reports: int, as_papers: bool) -> tuple[Span, ...]:
         """Return the errors of the means over a slot, an hour and a day, of ``reports`` reports in each slot.
 
-        ``day``: the blocks of the day for the numbers that are shown, None for one θ. ``as_papers``: the means of
-        truncated readings are shown as they are, without a filter and without a model of what truncation removes.
+        ``as_papers``: the means of truncated readings are shown as they are, without a filter and without a model of
+        what truncation removes. Otherwise, ``shown`` is None.
         """
         known, prediction = self.known, self.prediction(reports)
         lengths = {"an hour": known.per_day // 24, "a day": known.per_day}
         every = [("a slot", 1), *((name, m) for name, m in lengths.items() if m > 1)]
         if as_papers:
             return tuple(Span(name, m, *prediction.over(m), prediction.over(m)[1]) for name, m in every)
-        blocks = day and known.predicted(day.thetas(known.per_day), self.variance(reports), reports)
-        shown = blocks or prediction
-        cycle = cycle_of(known.source)
-        means = known.means(reports, headline.DAYS * cycle // known.per_day)
-        slot = headline.of_slot(means, begin(known.source), shown, cycle=cycle)
-        errors = [slot if m == 1 else headline.of_mean(shown, m) for _, m in every]
-        return tuple(Span(name, m, *prediction.over(m), error) for (name, m), error in zip(every, errors, strict=True))
+        return tuple(Span(name, m, *prediction.over(m)) for name, m in every)
 
 
 def plan_fleet(
@@ -232,7 +226,7 @@ def plan_fleet(
     day = None if as_papers else plan_day(population, threshold, variance, reports)
     total = 365 * population.per_day if slots is None else slots
     sentences = statements(exact, population.per_day, total)
-    predicted = predictor.spans(reports, day, as_papers)
+    predicted = predictor.spans(reports, as_papers)
     return FleetPlan(
         devices,
         reports,

@@ -1,62 +1,112 @@
-"""The predicted error of the numbers that `undertone query` shows.
+"""The error of the numbers that `undertone query` shows, from simulated campaigns.
 
-The published series is filtered, and includes a model of what truncation removed. So its error has two parts: the
-filter's error, and the part of the bias b that the model does not remove. For the first part, the server's own filter
-runs over the slots of a campaign: the population's true means plus noise of the predicted variance. The second part is
-taken to be `LEFT` b, because no plan can know how well the reports of the rounds will show the largest readings.
-For streams the whole bias is taken to be left, because their model of what clipping removes is mostly an assumption.
+The published series is filtered, and includes a model of what truncation removed. How well the model is known depends
+on the reports of the threshold rounds, and so does θ. So no formula gives this error: whole campaigns are simulated, in
+which the server's own code holds the rounds, chooses θ, estimates and filters. Each campaign has noise of its own, and
+readings of its own if they are synthetic. The error is the root mean square difference between the published series and
+the mean of the readings, over all slots of all campaigns.
 
 Means over several slots are shown without the filter.
 """
 
-import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from undertone_aggregator.estimate.calendar import DAY, Days, calendar
-from undertone_aggregator.estimate.filter import filtered
-from undertone_aggregator.estimate.state_space import Noise
-from undertone_simulator.planning.prediction import Prediction, Vector
+from undertone_simulator.fast.options import SimulateOptions
+from undertone_simulator.fast.parallel import Tick, workers
+from undertone_simulator.fast.simulate import simulate_readings
+from undertone_simulator.fast.simulated import Simulated
+from undertone_simulator.readings.begin import cycle_of
+from undertone_simulator.readings.chosen import open_source
+from undertone_simulator.readings.day_slots import Joined
 
-# The share of the truncation bias that is assumed to remain after the model's correction. It was chosen so that
-# predicted and simulated errors in `undertone experiment load` are about equal at ε = 1.
-LEFT = 0.5
-# Length of the predicted campaign, in days; if the readings are daily, in weeks.
+# Length of a simulated campaign after its threshold rounds, in days; if the slots are days, in weeks.
 DAYS = 14
-_SEED = 1
+# A fleet of more devices is simulated as a crowd with the readings of this many devices.
+MOST_DEVICES = 20_000
+# The first campaign's seed. `undertone simulate` has other ones unless they are given.
+_SEED = 1001
 
 
-def of_slot(
-    means: Vector,
-    start: int,
-    prediction: Prediction,
-    left: float = LEFT,
-    carried: float = 0.0,
-    cycle: int | None = None,
-) -> float:
-    """Return the root mean square error of a slot in the filtered series.
+@dataclass(frozen=True)
+class Campaign:
+    """A campaign to simulate: its options with its seed as ``options.seed``.
 
-    ``means``: the true means of the campaign's slots, whose first one begins at ``start`` (Unix second). ``left``:
-    share of the bias that is left. ``carried``: share of a slot's noise that a stream carries over to the next slot;
-    nothing is carried over from one day to the next. ``cycle``: the number of slots after which the means repeat, by
-    default a day.
+    ``span``: number of slots of the data that are one slot of the campaign. ``over``: numbers of slots, for which
+    errors of means are wanted; 1 for a slot of the filtered series.
     """
-    per_day = len(prediction.bias)
-    phase = np.arange(len(means)) % per_day
-    variance = np.maximum(prediction.variance[phase], 1e-12)
-    noise = np.random.default_rng(_SEED).standard_normal(len(means)) * np.sqrt(variance)
-    regression = np.where(phase == 0, 0.0, carried)
-    if carried:
-        for i in range(1, len(noise)):
-            noise[i] = regression[i] * noise[i - 1] + math.sqrt(1 - regression[i] ** 2) * noise[i]
-    number = start * per_day // DAY + np.arange(len(means))
-    days = calendar(number, DAY // per_day, cycle or per_day, Days())
-    result = filtered(number, means + noise, Noise(variance, regression if carried else None), days)
-    bias = left * prediction.bias
-    return float(np.sqrt(np.mean(np.square(result.mean - means)) + np.mean(np.square(bias))))
+
+    options: SimulateOptions
+    devices: int
+    days: int
+    span: int
+    over: tuple[int, ...]
+
+    def __len__(self) -> int:
+        """The work of a campaign, for progress: 1."""
+        return 1
+
+    def squares(self) -> list[float]:
+        """Return the mean square error of each mean in ``over``. Raises Invalid, OSError."""
+        options = self.options
+        readings = open_source(options, options.devices, options.seed)
+        if self.span > 1:
+            source = Joined(readings.source, readings.bound, self.span)
+            readings = readings._replace(source=source, bound=readings.bound * self.span)
+        options = replace(options, slots=self.days * cycle_of(readings.source))
+        crowd = None if self.devices == options.devices else self.devices
+        campaign = simulate_readings(options, readings, crowd=crowd)
+        return [_square(campaign, slots) for slots in self.over]
 
 
-def of_mean(prediction: Prediction, slots: int, left: float = LEFT) -> float:
-    """Return the root mean square error of the mean over ``slots`` slots; ``left`` as for `of_slot`."""
-    noise, whole = prediction.over(slots)
-    return math.sqrt(noise**2 + left**2 * (whole**2 - noise**2))
+@dataclass(frozen=True)
+class Headline:
+    """Simulates ``campaigns`` campaigns of a fleet, in ``processes`` processes; ``options``: those of each campaign.
+
+    ``progress(done)`` is called after each campaign with the number of campaigns that are done.
+    """
+
+    options: SimulateOptions
+    campaigns: int
+    processes: int = 1
+    progress: Callable[[int], None] = lambda done: None
+
+    def errors(
+        self, over: Sequence[int] = (1,), *, days: int = DAYS, span: int = 1, window: str | None = None
+    ) -> tuple[float, ...]:
+        """Return the root mean square error of a slot of the filtered series, and of unfiltered means over more slots.
+
+        ``over``: the numbers of slots; the rest is as for `Campaign`. Raises Invalid, or OSError for a file.
+        """
+        devices = self.options.devices
+        options = replace(self.options, devices=min(devices, MOST_DEVICES), window=window)
+        tasks = [
+            Campaign(replace(options, seed=_SEED + i), devices, days, span, tuple(over)) for i in range(self.campaigns)
+        ]
+        done = 0
+
+        def tick(campaigns: int) -> None:
+            nonlocal done
+            done += campaigns
+            self.progress(done)
+
+        with workers(min(self.processes, self.campaigns)) as hands:
+            squares = list(hands.bind(_squares, None)(tasks, tick))
+        return tuple(np.sqrt(np.mean(squares, axis=0)).tolist())
+
+
+def _squares(_: None, campaign: Campaign, tick: Tick) -> list[float]:
+    squares = campaign.squares()
+    tick(len(campaign))
+    return squares
+
+
+def _square(campaign: Simulated, slots: int) -> float:
+    """Return the mean square error of the campaign's published means over ``slots`` slots."""
+    if slots == 1:
+        errors = [of.estimate.estimate - of.truth_raw for of in campaign.compared(filtered=True)]
+    else:
+        errors = [mean.estimate - truth for mean, truth in campaign.ranges(slots)]
+    return float(np.mean(np.square(errors)))

@@ -23,11 +23,10 @@ class KnownPopulation:
     """Readings in ``unit``: their distribution in total and by piece of the day, and the mean of each slot of the day.
 
     ``density`` [d] over integer ``edges`` [d + 1]; ``profile`` [slots of a day]; ``day``: the densities of the pieces.
-    ``source``: where the readings come from; ``days``: the number of days in this source, None if it is unlimited.
+    ``source``: where the readings come from.
     """
 
     source: ReadingSource
-    days: int | None
     unit: str
     bound: int
     per_day: int
@@ -39,16 +38,9 @@ class KnownPopulation:
 
     @staticmethod
     def of(
-        source: ReadingSource,
-        bound: int,
-        devices: int = SAMPLE_DEVICES,
-        days: int = SAMPLE_DAYS,
-        of_days: int | None = None,
+        source: ReadingSource, bound: int, devices: int = SAMPLE_DEVICES, days: int = SAMPLE_DAYS
     ) -> "KnownPopulation":
-        """Read the first days of the first devices; readings are clipped to [0, bound].
-
-        ``of_days``: the number of days that the source has, None if it is unlimited. Raises Invalid.
-        """
+        """Read the first days of the first devices; readings are clipped to [0, bound]. Raises Invalid."""
         edges = _edges(bound)
         cell_of = np.repeat(np.arange(len(edges) - 1), np.diff(edges))
         pieces = np.array([piece_at(slot, source.per_day) for slot in range(source.per_day)])
@@ -70,24 +62,7 @@ class KnownPopulation:
         starts = tuple(int(first) for first in np.searchsorted(pieces, np.arange(shape[0])))
         by_time = Day(edges, densities[:, None, :], starts, np.bincount(pieces) / source.per_day)
         density, mean = counts.sum(axis=0) / counts.sum(), float(sums.sum() / numbers.sum())
-        return KnownPopulation(
-            source, of_days, source.unit, bound, source.per_day, density, edges, profile, mean, by_time
-        )
-
-    def means(self, devices: int, days: int) -> Vector:
-        """Return the mean reading of the first devices in each slot of the first days, from at most `SAMPLE_DEVICES`.
-
-        For a slot without a reading, it is the mean of this time of day over all days.
-        """
-        means = []
-        for day in range(days if self.days is None else max(min(days, self.days), 1)):
-            columns = range(day * self.per_day, (day + 1) * self.per_day)
-            values, present = self.source.part(0, min(devices, SAMPLE_DEVICES), columns)
-            reported = np.ones(values.shape, dtype=np.bool_) if present is None else present
-            sums = (np.clip(values, 0, self.bound) * reported).sum(axis=1)
-            numbers = reported.sum(axis=1)
-            means.append(np.where(numbers > 0, sums / np.maximum(numbers, 1), self.profile))
-        return np.concatenate(means)
+        return KnownPopulation(source, source.unit, bound, source.per_day, density, edges, profile, mean, by_time)
 
     @property
     def population(self) -> Population:

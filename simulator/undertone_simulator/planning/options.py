@@ -4,23 +4,26 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated
 
+from undertone_shared.checks import check_integer
 from undertone_shared.errors import Invalid
 from undertone_simulator.readings.options import FleetOptions
 
-DAYS = 365
+# Length of a campaign in days, if it is not given.
+YEAR = 365
 COHORT_SHARE = 0.05
 STREAM_SLOTS = 48
 DELTA = 1e-5
 SLEW = "0.05"
 QUERY = "slot"
 CHAINS = 1
+CAMPAIGNS = 4
 
 # The options of each planner, besides `devices` and `epsilon`, which all of them take.
 OPTIONS = {
     "reports": "collect error population data unit slot_seconds bound as_papers query mechanism reach cohort_share"
-    " days",
+    " days campaigns workers",
     "stream": "collect slots delta slew query chains movement per_report",
-    "window": "window population data unit slot_seconds bound delta",
+    "window": "window population data unit slot_seconds bound delta campaigns workers",
 }
 
 
@@ -58,7 +61,7 @@ class PlanOptions(FleetOptions):
     cohort_share: Annotated[
         float | None, f"With reports: share of reports that keeps the threshold up to date (default {COHORT_SHARE})."
     ] = None
-    days: Annotated[int | None, f"With reports: length of the campaign in days (default {DAYS})."] = None
+    days: Annotated[int | None, f"With reports: length of the campaign in days (default {YEAR})."] = None
     slots: Annotated[int | None, f"With a stream: number of its reports (default {STREAM_SLOTS})."] = None
     delta: Annotated[float | None, "δ of a stream (user level; default 0.00001)."] = None
     slew: Annotated[
@@ -75,6 +78,15 @@ class PlanOptions(FleetOptions):
     movement: Annotated[
         float | None, "With a stream: standard deviation of the mean's step per slot (default a quarter of the slew)."
     ] = None
+    campaigns: Annotated[
+        int | None,
+        "Without a stream: number of simulated campaigns from which the error of the mean that people read is computed"
+        f" (default {CAMPAIGNS}).",
+    ] = None
+    workers: Annotated[
+        int | None,
+        "Without a stream: number of processes that simulate campaigns; results do not depend on it (default 1).",
+    ] = None
     per_report: Annotated[bool, "With a stream: ε and δ are for each report alone, not for the whole stream."] = False
 
     def __post_init__(self) -> None:
@@ -86,6 +98,10 @@ class PlanOptions(FleetOptions):
         )
         if self.cohort_share is not None and not 0 <= self.cohort_share < 1:
             raise Invalid(f"cohort_share is {self.cohort_share!r}, expected a share from 0, below 1")
+        if self.as_papers:
+            self.refuse(["campaigns", "workers"], "with as_papers, whose means are not filtered")
+        if self.campaigns is not None:
+            check_integer("campaigns", self.campaigns, 1, 1000)
         if self.days is not None and not 1 <= self.days <= 100 * 366:
             raise Invalid(f"days is {self.days}, expected 1 to {100 * 366}")
 

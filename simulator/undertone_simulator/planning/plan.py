@@ -1,7 +1,7 @@
 """Planning from options: predicts the result of a campaign."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from fractions import Fraction
 from typing import Any
 
@@ -11,39 +11,54 @@ from undertone_aggregator.settings import plan_checks as check
 from undertone_aggregator.settings.config import TABLES, CampaignPlan
 from undertone_aggregator.settings.options import ROUNDS, parse
 from undertone_shared.errors import Invalid
+from undertone_simulator.fast.options import SimulateOptions
 from undertone_simulator.planning.fleet_plan import FleetPlan, plan_fleet
+from undertone_simulator.planning.headline import DAYS, Headline
 from undertone_simulator.planning.known import SAMPLE_DAYS, SAMPLE_DEVICES, KnownPopulation
 from undertone_simulator.planning.options import (
+    CAMPAIGNS,
     CHAINS,
     COHORT_SHARE,
-    DAYS,
     DELTA,
     QUERY,
     SLEW,
     STREAM_SLOTS,
+    YEAR,
     PlanOptions,
 )
-from undertone_simulator.planning.window_plan import WindowPlan, plan_window
+from undertone_simulator.planning.window_plan import WindowPlan, plan_window, with_filtered
 from undertone_simulator.readings.begin import cycle_of
 from undertone_simulator.readings.chosen import open_source
 from undertone_simulator.readings.day_slots import DAYS as WINDOW_DAYS
 from undertone_simulator.readings.day_slots import DEVICES
+from undertone_simulator.readings.options import FleetOptions
 
 Plan = FleetPlan | StreamComparison | WindowPlan
+
+# Function that is called with numbers of simulated campaigns: (done, planned).
+Progress = Callable[[int, int], None]
 
 _SEED = 1
 
 
-def plan(options: PlanOptions, rounds: Sequence[int] | None = None) -> Plan:
+def silent(done: int, planned: int) -> None:
+    """Ignore the progress."""
+
+
+def plan(options: PlanOptions, rounds: Sequence[int] | None = None, progress: Progress = silent) -> Plan:
     """Return what the planner of these options predicts. Raises Invalid, or OSError for a file of readings.
 
     ``rounds``: for a campaign that collects reports in every slot, the slots of each threshold round; None for the
-    default.
+    default. ``progress(done, planned)`` gets numbers of simulated campaigns.
     """
-    return _reports(options, rounds) if options.planner == "reports" else _PLANNERS[options.planner](options)
+    if options.planner == "reports":
+        return _reports(options, rounds, progress)
+    if options.planner == "window":
+        return _window(options, progress)
+    return _stream(options)
 
 
-def _reports(options: PlanOptions, rounds: Sequence[int] | None) -> FleetPlan:
+def _reports(options: PlanOptions, rounds: Sequence[int] | None, progress: Progress) -> FleetPlan:
     kind, reach = options.mechanism or ("hybrid" if options.as_papers else "auto"), options.reach
     if reach is not None:
         reach = check.reach("reach", reach)
@@ -63,10 +78,36 @@ def _reports(options: PlanOptions, rounds: Sequence[int] | None) -> FleetPlan:
         as_papers=ways.as_papers,
         cohort_share=ways.cohort_share,
         wanted=None if options.error is None else _wanted(options.error, population),
-        slots=(options.days or DAYS) * population.per_day,
+        slots=(options.days or YEAR) * population.per_day,
         rounds=ways.rounds,
     )
-    return replace(planned, warnings=(*notes, *planned.warnings))
+    planned = replace(planned, warnings=(*notes, *planned.warnings))
+    return planned if options.as_papers else _with_shown(planned, options, ways, progress)
+
+
+def _with_shown(planned: FleetPlan, options: PlanOptions, ways: CampaignPlan, progress: Progress) -> FleetPlan:
+    """Return the plan with the errors of the numbers that people read."""
+    campaigns = _campaigns(options)
+    given = options.given(["mechanism", "reach", "query", "cohort_share"])
+    simulated = SimulateOptions(
+        **_readings(options),
+        rounds=tuple(slots / planned.per_day for slots in ways.rounds),
+        **{name: getattr(options, name) for name in given},
+    )
+    headline = Headline(simulated, campaigns, options.workers or 1, lambda done: progress(done, campaigns))
+    days = DAYS if options.days is None else min(DAYS, options.days)
+    errors = headline.errors([span.slots for span in planned.spans], days=days)
+    spans = [replace(span, shown=error) for span, error in zip(planned.spans, errors, strict=True)]
+    return replace(planned, spans=tuple(spans))
+
+
+def _campaigns(options: PlanOptions) -> int:
+    return CAMPAIGNS if options.campaigns is None else options.campaigns
+
+
+def _readings(options: PlanOptions) -> dict[str, Any]:
+    """Return the options that a plan shares with the campaigns that it simulates."""
+    return {field.name: getattr(options, field.name) for field in fields(FleetOptions) if field.name != "collect"}
 
 
 def _ways(options: PlanOptions, population: KnownPopulation, rounds: Sequence[int] | None) -> CampaignPlan:
@@ -103,7 +144,7 @@ def _stream(options: PlanOptions) -> StreamComparison:
     )
 
 
-def _window(options: PlanOptions) -> WindowPlan:
+def _window(options: PlanOptions, progress: Progress) -> WindowPlan:
     assert options.window is not None
     seconds = seconds_of("window", options.window)
     readings = open_source(options, DEVICES, _SEED)
@@ -112,10 +153,10 @@ def _window(options: PlanOptions) -> WindowPlan:
     planned = plan_window(
         readings.source, readings.bound, options.devices, options.epsilon, seconds, delta=delta, days=days
     )
+    planned = with_filtered(
+        planned, SimulateOptions(**_readings(options)), _campaigns(options), options.workers or 1, progress
+    )
     return replace(planned, sentences=(*planned.sentences, *readings.notes))
-
-
-_PLANNERS: dict[str, Callable[[PlanOptions], Plan]] = {"stream": _stream, "window": _window}
 
 
 def _known(options: PlanOptions) -> tuple[KnownPopulation, list[str]]:
@@ -123,7 +164,7 @@ def _known(options: PlanOptions) -> tuple[KnownPopulation, list[str]]:
     readings = open_source(options, 1, _SEED)
     devices = SAMPLE_DEVICES if readings.households is None else readings.households
     days = SAMPLE_DAYS if readings.days is None else max(1, min(SAMPLE_DAYS, readings.days))
-    return KnownPopulation.of(readings.source, readings.bound, devices, days, readings.days), readings.notes
+    return KnownPopulation.of(readings.source, readings.bound, devices, days), readings.notes
 
 
 def _wanted(error: float | str, population: KnownPopulation) -> float:

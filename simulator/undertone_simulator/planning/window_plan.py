@@ -5,7 +5,7 @@ One way, every slot with ε each, has a weaker guarantee (`Way.same` is False).
 The errors are those of `planning.prediction`. θ is chosen to minimise their mean square over the slots of a day; for
 readings far from zero, so is the lower end of the range. Reports come from the table that the server would design for
 the readings, if it has less variance than the Hybrid. A rest of w slots between two reports needs a stride of w + 1.
-The filtered error is that of `planning.headline`.
+`with_filtered` adds the errors of the filtered series, from simulated campaigns (`planning.headline`).
 """
 
 import math
@@ -28,7 +28,8 @@ from undertone_aggregator.threshold.two_sided import best_range, far_range
 from undertone_shared.checks import check_integer
 from undertone_shared.errors import Invalid
 from undertone_shared.stream import GAUSSIAN
-from undertone_simulator.planning import headline
+from undertone_simulator.fast.options import SimulateOptions
+from undertone_simulator.planning.headline import Headline
 from undertone_simulator.planning.prediction import Prediction, noise
 from undertone_simulator.readings.day_slots import DAYS, DaySlots
 from undertone_simulator.readings.readings import ReadingSource
@@ -38,6 +39,8 @@ Make = Callable[[Fraction, int], Mechanism]
 SLEWS = (Fraction(1, 40), Fraction(1, 20), Fraction(1, 10), Fraction(1, 4))
 _THETAS = 160
 _STREAM_THETAS = 10
+# Values of `Way.held`.
+TURNS, EVENT = "turns", "event"
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,9 @@ class Way:
     """One way of collecting: its slot, a device's reports per day, errors as shares of the mean, and its cost.
 
     ``raw``: the error without filter and model; ``noise`` and ``bias`` are its two parts. ``filtered``: the error of
-    the number that `undertone query` shows. ``same``: True if the way gives the plan's guarantee, ε for any window.
+    the number that `undertone query` shows; None if no campaign collects in this way, or if none was simulated.
+    ``held``: how a campaign collects in this way: in "turns", or "event" for ε of each reading; None if no campaign
+    does. ``same``: True if the way gives the plan's guarantee, ε for any window.
     ``bottom``: if not 0, readings are also truncated from below at this value.
     """
 
@@ -56,8 +61,9 @@ class Way:
     noise: float
     bias: float
     raw: float
-    filtered: float
     guarantee: str
+    held: str | None = None
+    filtered: float | None = None
     same: bool = True
     bottom: int = 0
 
@@ -150,11 +156,11 @@ def _both_ends(slots: DaySlots, theta: int, reports: int, rough: float, turns: b
     return chosen.bottom, chosen.theta
 
 
-def predict_stream(slots: DaySlots, devices: float, budget: Budget, windows: int) -> tuple[Predicted, Fraction, float]:
-    """Return (errors, slew C, share r) of the best Gaussian stream whose ``windows`` together cost ``budget``."""
+def predict_stream(slots: DaySlots, devices: float, budget: Budget, windows: int) -> tuple[Predicted, Fraction]:
+    """Return (errors, slew C) of the best Gaussian stream whose ``windows`` together cost ``budget``."""
     rho = rho_for(GAUSSIAN, budget) // windows
     thetas = np.unique(np.rint(np.geomspace(slots.means.mean(), slots.edges[-1] - 1, _STREAM_THETAS)).astype(int))
-    best: tuple[Predicted, Fraction, float] | None = None
+    best: tuple[Predicted, Fraction] | None = None
     for theta in thetas.tolist():
         for slew in SLEWS:
             rule = choose(GAUSSIAN, rho, slew=slew, reports=slots.per_day, theta=theta)
@@ -165,7 +171,7 @@ def predict_stream(slots: DaySlots, devices: float, budget: Budget, windows: int
             bias = slots.raw - slots.slewed_means(theta, float(slew) * theta)
             predicted = Predicted(variance, bias, theta)
             if best is None or predicted.error < best[0].error:
-                best = predicted, slew, rule.reuse / (1 << rule.shift)
+                best = predicted, slew
     assert best is not None
     return best
 
@@ -181,7 +187,7 @@ def plan_window(
     days: int = DAYS,
     make: Make | None = None,
 ) -> WindowPlan:
-    """Compare the ways of collecting at ε for any window of this length, with raw and filtered errors.
+    """Compare the ways of collecting at ε for any window of this length, with raw errors.
 
     ``make``: the mechanism, as for `predict_day`. Raises Invalid.
     """
@@ -200,8 +206,6 @@ def plan_window(
     ways.append(_split(cut[0], devices, budget, window_seconds, seconds))
     ways.append(_stream(cut[0], devices, Budget.parse(epsilon, delta), window_seconds, seconds))
     ways.append(_event(cut[0], devices, budget, window_seconds, seconds, make))
-    courses = [way for way in ways if way.same and way.slot_seconds < 86400]
-    best = min(courses, key=lambda way: min(way.raw, way.filtered))
     plan = WindowPlan(
         window_seconds,
         devices,
@@ -209,12 +213,47 @@ def plan_window(
         source.unit,
         source.per_day,
         tuple(ways),
-        best.name,
+        "",
         (),
         float(cut[0].means.mean()),
         any(way.bottom > 0 for way in ways),
     )
-    return replace(plan, sentences=_sentences(plan, best))
+    return _concluded(plan)
+
+
+def with_filtered(
+    plan: WindowPlan,
+    options: SimulateOptions,
+    campaigns: int,
+    processes: int = 1,
+    progress: Callable[[int, int], None] = lambda done, planned: None,
+) -> WindowPlan:
+    """Return the plan with the error of the filtered series for each way that a campaign can collect in.
+
+    ``options``: the fleet, its readings, ε, and the mechanism of the simulated campaigns; ``campaigns``: their number
+    for each way; ``progress(done, planned)`` gets numbers of campaigns. Raises Invalid, or OSError for a file.
+    """
+    seconds = 86400 // plan.per_day
+    held = [way for way in plan.ways if way.held is not None]
+    errors: dict[str, float] = {}
+
+    def tick(done: int) -> None:
+        progress(campaigns * len(errors) + done, campaigns * len(held))
+
+    for way in held:
+        window = None if way.held == EVENT else f"{max(plan.window_seconds, way.slot_seconds)}s"
+        span = way.slot_seconds // seconds
+        (error,) = Headline(options, campaigns, processes, tick).errors(span=span, window=window)
+        # The readings of a slot are sums over `span` slots, so their mean is as many times as large.
+        errors[way.name] = error / (plan.mean * span)
+    return _concluded(replace(plan, ways=tuple(replace(way, filtered=errors.get(way.name)) for way in plan.ways)))
+
+
+def _concluded(plan: WindowPlan) -> WindowPlan:
+    """Return the plan with the recommended way, and with what its sentences say about the ways."""
+    courses = [way for way in plan.ways if way.same and way.slot_seconds < 86400]
+    best = min(courses, key=lambda way: way.raw if way.filtered is None else min(way.raw, way.filtered))
+    return replace(plan, recommended=best.name, sentences=_sentences(plan, best))
 
 
 def _spans(per_day: int, seconds: int) -> list[int]:
@@ -230,11 +269,10 @@ def _way(
     reports: float,
     guarantee: str,
     *,
-    left: float = headline.LEFT,
-    carried: float = 0.0,
+    held: str | None = None,
     same: bool = True,
 ) -> Way:
-    """Return a way with its errors as shares of the mean; ``left``, ``carried``: see `headline.of_slot`."""
+    """Return a way with its errors as shares of the mean; ``held`` and ``same``: see `Way`."""
     mean = float(slots.means.mean())
     return Way(
         name,
@@ -244,8 +282,9 @@ def _way(
         predicted.standard_error / mean,
         float(np.sqrt(np.mean(np.square(predicted.bias)))) / mean,
         predicted.error / mean,
-        headline.of_slot(slots.means, slots.start, predicted, left, carried) / mean,
         guarantee,
+        held,
+        None,
         same,
         predicted.bottom,
     )
@@ -256,7 +295,7 @@ def _turns(slots: DaySlots, devices: int, budget: Budget, window: int, seconds: 
     predicted = predict_day(slots, devices, stride, budget.epsilon, make)
     name = f"turns of {lasting(seconds * slots.span, short=True)}"
     guarantee = f"{budget.text} for any {lasting(window)}, which the device alone ensures"
-    return _way(name, slots, predicted, seconds, slots.per_day / stride, guarantee)
+    return _way(name, slots, predicted, seconds, slots.per_day / stride, guarantee, held=TURNS)
 
 
 def _split(slots: DaySlots, devices: int, budget: Budget, window: int, seconds: int) -> Way:
@@ -277,18 +316,19 @@ def _split(slots: DaySlots, devices: int, budget: Budget, window: int, seconds: 
 
 
 def _stream(slots: DaySlots, devices: int, budget: Budget, window: int, seconds: int) -> Way:
-    predicted, slew, share = predict_stream(slots, devices, budget, 2)
+    predicted, slew = predict_stream(slots, devices, budget, 2)
     name = f"stream (CGM), C = {float(slew):g}"
     guarantee = f"{budget.text} for any {lasting(window)}: two windows with half of rho each"
-    # The whole bias is taken to be left, because the model of what clipping removes is mostly an assumption.
-    return _way(name, slots, predicted, seconds, float(slots.per_day), guarantee, left=1.0, carried=share)
+    return _way(name, slots, predicted, seconds, float(slots.per_day), guarantee)
 
 
 def _event(slots: DaySlots, devices: int, budget: Budget, window: int, seconds: int, make: Make | None) -> Way:
     predicted = predict_day(slots, devices, 1, budget.epsilon, make)
     together = shown(budget.epsilon * (window // seconds + 1))
     guarantee = f"{budget.text} a reading, {together} for any {lasting(window)}"
-    return _way("every slot, ε each", slots, predicted, seconds, float(slots.per_day), guarantee, same=False)
+    return _way(
+        "every slot, ε each", slots, predicted, seconds, float(slots.per_day), guarantee, held=EVENT, same=False
+    )
 
 
 def _sentences(plan: WindowPlan, best: Way) -> tuple[str, ...]:

@@ -1,12 +1,12 @@
 """A population's readings by slot of the day, for slots of any length."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_simulator.readings.begin import begin
 from undertone_simulator.readings.readings import ReadingSource, check_some
 
 Vector = NDArray[np.float64]
@@ -17,17 +17,52 @@ _CELLS = 400
 
 
 @dataclass(frozen=True)
+class Joined:
+    """Readings of ``source``, each clipped to [0, bound], summed over ``span`` slots, which divides those of a day.
+
+    A missing reading is replaced as by `DaySlots.of`.
+    """
+
+    source: ReadingSource
+    bound: int
+    span: int
+
+    @property
+    def unit(self) -> str:
+        """The unit of the readings."""
+        return self.source.unit
+
+    @property
+    def per_day(self) -> int:
+        """Number of sums in a day."""
+        return self.source.per_day // self.span
+
+    @property
+    def start(self) -> str:
+        """The local time of the first reading, as `ReadingSource.start`."""
+        return self.source.start
+
+    def part(self, first: int, stop: int, columns: Sequence[int]) -> tuple[NDArray[np.int64], None]:
+        """Return the sums of devices first <= i < stop; shape [columns, devices]. None is missing."""
+        single = [column * self.span + i for column in columns for i in range(self.span)]
+        read, present = self.source.part(first, stop, single)
+        values = np.clip(read, 0, self.bound)
+        if present is not None:
+            _fill(values, present)
+        return values.reshape(len(columns), self.span, -1).sum(axis=1), None
+
+
+@dataclass(frozen=True)
 class DaySlots:
     """Readings of a population by slot of the day, each the sum over ``span`` slots of the data.
 
-    ``bound``: bound of one slot of the data. ``start``: Unix second at which the first day begins. ``density`` [slots
+    ``bound``: bound of one slot of the data. ``density`` [slots
     of a day, d] over ``edges`` [d + 1]; ``means`` [days × slots]; ``values`` [days × slots, devices]; ``ordered``
     [slots of a day, days × devices]: the values, sorted in each slot.
     """
 
     span: int
     bound: int
-    start: int
     density: Vector
     edges: tuple[int, ...]
     means: Vector
@@ -49,21 +84,21 @@ class DaySlots:
             if present is not None:
                 _fill(values[columns.start : columns.stop], present)
         check_some(values)
-        return DaySlots._made(values, source.per_day, bound, begin(source), span)
+        return DaySlots._made(values, source.per_day, bound, span)
 
     def joined(self, span: int) -> "DaySlots":
         """Return the readings with ``span`` slots merged into one; ``span`` divides the number of slots in a day."""
-        return self if span == 1 else DaySlots._made(self.values, self.per_day, self.bound, self.start, span)
+        return self if span == 1 else DaySlots._made(self.values, self.per_day, self.bound, span)
 
     @staticmethod
-    def _made(single: NDArray[np.int64], per_day: int, bound: int, start: int, span: int) -> "DaySlots":
+    def _made(single: NDArray[np.int64], per_day: int, bound: int, span: int) -> "DaySlots":
         per_day //= span
         values = single if span == 1 else single.reshape(-1, span, single.shape[1]).sum(axis=1)
         inner = np.rint(np.geomspace(1, bound * span + 1, _CELLS)).astype(np.int64)
         edges = np.append(0, np.unique(inner))
         ordered = np.sort(_by_slot(values, per_day), axis=1)
         density = np.stack([np.diff(np.searchsorted(row, edges)) for row in ordered]) / ordered.shape[1]
-        return DaySlots(span, bound, start, density, tuple(edges.tolist()), values.mean(axis=1), values, ordered)
+        return DaySlots(span, bound, density, tuple(edges.tolist()), values.mean(axis=1), values, ordered)
 
     @property
     def per_day(self) -> int:

@@ -9,11 +9,14 @@ from undertone_aggregator.design import hybrid, most_levels
 from undertone_aggregator.design.levels import level_law, level_positions, weight_rows
 from undertone_aggregator.design.mechanisms import Mechanism
 from undertone_shared.mechanism import Hybrid, WindowMechanism
-from undertone_simulator.planning.window_plan import Predicted, Way, plan_window, predict_day
+from undertone_simulator.fast.options import SimulateOptions
+from undertone_simulator.planning.options import CAMPAIGNS
+from undertone_simulator.planning.window_plan import Predicted, Way, plan_window, predict_day, with_filtered
 from undertone_simulator.readings.day_slots import DaySlots
 from undertone_simulator.readings.loaders import load
 from undertone_simulator.readings.populations import population
 from undertone_simulator.readings.readings import ReadingSource
+from undertone_studies.cgm_populations import EDRP_FILE
 from undertone_studies.outcome import Cell, Outcome
 from undertone_studies.panel import Panel
 from undertone_studies.registry import StudyOptions
@@ -47,9 +50,11 @@ def run(options: StudyOptions) -> Outcome:
     for epsilon in EPSILONS[: 1 if options.quick else None]:
         for devices in FLEETS[-1 if options.quick else 0 :]:
             plan = plan_window(source, _BOUND, devices, epsilon, DAY, make=_hybrid)
+            fleet = _campaign(options, devices, epsilon)
+            plan = with_filtered(plan, fleet, 1 if options.quick else CAMPAIGNS, options.workers or 1)
             for way in plan.ways:
                 simulated = _simulated(source, way, devices, epsilon, options)
-                predicted, filtered = round(100 * way.raw, 2), round(100 * way.filtered, 2)
+                predicted, filtered = round(100 * way.raw, 2), _percent(way.filtered)
                 rows.append((epsilon, devices, way.name, way.theta, predicted, simulated, filtered))
                 if epsilon == EPSILONS[0]:
                     x, y = curves.setdefault(_label(way.name), ([], []))
@@ -58,9 +63,9 @@ def run(options: StudyOptions) -> Outcome:
     columns = ("ε", "devices", "way", "θ", "predicted error, %", "simulated error, %", "filtered, %")
     notes = [
         "The figures are the root mean square error of a slot's mean over a day, in % of the mean. They include the "
-        "error from truncation. The filtered error is the one that the planner predicts for the number that people "
-        "read. This number is filtered, and a model adds what truncation removed; the planner "
-        "assumes that the model leaves half of the bias. A stream has no such model.",
+        "error from truncation. The filtered error is that of the number that people read, which is filtered and to "
+        "which a model adds what truncation removed. It comes from simulated campaigns, and is missing for ways in "
+        "which no campaign collects.",
         "The row 'every slot, ε each' protects one reading. All other rows protect any 24 hours: streams with (ε, "
         "1e-5), and the rest with ε. If devices take turns, each device enforces this guarantee by itself, whatever "
         "the server does.",
@@ -81,7 +86,17 @@ def _label(way: str) -> str:
 def _source(options: StudyOptions) -> ReadingSource:
     if options.data is None:
         return population("households", options.seed)
-    return load(options.data / "edrp_scotland_622x4416_halfhour_wh.npz", None)
+    return load(options.data / EDRP_FILE, None)
+
+
+def _campaign(options: StudyOptions, devices: int, epsilon: str) -> SimulateOptions:
+    """Return the options of the campaigns that give the filtered errors."""
+    data = None if options.data is None else options.data / EDRP_FILE
+    return SimulateOptions(devices=devices, epsilon=epsilon, data=data, bound=_BOUND, mechanism="hybrid")
+
+
+def _percent(share: float | None) -> Cell:
+    return "" if share is None else round(100 * share, 2)
 
 
 def _simulated(source: ReadingSource, way: Way, devices: int, epsilon: str, options: StudyOptions) -> Cell:
@@ -136,7 +151,6 @@ def atoms(slots: DaySlots) -> DaySlots:
     return DaySlots(
         slots.span,
         slots.bound,
-        slots.start,
         wide,
         tuple(exact.tolist()),
         values.mean(axis=1),

@@ -17,10 +17,8 @@ from undertone_simulator.fast.options import SimulateOptions
 from undertone_simulator.fast.parallel import Tick, workers
 from undertone_simulator.fast.simulate import simulate
 from undertone_simulator.fast.simulated import Compared, Simulated
-from undertone_simulator.planning.fleet_plan import FleetPlan
-from undertone_simulator.planning.options import PlanOptions
-from undertone_simulator.planning.plan import plan
-from undertone_simulator.planning.window_plan import WindowPlan
+from undertone_simulator.planning.headline import Headline
+from undertone_simulator.planning.options import CAMPAIGNS
 from undertone_studies.calibrated import calibrated
 from undertone_studies.cgm_populations import EDRP_FILE, LONDON_FILE
 from undertone_studies.outcome import Cell, Outcome
@@ -147,13 +145,13 @@ def _run(options: StudyOptions, sources: Mapping[str, Source]) -> Outcome:
     tasks: list[Task] = [(*cell, seed, days) for cell, some in zip(cells, seeds, strict=True) for seed in some]
     with workers(options.workers or 1) as hands:
         done = iter(list(hands.bind(_published, sources)(tasks, lambda _: None)))
+        plans = list(hands.bind(_planned, sources)(cells, lambda _: None))
     rows: list[tuple[Cell, ...]] = []
     panels: list[Panel] = []
     for number, ((name, way, devices), some) in enumerate(zip(cells, seeds, strict=True)):
         every = [next(done) for _ in some]
-        planned = planned_error(sources[name], name, way, devices)
         warned = sum(bool(warnings) for _, _, warnings in every) / len(every)
-        rows += table(name, way, devices, [series for _, series, _ in every], planned, warned, number)
+        rows += table(name, way, devices, [series for _, series, _ in every], plans[number], warned, number)
         panels.append(picture(f"{name}, {way}, {devices} devices", *every[0][:2]))
     columns = ["data", "way", "devices", "series", "rmse", "rmse, %", "held", "±", "4 h", "width"]
     columns += ["planned / rmse", "warned", "slots", *(f"chance of {what}" for what in CHANCES)]
@@ -178,7 +176,8 @@ def _run(options: StudyOptions, sources: Mapping[str, Source]) -> Outcome:
         f"that hold in the worst of these parts. For the series `{ORACLE}`, the filter gets the true excess of each "
         f"slot (what truncation removes from the mean). The populations {', '.join(HELD_BACK)} were not used for "
         "choosing the model.",
-        "The column `planned / rmse` is the error that `undertone plan` predicts for this number, divided by `rmse`. "
+        "The column `planned / rmse` is the error that `undertone plan` predicts for this number, from other simulated "
+        "campaigns, divided by `rmse`. "
         "It is empty where no plan predicts a whole campaign: for streams, and for daily readings in turns.",
         "The column `warned` is the share of campaigns for which the server shows a warning at the end.",
         "The last five columns show what chance alone does. They are for imagined intervals that have exactly the "
@@ -223,21 +222,18 @@ def by_chance(every: Sequence[ShownSeries], seed: int) -> tuple[Cell, ...]:
     return (round(drawn.independent), *(round(float(np.mean(share)), 3) for share in shares))
 
 
-def planned_error(source: Source, name: str, way: str, devices: int) -> float | None:
+def _planned(sources: Mapping[str, Source], cell: tuple[str, str, int], tick: Tick) -> float | None:
     """Return the error that `undertone plan` predicts for a cell's headline, in the unit.
 
     None for streams, because a plan predicts no stream over a whole campaign, and for daily readings in turns.
     """
-    fields = way_of(name, way) | dict(source)
+    name, way, devices = cell
+    fields = way_of(name, way) | dict(sources[name])
     if "collect" in fields or (name == "london" and "window" in fields):
         return None
-    if "window" in fields:
-        ways = plan(PlanOptions(devices=devices, **{key: value for key, value in fields.items() if key != "reach"}))
-        assert isinstance(ways, WindowPlan)
-        return ways.ways[0].filtered * ways.mean
-    planned = plan(PlanOptions(devices=devices, days=DAYS, **fields))
-    assert isinstance(planned, FleetPlan)
-    return planned.spans[0].shown
+    window = fields.pop("window", None)
+    (error,) = Headline(SimulateOptions(devices=devices, **fields), CAMPAIGNS).errors(days=DAYS, window=window)
+    return error
 
 
 def way_of(name: str, way: str) -> dict[str, Any]:
