@@ -3,6 +3,7 @@
 import re
 import shlex
 
+import pytest
 from typer.testing import CliRunner
 
 import undertone
@@ -27,6 +28,7 @@ def test_it_names_the_field_and_the_methods():
     assert [name for name in names if name not in " ".join(first.split())] == []
 
 
+@pytest.mark.slow
 def test_its_table_has_the_errors_that_the_plan_predicts():
     rows = re.findall(r"^\| ([\d,]+) \| ([\d.]+) % \|", SCREEN, re.MULTILINE)
     assert len(rows) == 3

@@ -16,12 +16,10 @@ from undertone_aggregator.estimate.reconstruct import Decoder
 from undertone_shared.errors import Invalid
 from undertone_shared.scalar import ReportRule
 from undertone_simulator.fast.vectorised import histogram
-from undertone_simulator.planning import headline
 from undertone_simulator.planning.fleet_plan import Predictor, plan_fleet
 from undertone_simulator.planning.known import KnownPopulation
 from undertone_simulator.planning.prediction import Prediction, noise
 from undertone_simulator.planning.window_plan import plan_window, predict_day
-from undertone_simulator.readings.begin import START
 from undertone_simulator.readings.day_slots import DaySlots
 from undertone_simulator.readings.populations import population
 from undertone_simulator.readings.readings import Readings
@@ -338,31 +336,19 @@ def test_the_mean_over_slots_averages_noise_and_bias(slots):
     assert whole**2 == pytest.approx(error**2 + np.mean(np.square(biases)))
 
 
-def test_the_headlines_error_is_the_filters_and_what_is_left_of_the_bias():
-    prediction = Prediction(np.full(48, 100.0), np.full(48, 30.0))
-    means = np.full(14 * 48, 200.0)
-    alone = headline.of_slot(means, START, prediction, 0.0)
-    # The filter finds that the mean does not change, so less than half of the raw error of 10 is left.
-    assert 0.0 < alone < 5.0
-    assert headline.of_slot(means, START, prediction, 0.5) == pytest.approx(math.hypot(alone, 15.0))
-    assert headline.of_mean(prediction, 48, 0.5) == pytest.approx(math.hypot(10 / math.sqrt(48), 15.0))
-    # Noise that a stream carries over looks like a change of the mean, and averages out over fewer independent slots.
-    assert headline.of_slot(means, START, prediction, 0.0, carried=0.9) > 1.5 * alone
-
-
-def test_ways_of_a_window_have_the_headlines_error_and_a_streams_bias_is_not_modelled(households):
-    turns, *_, split, stream, event = plan_window(households.source, households.bound, 2000, "1", 86400, days=2).ways
-    for way in (turns, split, event):
-        assert way.bias / 2 <= way.filtered < way.raw
-    assert stream.filtered >= stream.bias
-
-
-def test_a_plan_has_the_filtered_error_of_a_slot_and_the_papers_way_the_error_of_truncated_means(households):
-    slot, hour, day = plan_fleet(households, 1000, "1", kind="hybrid").spans
-    assert slot.shown < hour.shown < hour.error
-    assert day.standard_error < day.shown < day.error
-    # The papers' way has no filter and no model of what truncation removes.
+def test_the_papers_way_shows_the_error_of_truncated_means(households):
+    """It has no filter and no model of what truncation removes, so no campaign is simulated."""
     papers = plan_fleet(households, 1000, "1", kind="hybrid", as_papers=True)
     assert papers.as_papers
     assert [span.shown for span in papers.spans] == [span.error for span in papers.spans]
-    assert papers.spans[0].shown > slot.shown
+    assert [span.shown for span in plan_fleet(households, 1000, "1", kind="hybrid").spans] == [None] * 3
+    with pytest.raises(Invalid, match="campaigns cannot be given with as_papers"):
+        undertone.plan(devices=10, as_papers=True, campaigns=2)
+
+
+@pytest.mark.slow
+def test_the_number_that_people_read_is_nearer_than_the_truncated_mean():
+    slot, hour, day = undertone.plan(devices=1000, epsilon=1, mechanism="hybrid", campaigns=2).spans
+    assert slot.shown < slot.error
+    assert slot.shown < hour.shown
+    assert day.shown < day.error

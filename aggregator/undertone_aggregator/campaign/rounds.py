@@ -99,7 +99,7 @@ class ThetaChoice:
             limited = limit_first(choice, self.query, variance, harmless)
         else:
             theta = _nearest(self.before, choice.theta, first, end)
-            limited = limit_range(choice, self.before.low, theta)
+            limited = limit_range(choice, self.before.low, theta, self.plan.bound)
         most = self.plan.theta_max
         return limit_most(limited, None if most is None else most - self.plan.offset)
 

@@ -33,8 +33,9 @@ def limit_change(chosen: Threshold, theta: int) -> Threshold:
     return replace(chosen, theta=capped, notices=[*chosen.notices, notice])
 
 
-def limit_range(chosen: Threshold, low: int, theta: int) -> Threshold:
-    """Limit the chosen range to one near the range (``low``, ``theta``) that applies now.
+def limit_range(chosen: Threshold, low: int, theta: int, bound: int) -> Threshold:
+    """Limit the chosen range, which lies within [0, ``bound``], to one near the range (``low``, ``theta``) that applies
+    now.
 
     Each end moves outwards by at most one old width; the new width is at least half the old one. If neither range has a
     low end above 0, `limit_change` limits θ.
@@ -45,7 +46,7 @@ def limit_range(chosen: Threshold, low: int, theta: int) -> Threshold:
     bottom, top = max(chosen.bottom, low - width, 0), min(chosen.theta, theta + width)
     least = -(-width // LARGEST_CHANGE)
     if top - bottom < least:
-        bottom = max((top + bottom - least) // 2, 0)
+        bottom = min(max((top + bottom - least) // 2, 0), bound - least)
         top = bottom + least
     if (bottom, top) == (chosen.bottom, chosen.theta):
         return chosen

@@ -83,7 +83,7 @@ class Crowd:
         if not reports:
             return
         if kind == report.COHORT or rule.report is None:
-            counts = rng.multinomial(reports, _cohort_law(rule.cohort.mechanism, measured, campaign.bound))
+            counts = rng.multinomial(reports, _cohort_law(rule.cohort.mechanism, measured))
         else:
             low, high = rule.report.range_of(slot, campaign.cycle)
             shares = _shares(np.clip(measured, low, high) - low, np.linspace(0, high - low, _GRID + 1))
@@ -107,13 +107,11 @@ def _rounded(expected: Vector, rng: np.random.Generator) -> NDArray[np.int64]:
     return np.diff(sums, prepend=0.0).astype(np.int64)
 
 
-def _cohort_law(mechanism: WindowMechanism, readings: Integers, bound: int) -> Vector:
-    """Return the probabilities of the cohort's symbols for readings that are clipped to [0, bound]."""
-    if mechanism.edges is None:
-        shares = _shares(np.clip(readings, 0, bound), level_positions(mechanism, bound))
-    else:
-        bins = np.searchsorted(mechanism.edges[1:-1], readings, side="right")
-        shares = np.bincount(bins, minlength=mechanism.levels + 1) / len(readings)
+def _cohort_law(mechanism: WindowMechanism, readings: Integers) -> Vector:
+    """Return the probabilities of the symbols of the Square Wave, whose end bins contain all readings beyond them."""
+    assert mechanism.edges is not None
+    bins = np.searchsorted(mechanism.edges[1:-1], readings, side="right")
+    shares = np.bincount(bins, minlength=mechanism.levels + 1) / len(readings)
     return _normal(WindowChannel(mechanism).apply(shares))
 
 

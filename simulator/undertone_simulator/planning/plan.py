@@ -95,7 +95,8 @@ def _with_shown(planned: FleetPlan, options: PlanOptions, ways: CampaignPlan, pr
         **{name: getattr(options, name) for name in given},
     )
     headline = Headline(simulated, campaigns, options.workers or 1, lambda done: progress(done, campaigns))
-    days = DAYS if options.days is None else min(DAYS, options.days)
+    # Two days at least, because a campaign that begins at any time of day then has a whole day.
+    days = DAYS if options.days is None else max(2, min(DAYS, options.days))
     errors = headline.errors([span.slots for span in planned.spans], days=days)
     spans = [replace(span, shown=error) for span, error in zip(planned.spans, errors, strict=True)]
     return replace(planned, spans=tuple(spans))

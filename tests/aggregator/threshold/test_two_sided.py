@@ -8,7 +8,7 @@ from undertone_aggregator.design.population import Population
 from undertone_aggregator.threshold import CohortCounts, Query, Threshold, constant_variance, first_edges, mean_excess
 from undertone_aggregator.threshold.choose import next_range, theta_from_reports
 from undertone_aggregator.threshold.limits import limit_range
-from undertone_aggregator.threshold.two_sided import two_sided_range, with_bottom
+from undertone_aggregator.threshold.two_sided import best_range, two_sided_range, with_bottom
 
 BOUND = 1250
 POPULATIONS = {
@@ -17,6 +17,7 @@ POPULATIONS = {
     "two groups": lambda rng, n: np.where(rng.random(n) < 0.3, 300, 600) + rng.normal(0, 10, n),
     "skewed": lambda rng, n: 400 + 10 * rng.gamma(3, 3, n),
     "load": lambda rng, n: rng.weibull(0.8, n) * 30,
+    **{f"{below} below the bound": lambda rng, n, below=below: np.full(n, BOUND - below) for below in (0, 1, 5)},
 }
 
 
@@ -50,6 +51,17 @@ def best_width(name, devices):
     errors = noise + devices**2 * (above[None, :] + down[:, None]) ** 2
     low, high = np.unravel_index(errors.argmin(), errors.shape)
     return ends[high] - ends[low]
+
+
+@pytest.mark.parametrize("below", [0, 1, 5])
+def test_equal_readings_get_a_range_within_the_bound(below):
+    """Also if the candidate ends are only 0, the reading and the bound: the variance is then asked for at width 1."""
+    chosen = chosen_for(f"{below} below the bound", 300, "4")
+    assert 0 <= chosen.bottom < chosen.theta <= BOUND
+    density, widths = np.zeros(BOUND + 1), []
+    density[BOUND - below] = 1.0
+    best_range(chosen, density, range(BOUND + 2), BOUND, Query.fleet(300), lambda width: widths.append(width) or 1.0)
+    assert widths == [1]
 
 
 def test_both_ends_are_found_where_the_first_round_is_sharp_but_has_noise_far_from_the_readings():
@@ -108,13 +120,15 @@ def test_a_range_moves_by_its_width_at_most():
     def choice(bottom, theta):
         return Threshold(theta, theta, theta, 0.0, 0.0, 0.0, np.ones(1), (0, 1), "robust", bottom=bottom)
 
-    assert limit_range(choice(550, 650), 560, 640) == choice(550, 650)
-    far = limit_range(choice(100, 900), 560, 640)
+    assert limit_range(choice(550, 650), 560, 640, BOUND) == choice(550, 650)
+    far = limit_range(choice(100, 900), 560, 640, BOUND)
     assert (far.bottom, far.theta) == (480, 720)
     assert "one width at most" in far.notices[-1]
-    narrow = limit_range(choice(600, 610), 560, 640)
+    narrow = limit_range(choice(600, 610), 560, 640, BOUND)
     assert narrow.width == 40
-    assert limit_range(choice(0, 900), 0, 300).theta == 600
+    high = limit_range(choice(BOUND - 1, BOUND), BOUND - 80, BOUND, BOUND)
+    assert (high.bottom, high.theta) == (BOUND - 40, BOUND)
+    assert limit_range(choice(0, 900), 0, 300, BOUND).theta == 600
 
 
 @pytest.mark.parametrize("low", [0, 1, 7, 10, 24, 25, 400])
