@@ -58,8 +58,8 @@ def expected(path: Path) -> int | None:
 def text_values(lines: Iterable[str], column: str | None, scale: Fraction, say: Say, name: str) -> Iterator[int]:
     """Yield one value for each line of comma-separated text that is not empty.
 
-    The first line is skipped as a header if ``column`` is a name, or if its cell in that column is not a whole number
-    after scaling. Raises Invalid.
+    The first line is skipped as a header if ``column`` is a name, or if its cell in that column is no number. Raises
+    Invalid.
     """
     place: int | None = int(column) if column is not None and column.isdecimal() else None
     for number, row in enumerate(_rows(lines, name), 1):
@@ -74,7 +74,7 @@ def text_values(lines: Iterable[str], column: str | None, scale: Fraction, say: 
             continue
         cell = row[-1] if place is None else row[place] if place < len(row) else ""
         value = parse(cell, scale)
-        if value is None and number == 1:
+        if value is None and number == 1 and not _is_number(cell):
             continue
         if value is None:
             say(f"{name}, row {number}: {cell[:_LONGEST_TEXT]!r} is not a whole number, and counts as 0")
@@ -103,6 +103,14 @@ def parse(cell: str, scale: Fraction) -> int | None:
     except ValueError:
         return None
     return int(scaled) if scaled.denominator == 1 and abs(scaled) < _LARGEST else None
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
 
 
 class PipeLines:

@@ -171,6 +171,9 @@ def test_inputs_of_every_kind(tmp_path):
     plain = tmp_path / "b.txt"
     plain.write_text("3\n4", encoding="utf-8")
     assert read_all(plain)[0] == [3, 4]
+    # A first line that is a number is no header.
+    plain.write_text("2.5\n4", encoding="utf-8")
+    assert read_all(plain) == ([0, 4], ["b.txt, row 1: '2.5' is not a whole number, and counts as 0"])
     table = tmp_path / "c.npz"
     np.savez(table, wh=np.array([[1, 2], [3, 4]]), t0=np.array("x"))
     assert read_all(table)[0] == [1, 3, 2, 4]
