@@ -15,7 +15,7 @@ from undertone_shared.stream import GAUSSIAN, ONE_BIT
 
 
 def papers_mean_variance(slew, slots):
-    """Return the mean of l v_i over the l slots: the releases' variance with the paper's calibration by √l, for S = 1."""
+    """Return the mean of l v_i over l slots: the variance with the paper's calibration by √l, at sensitivity 1."""
     return float(sum(paper_variance(slew, i) for i in range(1, slots + 1)))
 
 
