@@ -21,7 +21,7 @@ def three_outputs(epsilon, _):
 
 @pytest.fixture
 def contributed(monkeypatch):
-    """Adds a mechanism by the steps of docs/mechanisms.md alone."""
+    """Adds a mechanism to the three tables that docs/mechanisms.md names."""
     monkeypatch.setitem(mechanisms.TABLE, ThreeOutputs, traits)
     monkeypatch.setitem(notation.KINDS, "three-outputs", KIND)
     monkeypatch.setitem(NAMES, "three-outputs", Named(Certified(three_outputs), Fixed(three_outputs)))

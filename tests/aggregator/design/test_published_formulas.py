@@ -40,8 +40,7 @@ def ranges(low: int, high: int, width: int) -> list[range]:
 def cells_of(n: int, extra: float, t: float, cells: int) -> Iterator[tuple[float, float, float, float, bool]]:
     """Yield P, Q, the least loss, the largest loss and a product for each cell of A and B.
 
-    The product is the cell's probability times the number of ends of the span, beyond which counts are left out, at
-    which the cell lies.
+    The product is the cell's probability times the number of its sides at which counts are left out.
     """
     low, high = span(n, t)
     parts = ranges(low, high, max(int(math.sqrt(n * t * (1 - t)) / cells), 1))

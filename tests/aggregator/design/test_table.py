@@ -1,4 +1,4 @@
-"""Designed tables have less variance than the hybrid, keep their proofs as integers, and fit into a campaign."""
+"""Designed tables have less variance than the hybrid, are certified by their integers, and fit into a campaign."""
 
 import binascii
 import json
@@ -210,7 +210,7 @@ def test_the_least_variance_does_not_depend_on_the_cells_that_the_search_starts_
     for largest in (2.4, 2.7):
         every = ideal_table("1", density, 33, largest=largest)
         found = ideal_table("1", density, 33, largest=largest, near=near)
-        # The solver takes any price above -1e-7 for zero, so the last digits differ.
+        # The solver takes any price above -1e-7 for zero, so the last digits may differ.
         assert found.variance == pytest.approx(every.variance, rel=1e-8)
 
 

@@ -127,7 +127,7 @@ def test_a_mechanism_begins_at_symbol_0_unless_it_is_told() -> None:
 
 @pytest.mark.parametrize("levels", [1, 2, 3, 8, 256, 1000, 1023, 1024, 1025, 5000])
 def test_levels_are_as_far_apart_as_the_span_allows(levels: int) -> None:
-    """Levels are ceil(1024/K) cells apart: K levels cover at least 1,024 cells and fewer than 1,024 + K."""
+    """Levels are ceil(1024/K) cells apart. K such steps cover at least 1,024 cells and fewer than 1,024 + K."""
     for made in (window.piecewise("2", levels), window.piecewise_optimal("2", levels)):
         assert 1024 <= made.stride * levels < 1024 + levels
         assert made.levels == levels

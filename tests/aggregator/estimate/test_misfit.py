@@ -123,7 +123,7 @@ def test_fakes_that_push_the_mean_are_seen(mechanisms, name, epsilon, share):
 
 @pytest.mark.parametrize(("epsilon", "share", "seen"), [("1", 0.1, True), ("2", 0.05, False), ("4", 0.05, True)])
 def test_fakes_of_the_shipped_tables_are_seen_or_look_honest(mechanisms, epsilon, share, seen):
-    """The largest value of such a table is smaller than the Hybrid's, so a fake moves the mean less.
+    """The largest value of a designed table is smaller than the Hybrid's, so a fake moves the mean less.
 
     At ε = 2, 5 % of fakes raise no alarm.
     """

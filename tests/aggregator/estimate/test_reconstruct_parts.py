@@ -62,7 +62,10 @@ def estimate(slot: int, mean: float = 100.0, error: float = 2.0, **changes: Any)
 
 
 def test_a_decode_is_the_affine_map_of_its_range() -> None:
-    """The value is offset + low + (theta - low)(1 + y)/2, and its variance is ((theta - low)/2)² V/n."""
+    """The value is offset + low + (theta - low)(1 + y)/2, and its variance is ((theta - low)/2)² V/n.
+
+    Here y is the mean of the n decoded symbols for readings in [-1, 1], and V the variance of the noise of one.
+    """
     mechanism = hybrid(1, 16)
     known = Population(np.array([0.5, 0.5]), (0, 200, 401))
     decoder = Decoder(ReportRule(100, 400, mechanism), 7, known)

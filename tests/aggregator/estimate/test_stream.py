@@ -75,7 +75,7 @@ class Fleet:
         return int(self.rng.integers(n))
 
     def report(self, device, slot, reading):
-        """(topic, payload); the clipped reading is kept for comparison."""
+        """Return (topic, payload), and keep the clipped reading for comparison."""
         rule = self.rule
         before = self.state[device]
         noise = ()
@@ -107,7 +107,7 @@ def truth(slot):
 
 
 def play(fleet, slots, *, lost=0.0, rebooted=0.0):
-    """All reports of a run, and the mean clipped reading of every slot."""
+    """Return the reports of a run that are not lost, and the mean clipped reading of every slot."""
     reports, means = [], []
     for slot in range(FIRST, FIRST + slots):
         for device in range(fleet.devices):

@@ -1,4 +1,4 @@
-"""θ by time of day: the rounds show blocks where readings differ by time of day, and none where they are alike."""
+"""θ by time of day: the rounds show blocks where readings differ by time of day, and about one θ where they do not."""
 
 import functools
 from dataclasses import replace

@@ -55,8 +55,7 @@ def best_width(name, devices):
 def test_both_ends_are_found_where_the_first_round_is_sharp_but_has_noise_far_from_the_readings():
     chosen = chosen_for("rooms", 300, "4", (48, 48, 48))
     assert 550 < chosen.bottom < 600 < chosen.theta < 650
-    # No reading is far from the others, so θ removes hardly anything. If noise counted as far readings, θ would remove
-    # some units.
+    # No reading is far from the others, so θ removes hardly anything.
     assert abs(chosen.bias) < 0.5
 
 
