@@ -116,7 +116,7 @@ def test_the_numbers_are_never_below_the_rationals(epsilon, reports):
 
 
 def test_composition_agrees_with_an_oracle():
-    pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution", reason="needs dp-accounting: pip install dp-accounting")
+    pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution", reason="needs dp-accounting")
     # Up to one hundred releases by randomised response at ε = 0.1, whose loss distribution is made from δ on a grid.
     epsilon = 0.1
     step = 1e-4
