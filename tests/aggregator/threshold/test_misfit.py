@@ -59,8 +59,8 @@ def silent(shape, epsilon, runs):
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_no_alarm_for_honest_readings_of_any_shape(shape, epsilon):
-    # The limit is six standard deviations above the mean of a χ². With 100 degrees of freedom, the χ² exceeds it with a
-    # chance of 5e-7, and with more degrees of freedom more rarely.
+    # The limit is six standard deviations above the mean of a χ². With more than 200 degrees of freedom, as here, the
+    # χ² exceeds it with a chance below 1.5e-7.
     silent(shape, epsilon, 10)
 
 
