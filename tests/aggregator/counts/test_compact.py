@@ -1,4 +1,4 @@
-"""Compacting keeps every histogram as it was, whatever the counts, cells and epochs are."""
+"""`Compact` gives back the histograms that were added to it; those of one slot and origin are added up."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from undertone_aggregator.counts.partial import Counts, Key, Partial
 
 
 def rows_of(tables: Tables) -> dict[tuple[bytes, int, int], list[int]]:
-    """A group's histograms by (epoch, kind, slot)."""
+    """Return the histograms by (epoch, kind, slot)."""
     return {
         (origin.fingerprint, origin.kind, slot): counts
         for origin, (slots, table) in tables.items()

@@ -55,7 +55,7 @@ def test_sums_are_exact_and_add_up(reports, cut):
 @settings(max_examples=80, deadline=None)
 @given(st.data())
 def test_pairs_are_the_slots_of_one_chain_in_any_order(data):
-    # One device has three chains. Reports are lost at random and come in any order within the window.
+    # One device has three chains. Some of its reports are lost, and the others come in any order.
     reports = []
     slot = 100
     for _ in range(3):
@@ -127,9 +127,10 @@ def test_a_layout_has_as_many_ages_as_reports_and_256_at_most():
 
 
 def test_what_a_report_adds_stands_where_the_module_says() -> None:
-    """A vector begins with 65 cells, which are the same for every rule.
+    """A vector begins with 65 cells, whatever the rule.
 
-    Then, for each age, come the number of reports and, for each coordinate, Σu and the two halves of Σu².
+    Then, for each age, come the number of reports and, for each coordinate, Σu and the sums of the high and the low
+    32 bits of u².
     """
     layout = Layout(2, 3)
     assert layout.cells == 65 + 3 * 7

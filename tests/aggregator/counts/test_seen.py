@@ -28,7 +28,7 @@ EVENTS = st.lists(st.tuples(st.integers(0, 3), st.integers(1000, 1250), st.integ
 
 
 class Model:
-    """The rules in their simplest form: it remembers all reports, and calls unverified those that `Seen` forgets."""
+    """The rules in their simplest form. The model remembers every counted report with its digest."""
 
     def __init__(self) -> None:
         self.counted: dict[int, dict[int, int]] = {}
@@ -143,7 +143,7 @@ def test_new_devices_are_looked_up_once_they_are_more_than_a_64th() -> None:
     for number in range(128):
         seen.judge(1000 + number, 7, 1)
     seen.settle()
-    # These keys lie below, between and above the known ones, and two are known.
+    # Of these keys, one lies below the known ones, two are known, and two lie above.
     keys = np.array([3, 1000, 1127, 1128, 1 << 60], dtype=np.uint64)
     assert seen.look_up(keys)[0].tolist() == [-1, 0, 127, -1, -1]
     for number, found in ((1, [-1]), (2, [-1]), (3, [0])):
@@ -154,7 +154,10 @@ def test_new_devices_are_looked_up_once_they_are_more_than_a_64th() -> None:
 
 @pytest.mark.parametrize("gap", [1, 2, 31, 32, 33, 62, NEWER])
 def test_many_newer_reports_at_once_are_what_they_are_one_by_one(gap: int) -> None:
-    """One device has reported for a whole window, one for a part, one for one slot; the words stored are the same."""
+    """One device has reported in all 96 slots of the window, one in four of them, one in one.
+
+    `newer` gives the same words as `Seen.judge`.
+    """
     histories = [range(1000, 1096), [1000, 1003, 1064, 1095], [1095]]
     seen = Seen()
     for key, slots in enumerate(histories):
@@ -173,7 +176,7 @@ def test_many_newer_reports_at_once_are_what_they_are_one_by_one(gap: int) -> No
 
 @pytest.mark.parametrize("reports", [[1], [1, 2], [1, 2, 3], [1, 3, 7, 30], [33, 34, 35, 62, 63], [63]])
 def test_several_newer_reports_of_a_device_are_what_they_are_one_by_one(reports: list[int]) -> None:
-    """Some devices have sent one report so far, others one in every slot. Now each sends one, two or several."""
+    """Three devices have sent one report so far, one device 96. Then each sends one or several newer reports."""
     seen = Seen()
     for key, slots in enumerate(([1095], range(1000, 1096), [1095], [1095])):
         for slot in slots:

@@ -27,7 +27,10 @@ ONE = device_key("d1")[1]
 
 
 def observed(reports: list[tuple[int, int]], first_slot: int = 100) -> list[int]:
-    """Return what each (slot, sequence) of one device shows: missing reports, or `CLOSES` for one that came late."""
+    """Return what each report (slot, sequence) of one device shows: how many reports are missing, or `CLOSES`.
+
+    `CLOSES` means that the report itself was missing before.
+    """
     sequences = Sequences()
     return [sequences.observe(ONE, first_slot, slot, sequence) for slot, sequence in reports]
 
@@ -42,7 +45,7 @@ def observed(reports: list[tuple[int, int]], first_slot: int = 100) -> list[int]
         # The first three reports are missing. Thirty-nine cannot be missing, since the campaign had only four slots.
         ([(103, 4)], [3]),
         ([(103, 40)], [0]),
-        # The ledger began again, and its first report is missing.
+        # The ledger began again. In the first case its second report is missing, in the second case its first two are.
         ([(150, 51), (151, 1), (153, 3)], [50, 0, 1]),
         ([(150, 51), (155, 3)], [50, 2]),
         # A device lies about its sequence. Between the two reports is one slot, so only one report counts as missing.
@@ -67,7 +70,7 @@ def test_what_a_devices_numbers_show(reports: list[tuple[int, int]], shown: list
 
 
 def test_no_device_closes_another_ones_gaps() -> None:
-    """In an earlier version, a lying device with late reports and small numbers hid 28 of 29 honest devices' losses."""
+    """A lying device sends late reports with small numbers. The losses of 29 honest devices stay in the total."""
     sequences, losses, total = Sequences(), MissingReports(), Counter[tuple[str, int]]()
     honest = [device_key(f"d{number}")[1] for number in range(29)]
     liar = device_key("liar")[1]
@@ -91,7 +94,7 @@ def test_no_device_closes_another_ones_gaps() -> None:
 
 
 def keys_of(sequences: Sequences) -> list[int]:
-    """The devices that the sequences know."""
+    """Return the keys of the devices in the snapshot, in its order."""
     return np.frombuffer(sequences.snapshot(), dtype="<u8").reshape(-1, 3)[:, 0].tolist()
 
 
@@ -134,13 +137,13 @@ def test_what_closes_no_gap_changes_nothing() -> None:
     assert losses.note(CLOSES, "north", 3) == []
     # A late report closes a gap that was noticed after its slot, the earliest first, and no more gaps than there are.
     assert [losses.note(CLOSES, "all", 3) for _ in range(3)] == [[(("all", 9), -1)], [(("all", 9), -1)], []]
-    # A gap may have been noticed just one slot after the late report's own slot. A gap that was noticed before that
-    # slot stays open.
+    # A gap may have been noticed just one slot after the late report's own slot. A gap that was noticed before
+    # the report's own slot stays open.
     assert MissingReports({("all", 9): 1}).note(CLOSES, "all", 8) == [(("all", 9), -1)]
     assert MissingReports({("all", 9): 1, ("all", 3): 1}).note(CLOSES, "all", 7) == [(("all", 9), -1)]
     # Of two gaps that were noticed much later, the late report closes the earlier one.
     assert MissingReports({("all", 300): 1, ("all", 200): 1}).note(CLOSES, "all", 3) == [(("all", 200), -1)]
-    # If another gap is noticed in an older slot, the newest gap is still closed by a report that is late for slot 6.
+    # Another gap is noticed in an older slot. A late report for slot 6 still closes the newest gap.
     older = MissingReports({("all", 9): 1})
     older.note(1, "all", 5)
     assert older.note(CLOSES, "all", 6) == [(("all", 9), -1)]
@@ -151,11 +154,11 @@ def test_what_closes_no_gap_changes_nothing() -> None:
 
 @pytest.mark.slow
 def test_a_late_report_costs_the_same_however_many_are_missing() -> None:
-    """An earlier version looked through two days of one-second slots, which took 25 ms for each late report."""
+    """A gap was noticed in each of 200,000 slots. 4000 late reports take less than 10 seconds of processor time."""
     losses = MissingReports({("all", slot): 1 for slot in range(200_000)})
     began = time.process_time()
     assert [losses.note(CLOSES, "all", 1000) for _ in range(2000)][-1] == [(("all", 3000), -1)]
-    # The same holds for a report that is later than all gaps and closes none.
+    # These reports are for a slot later than all gaps, and close none.
     assert [losses.note(CLOSES, "all", 250_000) for _ in range(2000)][-1] == []
     assert time.process_time() - began < 10
 
@@ -227,7 +230,7 @@ def test_lost_equals_what_a_broker_dropped_of_acknowledged_reports(broker: Mosqu
         for n in range(slots)
         for name in names
     ]
-    # A device's last report shows which reports before it are missing. Nothing shows what is missing after it.
+    # A device's last report shows how many reports before it are missing. Nothing shows what is missing after it.
     drop = {message for _, n, message in reports if n < slots - 1 and chance.random() < 0.01}
     # Some reports come late, and some come twice.
     order = sorted(range(len(reports)), key=lambda i: i + (chance.randrange(600) if chance.random() < 0.1 else 0))

@@ -10,7 +10,7 @@ from undertone_shared.errors import Invalid
 
 def test_exponential_is_a_tight_lower_bound():
     for epsilon in ("0.05", "0.7", "1", "8"):
-        # At ε = 0.05 the bound is only 1e-172 below e^ε. With 200 digits, the rounding of Decimal is far smaller.
+        # At ε = 0.05 the bound is less than 1e-172 below e^ε. With 200 digits, the rounding of Decimal is far smaller.
         with localcontext() as context:
             context.prec = 200
             exponential = Fraction(Decimal(epsilon).exp())

@@ -82,7 +82,7 @@ def test_a_kind_of_rule_that_nobody_certifies_is_refused(monkeypatch: pytest.Mon
 
 
 def test_a_certificate_names_the_range_that_its_moments_are_for() -> None:
-    """A table's values are in units of its θ; every other mechanism is checked on [-1, 1], of width 2."""
+    """For a table with its decode, that is the table's θ. For other mechanisms it is 2, the width of [-1, 1]."""
     for name in certified_names():
         sized = {certified_as(name).sized: 8} if certified_as(name).sized else {}
         assert certify_named(name, "1", **sized).theta == (1000 if name == "optimal" else 2)
@@ -100,10 +100,7 @@ def test_a_day_has_48_reports_and_a_square_wave_128_bins_unless_told() -> None:
 
 @pytest.mark.parametrize("name", ["stochastic-rounding", "piecewise", "piecewise-optimal", "hybrid", "optimal"])
 def test_the_worst_ratio_is_of_each_level_but_for_best_windows_and_tables(name: str) -> None:
-    """For best windows and tables, only the worst variances are compared.
-
-    These mechanisms have the least worst variance, but at some levels the formula's variance is smaller.
-    """
+    """For best windows and tables, the ratio is that of the two worst variances."""
     made = certify_named(name, "1", None if name == "stochastic-rounding" else 8)
     assert made.levels is not None
     assert made.formula is not None

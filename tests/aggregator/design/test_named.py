@@ -1,4 +1,4 @@
-"""A name means one mechanism everywhere: in a plan, in a simulation, in a certificate. Any other name is refused."""
+"""Certificates and campaigns take the names of one table of mechanisms. A name that is not in it is refused."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def three_outputs(epsilon, _):
 
 @pytest.fixture
 def contributed(monkeypatch):
-    """Adds a mechanism by the steps of docs/mechanisms.md alone."""
+    """Adds a mechanism to the three tables that docs/mechanisms.md names."""
     monkeypatch.setitem(mechanisms.TABLE, ThreeOutputs, traits)
     monkeypatch.setitem(notation.KINDS, "three-outputs", KIND)
     monkeypatch.setitem(NAMES, "three-outputs", Named(Certified(three_outputs), Fixed(three_outputs)))
@@ -81,7 +81,7 @@ def test_every_name_of_a_certificate_has_a_whole_mechanism(name):
 
 @pytest.mark.parametrize("name", reporting_names())
 def test_every_name_of_a_campaign_has_a_class_that_campaigns_know(name):
-    """The test of the mechanisms' contract needs a class for each name; this test checks that there is one."""
+    """Each name has either a whole mechanism or a design from the readings (`Designed`)."""
     reporting = named.reporting_as(name)
     if isinstance(reporting, Fixed):
         assert mechanisms.missing(reporting.make("1", 16)) == []

@@ -38,7 +38,7 @@ def exact_delta(blanket: Blanket, reports: int, odds: Fraction) -> Fraction:
     With many reports, this takes long.
     """
     gamma, extra, t = blanket.gamma, blanket.ratio - 1, blanket.extreme
-    # A and B are summed in integers, which is a hundred times faster. A blanket's chances are in units of 1/whole, the
+    # A and B are summed in integers, which is faster. A blanket's chances are in units of 1/whole, the
     # excess is in units of 1/unit.
     whole, one = t.denominator, t.numerator
     unit = extra.denominator * odds.denominator
@@ -116,8 +116,8 @@ def test_the_numbers_are_never_below_the_rationals(epsilon, reports):
 
 
 def test_composition_agrees_with_an_oracle():
-    pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution", reason="no dp-accounting here")
-    # One hundred releases by randomised response at ε = 0.1, whose loss distribution is made from δ on a grid.
+    pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution", reason="needs dp-accounting")
+    # Up to one hundred releases by randomised response at ε = 0.1, whose loss distribution is made from δ on a grid.
     epsilon = 0.1
     step = 1e-4
     grid = np.arange(-1100, 1101) * step
@@ -130,7 +130,8 @@ def test_composition_agrees_with_an_oracle():
         assert ours.composed(releases).epsilon(1e-6) == pytest.approx(expected, rel=2e-3)
 
 
-# Table 5.2 of the study on which the module is built: ε at δ = 1e-6 (a slot, a day, a week, a year of half-hours).
+# Table 5.2 of the study on which the module is built. Each row: the reports' ε, the number of reports in a slot, and
+# the ε of published numbers at δ = 1e-6 (of a slot, a day, a week, a year of half-hours).
 STUDY = [
     ("1", 1_000, (0.144, 1.15, 3.3, 37)),
     ("1", 10_000, (0.042, 0.333, 0.95, 8.6)),
@@ -144,7 +145,7 @@ STUDY = [
 @pytest.mark.parametrize(("epsilon", "reports", "values"), STUDY)
 def test_the_studys_table_within_two_per_cent(epsilon, reports, values):
     for releases, expected in zip((1, 48, 336, 17_520), values, strict=True):
-        # The table prints two or three digits, so each number is uncertain by half a unit of its last digit.
+        # The table prints two or three digits, so half a unit of the second digit is allowed.
         rounding = 10.0 ** (math.floor(math.log10(expected)) - 1) / 2
         assert published(hybrid(epsilon), reports, releases).epsilon == pytest.approx(
             expected, abs=0.02 * expected + rounding
@@ -210,8 +211,6 @@ def test_cells_are_as_fine_as_is_said():
     exact, _ = module._deltas(5000, extra, t, grid, 400)
     coarse, _ = module._deltas(5000, extra, t, grid, module.COARSE)
     assert np.all(coarse >= exact * (1 - 1e-12))
-    # With `COARSE` cells the error is .1, .6, 1.6 and 2.6 %. With cells twice as wide it would be .5, 3.8, 11.8 and
-    # 21.5 %.
     assert np.all(coarse / exact - 1 < [0.003, 0.012, 0.03, 0.05])
 
 

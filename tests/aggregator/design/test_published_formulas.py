@@ -18,7 +18,7 @@ GRID = np.linspace(0.0, 1.0, 51)
 
 
 def span(n: int, chance: float) -> tuple[int, int]:
-    """`_WIDE` standard deviations and as many counts to either side of the mean, within 0 to n."""
+    """Return the least and the largest count that is at most `_WIDE` standard deviations plus `_WIDE` from the mean."""
     wide = module._WIDE * math.sqrt(n * chance * (1 - chance)) + module._WIDE
     return max(math.floor(n * chance - wide), 0), min(math.ceil(n * chance + wide), n)
 
@@ -38,7 +38,10 @@ def ranges(low: int, high: int, width: int) -> list[range]:
 
 
 def cells_of(n: int, extra: float, t: float, cells: int) -> Iterator[tuple[float, float, float, float, bool]]:
-    """P, Q, the least loss, the largest loss, and the chance of ends that are left out, for each cell of A and B."""
+    """Yield P, Q, the least loss, the largest loss and a product for each cell of A and B.
+
+    The product is the cell's probability times the number of its sides at which counts are left out.
+    """
     low, high = span(n, t)
     parts = ranges(low, high, max(int(math.sqrt(n * t * (1 - t)) / cells), 1))
     law = {(a, b): of_three(n, a, b, t) for a in range(low, high + 1) for b in range(low, high + 1)}
@@ -55,7 +58,10 @@ def cells_of(n: int, extra: float, t: float, cells: int) -> Iterator[tuple[float
 
 
 def deltas_of(n: int, extra: float, t: float, cells: int) -> tuple[list[float], float]:
-    """Sum P - e^ε Q over the cells above ε, and P (1 - e^{ε - largest loss}) over the cells that ε divides."""
+    """Return δ at each ε of `GRID`, and the probability left out.
+
+    δ is the sum of P - e^ε Q over the cells above ε, and of P (1 - e^{ε - largest loss}) over the cells that ε divides.
+    """
     sums, lost = [0.0] * len(GRID), 0.0
     for p, q, least, largest, ends in cells_of(n, extra, t, cells):
         lost += (1 + extra) * ends / module._FALL
@@ -114,7 +120,7 @@ def test_blankets_are_counted_in_buckets_with_their_lower_ends(
 ) -> None:
     """The number of blankets is T = 1 + Bin(n - 1, γ), within the span.
 
-    The chance of fewer is at most 10^4 times that of the span's first number.
+    The chance of fewer counts as 10^4 times that of the span's first number.
     """
     monkeypatch.setattr(module, "_WIDE", wide)
     n = reports - 1
@@ -155,8 +161,8 @@ def test_a_slots_losses_are_a_mixture_over_the_blankets_on_a_grid_of_losses(
 ) -> None:
     """The grid has ``cells`` steps in a standard deviation.
 
-    It reaches 1.2 times ``wide`` standard deviations, or ln p where no loss is larger. Narrow spans are tested too:
-    they leave out some probability, which counts as lost.
+    It reaches at least 1.2 times ``wide`` standard deviations, or ln p, the largest loss, if that is less. Narrow spans
+    are tested too: they leave out some probability, which counts as lost.
     """
     monkeypatch.setattr(module, "_WIDE", wide)
     blanket = Blanket(2 / (ratio + 1) + Fraction(1, 100) * (1 - 2 / (ratio + 1)), ratio)
@@ -222,10 +228,7 @@ def test_honest_reports_are_a_share_rounded_down_and_one_at_least() -> None:
 def test_it_is_computed_finely_unless_told_and_composed_over_the_releases(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """`FINE` is 32 cells in a standard deviation.
-
-    `COARSE` is 10, which errs by a percent and takes a tenth of the time.
-    """
+    """`FINE` is 32 cells in a standard deviation, `COARSE` is 10."""
     asked = []
 
     def losses(blanket: Blanket, reports: int, cells: int) -> Any:

@@ -1,4 +1,4 @@
-"""Designed tables have less variance than the hybrid, keep their proofs as integers, and fit into a campaign."""
+"""Designed tables have less variance than the hybrid, are certified by their integers, and fit into a campaign."""
 
 import binascii
 import json
@@ -35,7 +35,10 @@ def tables():
 
 @pytest.mark.parametrize(("theta", "differs"), [(613, 2**-15), (1111, 2**-15), (15_000, 0), (49_152, 0), (49_153, 0.5)])
 def test_the_distances_of_levels_are_alike_and_so_is_the_chance_of_a_further_word(tables, theta, differs):
-    """At a few θ, one of the two distances is a power of two. Rounding then takes one word, or two on average."""
+    """At a few θ, the smaller distance is a power of two.
+
+    Rounding then takes one word at the smaller distance, and two on average at the larger one.
+    """
     values = np.array(tables("1", theta).values)
     distances = set(np.diff(values).tolist())
     assert max(distances) - min(distances) <= 1
@@ -96,8 +99,7 @@ def test_one_false_report_moves_a_mean_little_further_than_it_must(tables, epsil
 
 
 def test_rounding_costs_little_of_the_mean_variance(tables):
-    # The density of meters at ε = 0.5. The first margins for rounding do not suffice, and a wide margin would lose the
-    # table's whole advantage.
+    # A density of meters' readings.
     common = [621, 1394, 1583, 1253, 890, 657, 532, 447, 377, 313, 256, 218]
     density = np.array([*common, 187, 158, 134, 116, 101, 88, 77, 66, 58, 51, 45, 39, 340])
     table = tables("0.5", 786, density=tuple(density))
@@ -122,7 +124,7 @@ def test_drawn_from_a_population_it_is_unbiased(tables):
     decoded = np.array([float(Fraction(*table.decode(j, 613))) for j in range(table.symbols)])
     mean = counts @ decoded / n
     error = (counts @ (decoded - mean) ** 2) ** 0.5 / n
-    # 4.9 standard errors: the chance of a false alarm is 1e-6.
+    # A normal mean is further away than 4.9 standard errors with a chance of 1e-6.
     assert abs(mean - x) < 4.9 * error
 
 
@@ -162,7 +164,7 @@ def test_a_small_epsilon_leaves_nothing_to_gain_over_stochastic_rounding():
 def test_the_programme_over_excesses_has_the_optimum_of_the_one_over_probabilities(density):
     """The programme over excesses has one row for each pair (j, k), not two.
 
-    Its least variance is the same to nine digits.
+    Its least variance is the same to nine digits, or to `_TIE` without a density.
     """
     ratio, limit = 2.718, 10.0
     grid = table._grid(700, 8, 17, 2.6)
@@ -208,7 +210,7 @@ def test_the_least_variance_does_not_depend_on_the_cells_that_the_search_starts_
     for largest in (2.4, 2.7):
         every = ideal_table("1", density, 33, largest=largest)
         found = ideal_table("1", density, 33, largest=largest, near=near)
-        # The solver takes any price above -1e-7 for zero, so the last digits differ.
+        # The solver takes any price above -1e-7 for zero, so the last digits may differ.
         assert found.variance == pytest.approx(every.variance, rel=1e-8)
 
 
@@ -238,7 +240,7 @@ def permuted(seed):
 @pytest.mark.slow_but("1")
 @pytest.mark.parametrize("epsilon", ["1", "2"])
 def test_the_table_of_least_worst_variance_is_one_whatever_the_solver_finds_first(epsilon, monkeypatch):
-    """If the second objective and `_corner` were left out, each of these orders would give other integers."""
+    """The table has the same integers if the solver gets variables and constraints in two other orders."""
     tables = [optimal_table(epsilon, 1000)]
     for seed in (1, 2):
         monkeypatch.setattr(optimize, "linprog", permuted(seed))

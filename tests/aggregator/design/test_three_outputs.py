@@ -1,6 +1,6 @@
-"""Whoever adds a mechanism writes one class and one entry in one table.
+"""A new mechanism is a class with one entry each in `mechanisms.TABLE` and `notation.KINDS`.
 
-The tests show this with a mechanism that exists only here.
+The tests show this with a mechanism that the product does not have.
 """
 
 import json
@@ -51,8 +51,8 @@ def test_it_keeps_the_contract_of_every_mechanism(mechanism):
 LONG = ("hybrid", "piecewise", "piecewise-optimal")
 
 
-# Two mechanisms are missing here: the optimal table, which the next test tries, and the Square Wave. Devices report by
-# the Square Wave in threshold rounds alone, and it has no unbiased decode.
+# Two mechanisms are missing here: the optimal table, which the next test tries, and the Square Wave, which has no
+# unbiased decode.
 @pytest.mark.parametrize(
     "name",
     [
@@ -76,10 +76,7 @@ MEMBERS = [name for name in vars(Mechanism) if not name.startswith("_")]
 
 @pytest.mark.parametrize("member", MEMBERS)
 def test_what_is_missing_is_named(mechanism, member):
-    """A class that lacks a member is refused by name.
-
-    The documented class once lacked ``occurs``, which stopped the worker.
-    """
+    """`missing` names the member that a class lacks."""
     kept = {name: value for name, value in vars(ThreeOutputs).items() if name != member}
     lacking = type("Lacking", (), kept)
     mechanisms.TABLE[lacking] = traits
@@ -103,8 +100,8 @@ def test_the_guide_names_this_example():
 
 
 def test_its_reports_become_a_mean_with_its_own_error(mechanism):
-    # Each of 200,000 devices sends one symbol for the reading 700. The estimated mean is within 6 standard errors: a
-    # false alarm has a chance of 2e-9.
+    # Each of 200,000 devices sends one symbol for the reading 700. A normal mean is further
+    # away than 6 standard errors with a chance of 2e-9.
     rows = [np.array(mechanism.weights(k)) / mechanism.row_total() for k in range(3)]
     law = 0.6 * rows[1] + 0.4 * rows[2]
     counts = np.random.default_rng(5).multinomial(200_000, law)

@@ -127,7 +127,7 @@ def test_a_mechanism_begins_at_symbol_0_unless_it_is_told() -> None:
 
 @pytest.mark.parametrize("levels", [1, 2, 3, 8, 256, 1000, 1023, 1024, 1025, 5000])
 def test_levels_are_as_far_apart_as_the_span_allows(levels: int) -> None:
-    """Levels are ceil(1024/K) cells apart: K levels cover at least 1,024 cells and fewer than 1,024 + K."""
+    """Levels are ceil(1024/K) cells apart. K such steps cover at least 1,024 cells and fewer than 1,024 + K."""
     for made in (window.piecewise("2", levels), window.piecewise_optimal("2", levels)):
         assert 1024 <= made.stride * levels < 1024 + levels
         assert made.levels == levels
@@ -137,7 +137,7 @@ def test_levels_are_as_far_apart_as_the_span_allows(levels: int) -> None:
 def test_the_window_is_the_nearest_to_the_papers_or_one_cell_more(epsilon: str) -> None:
     """The paper's window is the share 1/(1 + e^{ε/2}) of all cells.
 
-    It is rounded up where rounding it to the nearest cell gives a larger variance than the paper's.
+    It is rounded up where rounding it to the nearest cell gives a worst variance more than 0.05 % above the paper's.
     """
     for levels in (1, 7, 256):
         made = window.piecewise(epsilon, levels)
@@ -151,7 +151,7 @@ def test_the_window_is_the_nearest_to_the_papers_or_one_cell_more(epsilon: str) 
 @pytest.mark.parametrize("epsilon", ["0.05", "0.7", "2", "8"])
 @pytest.mark.parametrize("levels", [1, 9, 256])
 def test_no_other_window_has_a_smaller_worst_variance(epsilon: str, levels: int) -> None:
-    """The test tries only the neighbours of the best window. The worst variance has one minimum over all windows."""
+    """The test tries windows that are up to 6 cells wider or narrower. Over all windows there is one local minimum."""
     best = window.piecewise_optimal(epsilon, levels)
     at = {
         w: window.worst_variance(window.WindowMechanism(best.a, best.b, w, best.stride, levels))

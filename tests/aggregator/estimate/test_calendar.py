@@ -54,7 +54,7 @@ def test_weekends_that_are_not_saturday_and_sunday():
     assert off(None, "Friday, saturday") == [True, True, False]
     assert off(None, "none") == [False, False, False]
     pytest.importorskip("holidays")
-    # Without `weekend`, the library's days off for Egypt apply; `weekend` replaces them.
+    # Without `weekend`, Egypt's weekend in the library applies; `weekend` replaces it.
     assert off("EG") == [True, True, False]
     assert off("EG", "sunday") == [False, False, True]
 

@@ -94,7 +94,10 @@ def test_less_is_removed_from_readings_of_slots_longer_than_an_hour():
 
 
 def test_from_readings_of_days_at_least_the_readings_above_theta_are_cut():
-    """Some homes are large all day. A limit θ removes m e^(-θ/m) from an exponential distribution of mean m."""
+    """Some homes have large readings all day.
+
+    A limit θ removes m e^(-θ/m) from the mean m of an exponential distribution.
+    """
     level, limited = np.array([700.0]), ClippingBias(rule("direct"), 10_000, 86_400)
     removed = limited.at(level)
     mean = level[0] + removed.bias[0] / PART

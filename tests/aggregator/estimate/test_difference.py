@@ -137,9 +137,9 @@ def test_the_shape_of_two_times_of_day_does_not_cancel() -> None:
 
 
 def test_the_level_of_two_groups_or_two_weeks_does_not_cancel() -> None:
-    """Here, the level comes from the slot's own report alone, so the errors of level and report add up: 3 + 1 = 4.
+    """Here, each mean's level comes from its own slot alone, so the errors of level and mean add up: 3 + 1 = 4.
 
-    ``bias_se`` is the level's part of this error: √(4² - 1²).
+    ``bias_se`` of one mean is the level's part of this error: √(4² - 1²).
     """
     errs: dict[str, Any] = {"bias": 9.0, "level": 3.0, "noise": 1.0}
     groups = apart(side("a", [5], **errs), side("b", [5], **errs))
@@ -150,15 +150,15 @@ def test_the_level_of_two_groups_or_two_weeks_does_not_cancel() -> None:
 
 
 def test_levels_around_two_slots_are_of_the_same_reports_in_part() -> None:
-    """Each level is made of 49 reports.
+    """Each level is the mean of 49 slots.
 
-    At twelve slots' distance, the two levels share all but twelve of them, and the shared ones cancel.
+    At twelve slots' distance, the two levels share all but twelve of them, and the errors of the shared ones cancel.
     """
     every = side("a", range(-50, 100), bias=9.0, level=7.0, noise=1.0)
     one, other = (every.at(np.flatnonzero(every.slot == slot))._replace(asked=[slot]) for slot in (5, 17))
     row = apart(one, other)
-    # Each report has the weight 7 / √49 = 1 in a level. Twelve are in one level alone, twelve in the other, and both
-    # slots add their own noise.
+    # The noise of each slot has the weight 7 / √49 = 1 in a level. Twelve slots are in one level alone, twelve in the
+    # other, and both means add the noise of their own slot.
     assert row.standard_error == pytest.approx(math.sqrt(24 + 2))
 
 

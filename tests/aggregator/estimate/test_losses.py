@@ -1,4 +1,4 @@
-"""How many reports of each slot came late, are lost, or are missing."""
+"""How many reports of each slot came late or are lost, and how many deliveries were refused."""
 
 import shutil
 from collections import Counter
@@ -33,7 +33,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def store(made: Path, tmp_path: Path) -> Path:
-    """A store where 40 reports of the second newest slot came late and three reports of the newest slot are lost."""
+    """A store with 40 late reports of the second newest slot, three lost reports of the newest slot, and refusals."""
     path = Path(shutil.copy(made, tmp_path / "load.sqlite"))
     with open_store(path) as opened:
         newest = opened.newest_slot()

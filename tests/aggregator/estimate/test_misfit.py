@@ -1,7 +1,4 @@
-"""Evidence of fake reports, and the standard errors of tables.
-
-Each test has a chance below 1e-6 of a false alarm unless it says otherwise.
-"""
+"""Evidence of fake reports, and the standard errors of tables."""
 
 import numpy as np
 import pytest
@@ -24,7 +21,7 @@ POPULATION = Population(DENSITY / DENSITY.sum(), tuple(range(0, 41 * 20, 20)))
 
 
 def wide_table(epsilon):
-    """A table of large reach: fakes that push the mean send the end symbols more often than an honest device could."""
+    """Return a table of large reach: its largest value is that of the piecewise mechanism."""
     density = tuple(POPULATION.levels(np.linspace(0.0, THETA, 25), THETA))
     return optimal_table(epsilon, THETA, density=density, largest=1 / np.tanh(float(epsilon) / 4))
 
@@ -50,7 +47,7 @@ def mechanisms():
 
 
 def histograms(mechanism, readings, runs, seed=1):
-    """Histograms [runs, symbols] of symbols that are drawn as devices draw them."""
+    """Return histograms [runs, symbols] of symbols that are drawn as devices draw them."""
     chance = np.random.default_rng(seed)
     words = GivenWords(chance.integers(0, 2**32, (runs * len(readings), 24), dtype=np.uint32))
     drawn = symbols(mechanism, np.tile(np.minimum(readings, THETA), runs), THETA, words).reshape(runs, -1)
@@ -73,7 +70,7 @@ def test_the_standard_error_of_a_table_holds(mechanisms, epsilon, readings):
     assert abs(errors.mean()) < 5 * errors.std() / np.sqrt(len(errors))
     # 600 errors have a standard deviation known to 2.9 %.
     assert predicted / errors.std() == pytest.approx(1, abs=0.02 + 5 * 0.029)
-    # The exact standard error, which needs the true readings, so only a simulation can compute it.
+    # The exact standard error is computed from the true readings.
     x = np.minimum(readings, THETA)
     exact = Population(np.bincount(x) / len(x), tuple(range(x.max() + 2))).mean_variance(table, THETA)
     assert predicted == pytest.approx(np.sqrt(exact / len(readings)) * THETA / 2, rel=0.03)
@@ -101,7 +98,7 @@ def test_honest_devices_raise_no_alarm_whatever_they_measure(mechanisms, name, e
 
 @pytest.mark.parametrize("name", MAKERS)
 def test_the_evidence_is_an_e_value(mechanisms, name):
-    """Tests Markov's bound at 10 and at 100 with few devices, where the probability comes closest to the bound."""
+    """With 50 devices, evidence of 10 and of 100 is no more frequent than Markov's bound allows, up to the noise."""
     mechanism = mechanisms(name, "1")
     misfits = Goodness(mechanism, THETA, POPULATION).misfits(histograms(mechanism, np.full(50, 40), 2000))
     assert np.mean(misfits >= 1) < 0.1 + 5 * 0.0067
@@ -126,10 +123,9 @@ def test_fakes_that_push_the_mean_are_seen(mechanisms, name, epsilon, share):
 
 @pytest.mark.parametrize(("epsilon", "share", "seen"), [("1", 0.1, True), ("2", 0.05, False), ("4", 0.05, True)])
 def test_fakes_of_the_shipped_tables_are_seen_or_look_honest(mechanisms, epsilon, share, seen):
-    """A shipped table's largest symbol is smaller than the Hybrid's, so that a fake moves the mean less.
+    """The largest value of a designed table is smaller than the Hybrid's, so a fake moves the mean less.
 
-    At ε = 2, fakes look exactly as honest reports would, so nothing can detect them; but each moves the mean by no more
-    than an honest device's largest symbol.
+    At ε = 2, 5 % of fakes raise no alarm.
     """
     table = mechanisms("table", epsilon)
     readings = np.random.default_rng(5).exponential(160, 400_000).astype(int)

@@ -49,7 +49,7 @@ def isolates(numbers: frozenset[Number], sizes: tuple[int, ...], least: int) -> 
 
 
 def naive(sizes: dict[str, int], least: int) -> frozenset[str]:
-    """Judge each number by itself, as an earlier version of the server did."""
+    """Return the groups that a rule would show that judges each number by itself."""
     everybody = {EVERYBODY} if sum(sizes.values()) >= least else set()
     return frozenset(everybody | {group for group, n in sizes.items() if n >= least and group != EVERYBODY})
 
@@ -69,7 +69,7 @@ def groupings(most: int) -> Iterator[tuple[list[str], tuple[int, ...]]]:
 @pytest.mark.slow_but("2")
 @pytest.mark.parametrize("least", [1, 2, 3, 4])
 def test_no_combination_of_a_slots_numbers_is_over_a_few_reports(least: int) -> None:
-    """The test tries every grouping with up to 5 reports. A larger min_reports never publishes more."""
+    """The test tries up to four groups with up to 5 reports each. A larger min_reports publishes no more groups."""
     for names, sizes in groupings(5):
         of = dict(zip(names, sizes, strict=True))
         published = released(of, least)
@@ -135,7 +135,7 @@ def now(store: MemoryStore, least: int) -> OfGroup:
 
 
 def before(store: MemoryStore, least: int) -> OfGroup:
-    """Publish as an earlier version did: settled slots with all reports so far, each number judged by itself."""
+    """Publish by an unsafe rule: settled slots with all reports so far, each group judged by itself."""
     settled, partial = publication_of(store, least).settled, store.partial()
 
     def of(group: str) -> Partial:
@@ -149,9 +149,9 @@ def before(store: MemoryStore, least: int) -> OfGroup:
 
 
 def histories(slots: int) -> Iterator[tuple[tuple[str, ...], tuple[int, ...]]]:
-    """(group of each device, when the report of each device and slot comes).
+    """Yield (group of each device, when the report of each device and slot comes).
 
-    Of symmetric histories, only one is returned.
+    Histories that differ only in the order of the devices are yielded once.
     """
     of_a_device = list(itertools.product(GROUPS, itertools.product((NEVER, IN_TIME, LATE), repeat=slots)))
     for fleet in itertools.combinations_with_replacement(of_a_device, DEVICES):
@@ -165,7 +165,7 @@ def played(
     read: Callable[[MemoryStore, int], OfGroup],
     poll: Callable[[MemoryStore, int, int, Callable[[MemoryStore, int], OfGroup]], set[Number]] = poll,
 ) -> frozenset[Number]:
-    """Everything that is published during a history. Someone polls while reports come, and after each late report."""
+    """Return all that is published during a history. Someone polls while reports come, and after each late report."""
     slots = len(times) // DEVICES
     store = MemoryStore()
     rows = [(device, slot, groups[device], report.REPORT) for device in range(DEVICES) for slot in range(slots)]
@@ -217,7 +217,7 @@ def compared(groups: tuple[str, ...], times: tuple[int, ...], least: int) -> fro
 def test_no_difference_of_means_lets_a_report_out(least: int) -> None:
     """Differences are combined with all other numbers.
 
-    All histories of one slot are tried, and every 290th of the 82,000 histories of two slots.
+    All histories of one slot are tried, and every 290th of the 27,405 histories of two slots.
     """
     for groups, times in itertools.chain(histories(1), itertools.islice(histories(2), 0, None, 290)):
         numbers = played(groups, times, least, now) | compared(groups, times, least)
@@ -245,10 +245,7 @@ def test_no_history_of_one_slot_lets_a_report_out(least: int) -> None:
 
 @pytest.mark.slow
 def test_no_history_of_two_slots_lets_a_report_out() -> None:
-    """The test tries every 29th history.
-
-    In some of them, a device's late report of one slot arrives together with its report of the next slot.
-    """
+    """The test tries every 29th history."""
     for groups, times in itertools.islice(histories(2), 0, None, 29):
         assert not isolates(played(groups, times, 2, now), (1,) * 2 * DEVICES, 2), (groups, times)
 
@@ -267,9 +264,9 @@ SLOTS = 4
 
 
 def pools(counts: tuple[tuple[int, int], ...], publications: Iterable[Publication]) -> frozenset[Number]:
-    """All numbers that are ever published: of single slots, and of pooled slots for every selection and length of runs.
+    """Return all numbers that are published: of single slots, and of pooled slots by selection and length of runs.
 
-    ``counts``: (reports for the threshold, others) of each slot. A number has a column for each of the two.
+    ``counts``: (reports for the threshold, others) of each slot. A number has one column for each of these counts.
     """
     partial = Partial()
     for slot, pair in enumerate(counts):
@@ -300,7 +297,7 @@ def vector(keys: Iterable[Key]) -> Number:
 @pytest.mark.slow
 @pytest.mark.parametrize("least", [pytest.param(2, marks=pytest.mark.exhaustive), 3])
 def test_no_difference_of_pools_is_over_a_few_reports(least: int) -> None:
-    """The rule holds for any selection, in runs of any length, while slots settle and after min_reports is raised."""
+    """The rule holds for any selection, in runs of any length, while slots settle and after min_reports has changed."""
     polls = [Publication(settled, least, ((0, least),)) for settled in (1, SLOTS - 1)]
     polls += [Publication(SLOTS - 1, changed, ((0, least),)) for changed in (least - 1, least + 1)]
     for counts in itertools.product(itertools.product((0, 1, 2), (0, 3)), repeat=SLOTS):

@@ -113,7 +113,7 @@ def test_results_say_everything(store: Path) -> None:
             assert abs(estimate.truncated_mean - 100) < 5 * np.hypot(estimate.truncated_se, 100 / 800**0.5)
         few, stale = results.warnings(estimates)
         assert few == "few reports"
-        # θ was chosen from a distribution with a mean of nearly 200, but the readings have a mean of 100.
+        # θ was chosen from a distribution with a mean of about 220, but the readings have a mean of 100.
         assert stale.startswith("theta is stale: readings are about 0.")
         assert len(results.estimates(FIRST + 100, FIRST + 101, None)) == 6
         columns = results.arrays(FIRST + 100)
@@ -185,7 +185,7 @@ def test_the_command_in_all_its_forms(store: Path, tmp_path: Path) -> None:
     assert answer["outcomes"]["duplicate"] == 3
     days = json.loads(command(store, "--json", "--every", 4, "--group", "all").stdout)["ranges"]
     assert [day["slots"] for day in days] == [4, 4, 4]
-    # Runs of 8 divide 12 slots into 8 and 4: the campaign's beginning or end cuts one run, and its row says so.
+    # Runs of 8 divide the 12 slots into 8 and 4, and the rows show these numbers.
     cells = [line.split("│") for line in command(store, "--every", 8, "--group", "all").stdout.splitlines()]
     assert sorted(row[3].strip() for row in cells if len(row) > 3 and row[2].strip() == "all") == ["4", "8"]
     parquet = tmp_path / "x.parquet"
@@ -256,7 +256,7 @@ def test_slots_are_chosen_by_local_time(store: Path) -> None:
     text = begin.replace(tzinfo=None).isoformat()
     answer = json.loads(command(store, "--json", "--from", text, "--to", text[:-2] + f"{begin.second + 4:02}").stdout)
     assert [slot["slot"] - FIRST for slot in answer["slots"]] == [103, 104, 105, 106]
-    # The newest slot ends at FIRST + 112. The server waits for two more slots before a slot settles.
+    # The newest slot with reports is FIRST + 111. A slot settles two slots after its end, so FIRST + 108 has settled.
     settled = json.loads(command(store, "--json", "--since", "9m", "--settled").stdout)
     assert settled["settled"] == FIRST + 108
     assert settled["slots"][-1]["slot"] == FIRST + 108
@@ -397,7 +397,7 @@ def test_frames_carry_unit_and_guarantee(store: Path) -> None:
 
 
 def test_threshold_rounds_are_fitted_once(store: Path, tmp_path: Path) -> None:
-    """A second reader finds the models in the store that the first reader had to fit."""
+    """A reader uses the models of threshold rounds that the store keeps, and fits none again."""
     copy = tmp_path / "s.sqlite"
     copy.write_bytes(store.read_bytes())
     with open_results(store) as results:
@@ -407,7 +407,6 @@ def test_threshold_rounds_are_fitted_once(store: Path, tmp_path: Path) -> None:
     with stores.open_store(copy) as made:
         made.set_meta({MODELS: json.dumps({key: value + 1000 for key, value in models.items()})})
     with open_results(copy) as results:
-        # The models that the store keeps are used; none is fitted again.
         assert [e.model for e in results.estimates(last=FIRST + 10)] == [e.model + 1000 for e in first]
 
 

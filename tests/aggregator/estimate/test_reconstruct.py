@@ -1,7 +1,4 @@
-"""Estimates are compared with closed forms and simulated fleets.
-
-Each statistical test has a chance of a false alarm below 1e-6.
-"""
+"""Estimates are compared with closed forms and simulated fleets."""
 
 from dataclasses import replace
 from typing import Any

@@ -34,7 +34,7 @@ HALF_HOUR = 1800
 
 
 def epoch(theta: int = 0, *, slot_seconds: int = 1, cycle: int = 4, offset: int = 0, first: int = FIRST) -> Epoch:
-    """A report epoch with θ, or a threshold epoch."""
+    """A report epoch with this θ, or a threshold epoch if it is 0."""
     slot = first // slot_seconds
     made = build(
         name="meters", sensor="load", unit="Wh", measure="sum", offset=offset, bound=1000, slot_seconds=slot_seconds,
@@ -62,7 +62,10 @@ def estimate(slot: int, mean: float = 100.0, error: float = 2.0, **changes: Any)
 
 
 def test_a_decode_is_the_affine_map_of_its_range() -> None:
-    """The value is offset + low + (theta - low)(1 + y)/2, and its variance is ((theta - low)/2)² V/n."""
+    """The value is offset + low + (theta - low)(1 + y)/2, and its variance is ((theta - low)/2)² V/n.
+
+    Here y is the mean of the n decoded symbols for readings in [-1, 1], and V the variance of the noise of one.
+    """
     mechanism = hybrid(1, 16)
     known = Population(np.array([0.5, 0.5]), (0, 200, 401))
     decoder = Decoder(ReportRule(100, 400, mechanism), 7, known)
@@ -163,8 +166,7 @@ def test_a_model_is_of_the_epoch_with_most_reports_and_has_no_bias() -> None:
     assert np.isnan([one.estimate, one.truncated_mean]).all(), "a model is not given as a mean of the readings"
     # Nearly all readings lie in the highest cell, from 100 to 1000, whose middle is 550; the offset shifts it.
     assert 400 < one.model < 500
-    # A report epoch whose slots have only reports for the threshold gives a model, too: θ is known from the choice
-    # before.
+    # A report epoch whose slots have only reports for the threshold gives a model, too.
     reporting = Epoch(campaign(cohort_stride=9, theta=500), 0, threshold_to_json(CHOSEN))
     cohort = counts(reporting, 500, report.COHORT)
     (model,) = estimates_of(Reconstruction(Timeline([reporting])), {key(reporting, FIRST + 5, report.COHORT): cohort})

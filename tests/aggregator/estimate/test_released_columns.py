@@ -1,4 +1,4 @@
-"""Publishing by column gives the same bits as the rules applied slot by slot, with or without stored sums."""
+"""Publishing by column gives the same numbers as the rules applied slot by slot, with or without stored sums."""
 
 from pathlib import Path
 
@@ -58,17 +58,14 @@ SLOTS = 2 * DAY + WEEK + 30
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with threshold rounds, two epochs, losses and late reports.
-
-    Only the last group is smaller than min_reports.
-    """
+    """A store with two threshold rounds, two report epochs, lost and late reports."""
     path = tmp_path_factory.mktemp("columns") / "large.store"
     write_large_store(path, SLOTS, 3, devices=40)
     return path
 
 
 def without_sums(path: Path, where: Path) -> Path:
-    """A copy of a store as an earlier version leaves it: without stored sums."""
+    """Make a copy of a store without its stored sums, and return its path."""
     with SqliteStore(str(path)) as store:
         store.backup(where)
     with SqliteStore(str(where)) as store, store.transaction():

@@ -63,7 +63,7 @@ def test_days_by_the_campaigns_calendar() -> None:
     assert chosen("days-off") == [0, 2, 3]
     assert chosen("thu,sat") == [0, 2]
     assert chosen("workdays", Days(holidays=None)) == [0, 1, 4, 5, 6]
-    # 10:00 UTC is 23:00 in Auckland, and an hour later the next day begins there.
+    # In 1970, Auckland was 12 hours ahead of UTC: Friday began there at 12:00 UTC, that is with slot 24.
     east = Days(ZoneInfo("Pacific/Auckland"))
     assert OnDays("fri").hold(datetime(1970, 1, 2).date(), east)
     assert chosen_slots(20, 26, HALF_HOUR, None, OnDays("fri"), east) == [24, 25, 26]
@@ -116,7 +116,7 @@ def test_a_selection_without_a_slot_is_refused(results: Results) -> None:
 
 
 def test_a_mean_of_the_last_evening_needs_no_more_than_the_store(results: Results) -> None:
-    """The level of the readings comes from the cycle before the selection, as it does for single slots."""
+    """The level of the readings comes from the slots around the selection, as it does for single slots."""
     last = results.estimates()[-1].slot
     (mean,) = results.selection(last, last)
     (row,) = results.estimates(last, last)

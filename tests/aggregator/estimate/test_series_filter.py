@@ -99,7 +99,7 @@ def test_a_server_that_comes_back_goes_on_where_it_was():
 
 
 def test_what_a_fleet_has_by_chance_is_of_its_size():
-    """The chance part is at most the spread of readings in [0, θ] with that mean, and 0 for means outside the range."""
+    """The chance error of a mean m of n readings in [0, θ] is at most √(m(θ - m)/n), and 0 for m = θ and for m < 0."""
     half = own_chance(500.0, 1000.0, 100.0)
     assert 0 < half <= 500.0 / 10
     assert own_chance(500.0, 1000.0, 400.0) == pytest.approx(half / 2)

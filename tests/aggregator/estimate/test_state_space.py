@@ -1,4 +1,4 @@
-"""The recursion equals the dense Gaussian process posterior, for every kind of noise."""
+"""The recursion equals the dense Gaussian process posterior, for independent and for correlated noise."""
 
 import numpy as np
 import pytest

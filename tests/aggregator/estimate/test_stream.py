@@ -1,4 +1,4 @@
-"""Streams from devices' integers through admission to estimates: the stated errors hold, whatever reports are lost."""
+"""Streams from devices' integers through admission to estimates: the stated errors hold, also if reports are lost."""
 
 import math
 from dataclasses import replace
@@ -57,7 +57,7 @@ def config(mechanism="gaussian", **changes):
 
 
 class Fleet:
-    """Devices that compute with the integers of real devices. Only here does the noise come from numpy's generator."""
+    """Devices that compute with the integers of real devices, but draw their noise from numpy's generator."""
 
     def __init__(self, mechanism="gaussian", devices=200, seed=1, **changes):
         self.config = config(mechanism, **changes)
@@ -75,7 +75,7 @@ class Fleet:
         return int(self.rng.integers(n))
 
     def report(self, device, slot, reading):
-        """(topic, payload); the clipped reading is kept for comparison."""
+        """Return (topic, payload), and keep the clipped reading for comparison."""
         rule = self.rule
         before = self.state[device]
         noise = ()
@@ -107,7 +107,7 @@ def truth(slot):
 
 
 def play(fleet, slots, *, lost=0.0, rebooted=0.0):
-    """All reports of a run, and the mean clipped reading of every slot."""
+    """Return the reports of a run that are not lost, and the mean clipped reading of every slot."""
     reports, means = [], []
     for slot in range(FIRST, FIRST + slots):
         for device in range(fleet.devices):
@@ -144,7 +144,7 @@ def test_errors_are_as_stated_with_losses_reboots_and_reordering(mechanism):
         off = series.mean - means
         ratios.append(off @ np.linalg.solve(series.covariance(), off) / 40)
         assert np.abs(off).max() < 6 * series.standard_error.max()
-    # A chi-square variable of 240 degrees of freedom, divided by 240, is outside 0.5 to 1.6 with a probability of 1e-7.
+    # A chi-square variable of 240 degrees of freedom, divided by 240, is outside 0.5 to 1.6 with a probability of 1e-8.
     assert 0.5 < np.mean(ratios) < 1.6
 
 
@@ -165,9 +165,9 @@ def test_sums_over_slots_know_their_covariance():
             ratios.append(((estimate.truncated_mean - means.mean()) / estimate.truncated_se) ** 2)
             squared[mechanism] = estimate.truncated_se
         # A chi-square variable of 40 degrees of freedom, divided by 40, is outside 0.25 to 2.4 with a probability of
-        # 1e-6.
+        # 2e-6.
         assert 0.25 < np.mean(ratios) < 2.4
-    # For sums over more than about 7 slots, correlated noise has the larger error.
+    # For a mean over 24 slots, correlated noise has the larger error.
     assert squared["gaussian"] > squared["direct"]
 
 
@@ -186,7 +186,7 @@ def test_intervals_are_z_errors_to_either_side_of_slots_and_of_runs():
         assert (estimate.low, estimate.high) == (estimate.estimate - half, estimate.estimate + half)
     every = 8
     runs = streams.ranges(tables_of(partial), EVERYBODY, every)
-    # The reports begin in the middle of the first run and end in the middle of the last one.
+    # The reports end in the middle of the last run.
     assert runs[0].first <= FIRST
     assert runs[-1].last >= FIRST + 19
     assert sum(run.slots for run in runs) == 20

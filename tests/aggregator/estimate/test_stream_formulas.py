@@ -225,7 +225,7 @@ def test_noise_is_carried_over_64_slots_at_most() -> None:
     band[2, 64], band[3, 2], band[4, 64] = 1.0, 3.0, 2.0
     curve = Curve(slots, np.ones(5, dtype=np.int64), np.zeros(5), band)
     assert curve.carried(2).tolist() == [0, 0, 1 / 2, 3 / 5, 2 / 8]
-    # Slot 66 is 65 after slot 1, one more than the stored distances, and no other slot is on a chain with them.
+    # With a lag of 5, only slots 1 and 66 and slots 0 and 130 are on one chain, and both pairs are more than 64 apart.
     assert curve.carried(5).tolist() == [0, 0, 0, 0, 0]
 
 

@@ -57,7 +57,7 @@ def test_a_shift_is_a_share_of_the_range_and_certain_only_where_the_level_is():
 
 
 def test_a_level_of_the_whole_cycle_leaves_more_doubt_about_a_slot():
-    """If the error is below 1/16 of the range, the level comes from a few slots; above it, from a whole cycle."""
+    """With errors of 1, the level comes from a few slots. With errors as large as the range, it is the cycle's."""
     model = TwoSided(threshold(rooms(600), 620), 580, 620, BOUND, DAY)
     by_slots, by_cycle = (model.removed(day(600.0, error)) for error in (1.0, 40.0))
     assert by_cycle.shared[20] > 1.5 * by_slots.shared[20]
@@ -105,7 +105,7 @@ def test_a_trend_over_weeks_makes_no_slots_readings_alike():
     reported, true = swinging(lambda move: rooms(600 + move), low, theta, moves, 1)
     bias = TwoSided(threshold(rooms(600), theta), low, theta, BOUND, DAY).removed(reported).bias
     assert true.min() < -3.0
-    # At both ends of the series, the level is the mean over half a day, so it is off by a quarter of a day's trend.
+    # The limit is the trend of a quarter of a day.
     assert np.abs(bias - true).max() <= np.abs(np.gradient(true)).max() * DAY / 4
 
 
@@ -147,9 +147,9 @@ def test_a_level_is_the_cycles_mean_moved_by_half_a_cycle_around_the_slot(cycle)
 
 @pytest.mark.parametrize(("sharp", "part"), [(5.0, 16), (1.9, 8), (1.5, 4), (1e-6, 2)])
 def test_a_near_level_is_the_mean_over_as_few_slots_as_its_error_allows(sharp, part):
-    """The level is over 3, 5, 9 or 17 slots of a cycle of 16, with errors of 4/√n.
+    """The level is over 3, 5, 9 or 17 slots (fewer at the ends) of a cycle of 16, with errors of 4/√n.
 
-    One slot's error is unknown and counts as 0.
+    One slot has the error 0.
     """
     slots = np.arange(100, 140)
     reported = some(slots, np.random.default_rng(5), 4.0)

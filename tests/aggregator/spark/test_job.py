@@ -16,7 +16,7 @@ def job(folder: Path, partitions: int | None = None) -> CountingJob:
 
 
 def offsets(folder: Path, number: int, offset: int) -> None:
-    """Write the files that Spark keeps in a checkpoint for a planned batch."""
+    """Write the file of offsets that Spark keeps in a checkpoint for a planned batch."""
     (folder / "checkpoint" / "offsets").mkdir(parents=True, exist_ok=True)
     conf = json.dumps({"conf": {"spark.sql.shuffle.partitions": "4"}})
     (folder / "checkpoint" / "offsets" / str(number)).write_text(

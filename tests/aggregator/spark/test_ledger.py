@@ -26,7 +26,7 @@ def batch(n: int = 1) -> Batch:
 
 
 def checkpoint(folder: Path, committed: int, name: str = "c1") -> Path:
-    """Make the folder of a checkpoint as Spark keeps it."""
+    """Make the folder of a checkpoint with this number of committed batches, as Spark keeps it."""
     (folder / "commits").mkdir(parents=True, exist_ok=True)
     (folder / "metadata").write_text(json.dumps({"id": name}), encoding="utf-8")
     for number in range(committed):

@@ -38,7 +38,7 @@ def spark() -> None:
 
 
 def children(pid: int) -> dict[int, str]:
-    """Every process below this one, with its command line."""
+    """Return this process and every process below it, with their command lines."""
     parents = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -57,7 +57,7 @@ def children(pid: int) -> dict[int, str]:
 
 
 class Driver:
-    """Runs `undertone spark run` on one store, again and again; each run ends in another way."""
+    """Runs the counting job of `undertone spark run` in child processes, one after the other, on one store."""
 
     # All drivers that the running test has started. A fixture kills them when the test ends.
     started: ClassVar[list["Driver"]] = []
@@ -97,7 +97,7 @@ class Driver:
         return self.wait(60)
 
     def kill(self) -> None:
-        """Kill the driver, its JVM and the executors at once."""
+        """Kill the driver, its JVM and the executors."""
         assert self._process is not None
         for pid in children(self._process.pid):
             end(pid)

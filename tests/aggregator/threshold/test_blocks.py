@@ -1,4 +1,4 @@
-"""θ by time of day: the rounds show blocks where readings differ by time of day, and none where they are alike."""
+"""θ by time of day: the rounds show blocks where readings differ by time of day, and about one θ where they do not."""
 
 import functools
 from dataclasses import replace
@@ -136,8 +136,8 @@ def test_few_reports_make_few_pieces(night_and_day):
 
 
 def test_a_piece_has_half_of_the_days_tail_and_all_of_its_own_large_readings():
-    # The largest tenth of the day's readings lies in the third and later cells. In the piece, these cells have twice as
-    # much, and all of it is in the fourth cell.
+    # The first two cells have more than nine tenths of the day's readings, so the tail begins with the third cell. The
+    # piece's tail has twice as much as the day's, and all of it is in the fourth cell.
     day = np.array([[0.6, 0.32, 0.04, 0.02, 0.02]])
     piece = np.array([[[0.5, 0.34, 0.0, 0.16, 0.0]]])
     assert _tailed(piece, day)[0, 0] == pytest.approx([0.5, 0.34, 0.04, 0.08 + 0.02, 0.02])

@@ -29,8 +29,8 @@ def round_of(epsilon: float, readings: np.ndarray, rng: np.random.Generator, top
 @pytest.mark.parametrize("population", POPULATIONS)
 @pytest.mark.parametrize("epsilon", [0.2, 1, 4])
 def test_honest_reports_are_all_kept(population: str, epsilon: float) -> None:
-    # Ten rounds have at most 200 symbols with a chance of 1e-9 each: at most one false alarm in 500,000 runs of this
-    # loop.
+    # Ten rounds have fewer than 200 symbols each, and each symbol has a chance of about 1e-9 of a false alarm: together
+    # less than about 2e-6.
     rng = np.random.default_rng(7)
     for n in [500, 200_000] * 5:
         counts = round_of(epsilon, POPULATIONS[population](rng, n), rng)
@@ -46,6 +46,6 @@ def test_the_largest_symbol_is_brought_back_to_what_the_others_imply(epsilon: fl
     lies = int(share * 480_000)
     counts = round_of(epsilon, POPULATIONS["weibull"](rng, 480_000 - lies), rng, lies)
     kept, removed = without_excess(counts)
-    # The removed number is uncertain by the noise of one symbol's count (some 60) and of the counts that imply it.
+    # The removed number is uncertain by the noise of one symbol's count and of the counts that imply it.
     assert abs(removed - lies) < 400
     assert (np.asarray(kept.counts)[:-1] == np.asarray(counts.counts)[:-1]).all()

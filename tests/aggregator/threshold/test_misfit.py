@@ -1,4 +1,4 @@
-"""The alarms of the rounds: none for honest readings of any shape, and one when devices lie or readings drift."""
+"""The alarms of the rounds: none for honest readings of six shapes, and one when devices lie or readings drift."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ SHAPES = {
     "Pareto 1.2": lambda g, n: (g.pareto(1.2, n) + 1) * 20,
 }
 EPSILONS = ("0.6", "1", "2", "4")
-# As in real rounds, the first covers all readings, and the next ones the upper part in detail.
+# As in real rounds, the first divides all readings into cells, and the next ones divide a part of them more finely.
 EDGES = (first_edges(BOUND), zoomed_edges(200, 1500, BOUND, 128), zoomed_edges(250, 1200, BOUND, 128))
 
 
@@ -59,8 +59,8 @@ def silent(shape, epsilon, runs):
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_no_alarm_for_honest_readings_of_any_shape(shape, epsilon):
-    # The limit is six standard deviations of a χ² with hundreds of degrees of freedom: a false alarm has a chance below
-    # 1e-6.
+    # The limit is six standard deviations above the mean of a χ². With more than 200 degrees of freedom, as here, the
+    # χ² exceeds it with a chance below 1.5e-7.
     silent(shape, epsilon, 10)
 
 
@@ -87,7 +87,7 @@ def test_readings_that_double_between_rounds_are_heard(epsilon):
 
 
 def test_rounds_of_other_readings_are_uneven_and_no_alarm_about_false_reports():
-    """Readings double on days off, which is no false report. Then 5 % of the devices lie, which is an alarm."""
+    """Readings double in the third round, which is no false report. Then 5 % of the devices lie, which is an alarm."""
     rounds, generator = laws("Weibull", "4", scale=(1.0, 1.0, 2.0)), np.random.default_rng(8)
     for liars, word in ((0.0, "uneven rounds"), (0.05, "bad fit")):
         counts = drawn(rounds, generator, (48_000, 48_000, 144_000), liars=liars)

@@ -17,7 +17,7 @@ MATRIX = 0.55 * np.eye(10) + 0.045
 
 
 def counts(share, evening, reports):
-    """The counts of all pieces. In the piece ``evening``, ``share`` of the readings is at 75."""
+    """Return the counts of all pieces. In the piece ``evening``, ``share`` of the readings lie from 70 to 79."""
     body = BODY.reshape(10, 10).sum(axis=1)
     rows = []
     for piece in range(PIECES):
@@ -48,7 +48,7 @@ def test_without_a_group_most_draws_have_none():
 
 
 def test_few_reports_leave_it_open():
-    """Reports of 50 devices cannot show a group of 6 %: some draws contain one, and most contain none."""
+    """With 50 reports, some draws have more than 2 % of large readings, and half of them have less than 6 %."""
     far = found(0.06, reports=50)[5][:, 40:].sum(axis=1)
     assert np.quantile(far, 0.95) > 0.02
     assert np.median(far) < 0.06

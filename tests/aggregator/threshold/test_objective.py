@@ -127,10 +127,7 @@ def test_the_hybrids_variance_needs_a_positive_epsilon():
 
 
 def test_what_is_shown_has_less_noise_in_turns_and_a_larger_theta():
-    """With turns, the variance of the noise is 1/9 and the square of the bias 1/3 of what they are without turns.
-
-    Eq. 8 depends on the ratio of the two.
-    """
+    """The query is that of the fleet. With turns, it counts the noise's variance with a third of the weight."""
     assert Query.shown(300, turns=False) == Query.fleet(300)
     assert Query.shown(300, turns=True) == Query(100.0, 90_000.0)
 
@@ -170,5 +167,5 @@ def test_the_error_of_one_report_is_its_variance_and_squared_bias():
     (error,) = mean_square_error(excess, np.array([theta]), Query.fleet(1), lambda _: 8 / epsilon**2)
     assert error == pytest.approx(2 * theta**2 / epsilon**2 + (value - theta) ** 2)
     drawn = theta + np.random.default_rng(1).laplace(0, theta / epsilon, 100_000)
-    # The squares have a standard deviation of 630, so the mean of 100,000 has 2. The limit is six of these.
+    # The squares have a standard deviation of 529, so the mean of 100,000 has 1.7. The limit is seven of these.
     assert np.mean((drawn - value) ** 2) == pytest.approx(error, abs=12)

@@ -1,4 +1,4 @@
-"""An epoch keeps the excess of readings over every limit, for each piece of the cycle."""
+"""An epoch keeps the excess of readings over many limits, for each piece of the cycle."""
 
 from dataclasses import replace
 

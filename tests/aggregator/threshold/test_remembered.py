@@ -1,4 +1,4 @@
-"""The result for equal histograms is computed once. For other histograms, and after an error, it is computed again."""
+"""The newest results are kept for calls with equal arguments. An error is not kept."""
 
 import numpy as np
 import pytest

@@ -177,7 +177,7 @@ def test_a_second_group_a_hundred_times_higher_is_found_and_said():
     chosen = choose(rounds, bound=50_000)
     assert regret(chosen.theta, draw, bound=50_000) < 10
     (said,) = [said for said in chosen.warnings if said.startswith("a second group")]
-    # If readings begin at -300, the choice is the same, and the sentence gives the reader's units.
+    # If readings begin at -300, the choice is the same, and the start in the sentence is lower by 300.
     moved = choose(rounds, bound=50_000, offset=-300)
     (shifted,) = [said for said in moved.warnings if said.startswith("a second group")]
     assert (moved.theta, moved.edges) == (chosen.theta, chosen.edges)
@@ -284,7 +284,7 @@ def test_each_of_the_papers_methods_is_its_own(weibull_rounds):
 def test_every_shape_of_the_tail_that_is_not_excluded_counts_in_the_error_of_the_bias():
     """The readings have a Pareto tail, and θ is for few devices.
 
-    With the likeliest shapes alone, the estimate of what is removed would be too small, and its error, too.
+    The stated error of what is removed is larger than its standard deviation over the posterior's draws.
     """
 
     def pareto(generator, n):

@@ -69,7 +69,6 @@ def test_the_range_is_wide_where_the_evidence_is_thin(epsilon):
 @pytest.mark.slow_but("1")
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_the_range_is_that_of_all_tails_also_where_the_reports_reach_theta(seed):
-    # A Weibull tail explains most Pareto readings. Without the tails of small prior weight, the range might end too
-    # low.
+    # Without the tails of small prior weight, the range might end too low.
     chosen, best = chosen_and_best("Pareto 1.5", "1", seed, Query.paper(1 << 20))
     assert chosen.low <= best <= chosen.high

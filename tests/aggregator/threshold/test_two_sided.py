@@ -67,14 +67,13 @@ def test_equal_readings_get_a_range_within_the_bound(below):
 def test_both_ends_are_found_where_the_first_round_is_sharp_but_has_noise_far_from_the_readings():
     chosen = chosen_for("rooms", 300, "4", (48, 48, 48))
     assert 550 < chosen.bottom < 600 < chosen.theta < 650
-    # No reading is far from the others, so θ removes hardly anything. If noise counted as far readings, θ would remove
-    # some units.
+    # No reading is far from the others, so θ removes hardly anything.
     assert abs(chosen.bias) < 0.5
 
 
 @pytest.mark.parametrize("seed", range(12, 20))
 def test_the_noise_of_few_reports_moves_neither_the_mean_nor_the_bias_by_much(seed):
-    """With 1,440 reports at ε = 1, the likeliest density has up to a tenth of its mass far from all readings."""
+    """There are 1,440 reports at ε = 1."""
     chosen = chosen_for("rooms", 10, slots_of_rounds=(48, 48, 48), seed=seed)
     middles = (np.array(chosen.edges[:-1]) + np.array(chosen.edges[1:]) - 1) / 2
     assert abs(float(chosen.density @ middles) - 600) < 10
@@ -83,16 +82,16 @@ def test_the_noise_of_few_reports_moves_neither_the_mean_nor_the_bias_by_much(se
 
 
 def test_readings_that_are_really_far_from_the_others_are_kept():
-    """Three of ten devices are at 300, the others at 600."""
+    """Three of ten devices are near 300, the others near 600."""
     chosen = chosen_for("two groups", 300, "4", (48, 48, 48))
     middles = (np.array(chosen.edges[:-1]) + np.array(chosen.edges[1:]) - 1) / 2
-    # The share among 43,200 drawn readings has a standard error of .0022, and noise adds less: .02 is nine of them.
+    # The share among 43,200 drawn readings has a standard error of .0022, to which the noise of the reports adds.
     assert float(chosen.density[middles < 450].sum()) == pytest.approx(0.3, abs=0.02)
     assert chosen.bottom < 330
 
 
 def test_small_counts_are_not_far_from_zero_however_few_devices_report():
-    """Few reports at ε = 1 show little: the counts of far cells are 1, 2 or 3."""
+    """The readings are small counts, of which 800 are reported at ε = 1."""
     rng = np.random.default_rng(5)
     edges = first_edges(28)
     mechanism = square_wave("1", edges)

@@ -1,8 +1,9 @@
-"""An audit: exact distributions of short streams for the worst neighbours, and their hockey-stick divergence.
+"""An audit: the distributions of short streams for pairs of neighbours, and their hockey-stick divergence.
 
-For every ε, H_ε(P, Q) = Σ max(P - e^ε Q, 0) over the released values must be at most the δ that the budget promises at
-ε. The devices' integer code makes the distributions. Two mistakes fail the same audit: the clipping of Eq. 23 as
-printed, and a window without a new chain. So the audit can find mistakes.
+At each tested ε, H_ε(P, Q) = Σ max(P - e^ε Q, 0) over the released values must be at most the δ that the budget
+promises. The devices' integer code makes the distributions, except those of the paper's schedule. To show that the
+audit can find mistakes, some tests make mistakes that it must find: the clipping of Eq. 23 as printed, a window without
+a new chain, and more chains than the budget is for.
 """
 
 from fractions import Fraction as F
@@ -59,7 +60,7 @@ class Word:
 
 
 def outcomes(tested, first):
-    """(probability, noise, entropy) for every case that one draw can have."""
+    """Return (probability, noise, entropy) of each case of one draw. Gaussian noise ends at 6.5 standard deviations."""
     scale = tested.noise[0] if first else tested.noise[1]
     if tested.law == "one-bit":
         return [(1 / (2 * scale), (), Word(word)) for word in range(2 * scale)]
@@ -71,7 +72,10 @@ def outcomes(tested, first):
 
 @cache
 def step(tested, point, previous):
-    """[X_{i-1}, X_i] -> probability, both from -RANGE to RANGE. If ``previous`` is None, a chain begins."""
+    """Return P(X_i | X_{i-1}) [X_{i-1}, X_i], with both values from -RANGE to RANGE.
+
+    If ``previous`` is None, a chain begins, and all rows are equal.
+    """
     law = np.zeros((2 * RANGE + 1, 2 * RANGE + 1))
     for p, noise, word in outcomes(tested, previous is None):
         if previous is None:
@@ -79,13 +83,13 @@ def step(tested, point, previous):
             continue
         for last in range(-RANGE, RANGE + 1):
             x = tested.later((point,), (previous,), (last,), noise, word)[0]
-            # Values beyond the range have a probability below 1e-10, and are counted at the ends of the range.
+            # Values beyond the range are counted at its ends.
             law[last + RANGE, min(max(x, -RANGE), RANGE) + RANGE] += p
     return law
 
 
 def distribution(tested, points, breaks=()):
-    """The probabilities [X_1, X_2, ...] of a path of clipped points; a new chain starts at the indices ``breaks``."""
+    """Return the probabilities [X_1, X_2, ...] for a path of points; a new chain starts at the indices ``breaks``."""
     law = step(tested, points[0], None)[0]
     for i in range(1, len(points)):
         law = law[..., None] * step(tested, points[i], None if i in breaks else points[i - 1])
@@ -103,8 +107,8 @@ def clipped(raw):
     return path
 
 
-# Pairs of neighbouring paths. The difference of each pair is a vertex of the set of possible differences, where the
-# sensitivity is largest, or near to a vertex.
+# Pairs of neighbouring paths. After clipping, the difference of each pair is a vertex of the set of possible
+# differences of one chain. The sensitivity is largest at a vertex.
 NEIGHBOURS = [([-2, -2, -2], [2, 2, 2]), ([-2, -1, 0], [2, 1, 0]), ([-2, -2, 2], [2, 2, -2]), ([0, 2, 2], [0, -2, -2])]
 
 
@@ -136,7 +140,7 @@ def test_two_chains(breaks):
             assert hockey_stick(p, q, epsilon) <= delta_of(epsilon, mu) + 1e-8
 
 
-def test_two_chains_break_the_budget_of_one():
+def test_three_chains_break_the_budget_of_one():
     one_chain = rule(chains=1)
     mu = sqrt(2 * one_chain.rho()[0] / one_chain.rho()[1])
     p, q = (distribution(one_chain, [end] * 3, (1, 2)) for end in (-2, 2))
@@ -154,7 +158,8 @@ def test_one_bit(breaks):
         p, q = (distribution(tested, path, breaks) for path in paths)
         for delta in (0.3, 0.1, 0.01, 1e-4):
             assert hockey_stick(p, q, zcdp_epsilon(num / den, delta)) <= delta
-        # For pure ε, a report has the ratio (1 + τ)/(1 - τ), where τ is the swing divided by twice the noise.
+        # For pure ε, a report's largest ratio is (1 + τ)/(1 - τ). Here τ is the swing (in a chain's first report, the
+        # levels) divided by twice the noise.
         ratio = (2 * 9 + tested.swing) / (2 * 9 - tested.swing)
         first = (2 * 7 + LEVELS) / (2 * 7 - LEVELS)
         worst = max(first, ratio) ** 3

@@ -48,7 +48,7 @@ def test_bad_budgets_are_refused(epsilon, delta):
 def test_the_oracle_agrees(epsilon):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution", reason="no dp-accounting here")
+        pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution", reason="needs dp-accounting")
         mu = c.mu(epsilon, DELTA)
         oracle = pld.from_gaussian_mechanism(1 / mu, value_discretization_interval=1e-3, use_connect_dots=True)
         assert oracle.get_epsilon_for_delta(DELTA) / epsilon == pytest.approx(1.0, abs=5e-4)

@@ -1,7 +1,4 @@
-"""All methods of streams have one interface, and their errors follow their formulas.
-
-The baselines are tested, too, and so is the bias of the logarithmic method.
-"""
+"""Errors, clipping and sampling of methods for streams, and the bias of the logarithmic method."""
 
 from fractions import Fraction as F
 from functools import cache
@@ -37,7 +34,7 @@ def test_corollary_5_2_by_simulation():
         flat = np.full((2000, slots), 0.5)
         error = np.mean((paper.release(flat, rng) - 0.5) ** 2)
         limits.append(error / (4 * 0.1 - 4 * 0.01) / (slots / mu(1, 1e-5) ** 2))
-        # Over 2,000 correlated series, the mean square is within 5 % of the stated variance.
+        # Over 2,000 series, the mean square is within 5 % of the stated variance.
         assert error == pytest.approx(np.mean(np.diag(paper.covariance)), rel=0.05)
     assert 1.0 < limits[1] + 0.05 < limits[0] + 0.05
     assert limits[1] == pytest.approx(1.0, abs=0.06)

@@ -1,4 +1,4 @@
-"""The schedules' weights are exact: those of the paper's schedule and those of the stationary ones."""
+"""Weights and covariances of the paper's schedule and of stationary schedules."""
 
 from fractions import Fraction as F
 

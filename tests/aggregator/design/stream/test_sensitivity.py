@@ -1,4 +1,4 @@
-"""The exact squared sensitivity equals a brute force, is exceeded by no random path, and has the published numbers."""
+"""The exact squared sensitivity equals a brute force, is exceeded by no random path, and has the known values."""
 
 from fractions import Fraction as F
 from itertools import product
@@ -13,7 +13,7 @@ from undertone_aggregator.design.stream.sensitivity import exact, triangle
 
 
 def brute_force(schedule, slew, unit):
-    """The largest squared norm over all paths whose values are multiples of 1/unit."""
+    """Return the largest squared norm over all feasible paths whose values are multiples of 1/unit."""
     reach = int(2 * slew * unit)
     assert reach == 2 * slew * unit
     steps = range(-reach, reach + 1)

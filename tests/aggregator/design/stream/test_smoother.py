@@ -1,4 +1,4 @@
-"""Smoothing equals the recursion that it replaces, and its standard errors hold."""
+"""Smoothing equals the Rauch-Tung-Striebel recursion for independent noise, and its standard errors hold."""
 
 import numpy as np
 import pytest
