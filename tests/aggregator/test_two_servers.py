@@ -193,7 +193,7 @@ def test_a_connection_that_ended_during_a_commit_is_a_lost_connection(broker: Mo
 def test_a_server_whose_workers_are_not_there_yet_is_not_joined_by_another(
     tmp_path: Path, free_port: Callable[[], int]
 ) -> None:
-    """A long test on a busy machine found this: workers took seconds to start, and both servers counted all reports."""
+    """A server holds its store before its workers start. Otherwise a second server would count all reports as well."""
     credentials.write_passwords(tmp_path / "passwords", {"d1": "a password"})
     server = Server(tmp_path, f'mode = "direct"\nport = {free_port()}\npasswords = "passwords"')
     server.begin_campaign()

@@ -283,9 +283,9 @@ def test_want_of_room_is_told_from_other_failures(tmp_path: Path) -> None:
 
 
 def locked(store: SqlStore, action: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """(condition, lock) of each lock that an action asks PostgreSQL for.
+    """Return (condition, lock) of each row lock in the statements of an action.
 
-    The action runs on SQLite, which ignores locks.
+    They are compiled for PostgreSQL; the action itself runs on SQLite, which has no such locks.
     """
     statements: list[str] = []
     executed, ran = store.execute, store.run
