@@ -278,7 +278,7 @@ def test_rabbitmq_with_quorum_queues_as_it_comes(
         site.send("c", signal.SIGKILL)
         fleet.go_on(1)
         site.wait_until_shared("a")
-        # Only acknowledged reports count as sent. RabbitMQ delivers the others again by itself.
+        # The sender repeats what RabbitMQ has not acknowledged, and RabbitMQ what no worker has acknowledged.
         rabbit.kill()
         fleet.go_on(1)
         rabbit.start()

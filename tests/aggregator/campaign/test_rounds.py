@@ -334,7 +334,8 @@ def test_a_fleet_that_shrinks_for_good_gets_its_theta() -> None:
     assert presence_of(read, 0, 999, 1) == Presence(100, 100)
     assert presence_of(read, 0, 59_999, 1) == Presence(0, 100)
     assert presence_of(read, 0, 59_999, 1).away
-    # The fleet counts as away if one slot in three has no reports, and not if nine of ten devices report in each slot.
+    # The fleet counts as away if one of the three newest slots has no reports, and not if nine of ten devices report in
+    # each of them.
     counts[999] = 0
     assert presence_of(read, 0, 999, 1).away
     counts |= dict.fromkeys(range(997, 1000), 90)

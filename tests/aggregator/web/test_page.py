@@ -388,7 +388,7 @@ def test_a_day_is_the_most_exact_of_its_two_means_and_fades_if_noisy(
 
 
 def test_quantiles_are_said_in_words(drawn: Any) -> None:
-    # The parts of the page are drawn one after the other, this one last.
+    # This part is one of the last that the page draws.
     drawn.wait_for_selector("#quantiles button")
     assert "These are readings of all homes and times, not homes" in drawn.inner_text("#quantiles")
     drawn.click("#quantiles button")
