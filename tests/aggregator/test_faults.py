@@ -135,7 +135,7 @@ def running(folder: Path, broker: str) -> Iterator[Server]:
 
 
 def finish(server: Server, campaign: Campaign, sent: list[tuple[str, bytes]], own_only: bool = False) -> int:
-    """Wait until each report has its expected outcome, end the server, check the counts; return the duplicates."""
+    """Wait until reports have their expected outcomes, end the server, check the counts; return how many came twice."""
     with open_store(server.store, read_only=True) as store:
         partial, outcomes = expected(campaign, Timeline(store.epochs()), sent, own_only)
 

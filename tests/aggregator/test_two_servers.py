@@ -48,7 +48,7 @@ def run(
     then: Callable[[io.StringIO], None] = lambda _: None,
     **options: object,
 ) -> list[dict[str, object]]:
-    """Run a server until it broadcasts its campaign, call ``then`` with its log, and return the log."""
+    """Run a server until it broadcasts its campaign, call ``then`` with its log, and return the log's records."""
     (folder / "password").write_text(deliveries.PASSWORD, encoding="utf-8")
     take_over, apply = bool(options.pop("take_over", False)), bool(options.pop("apply", False))
     plan = {"epsilon": 1, "bound": 1000, "slot_seconds": 1, "rounds": [40], "cells": 16, **options}

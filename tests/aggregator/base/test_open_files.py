@@ -179,7 +179,7 @@ def test_devices_that_find_no_room_are_counted_in_log_page_metrics_and_doctor(
 def test_a_fleet_comes_in_or_it_is_said_within_a_minute_how_many_cannot_and_why(
     tmp_path: Path, free_port: Callable[[], int], devices: int, soft: int, hard: int
 ) -> None:
-    """Real devices over TLS, and a server made with an operator's commands. A soft limit alone turns no device away."""
+    """A fleet over TLS, and a server made with an operator's commands. A soft limit alone turns no device away."""
     folder, health = tmp_path / "home", f"127.0.0.1:{free_port()}"
     where = ("--host", "localhost", "--tls", "--port", free_port(), "--websocket-port", 0, "--health", health)
     plan = ("--sensor", "load", "--unit", "Wh", "--bound", 10_000, "--epsilon", 1)

@@ -125,7 +125,7 @@ def test_a_server_that_fails_coordinates_no_longer(tmp_path: Path, monkeypatch: 
 
 
 def test_a_signing_key_that_is_lost_is_an_alarm(tmp_path: Path) -> None:
-    """Devices refuse messages without a signature, so a lost key is an alarm.
+    """Devices that know the key refuse messages without a signature, so a lost key is an alarm.
 
     Where there never was a key, one line at the start is enough.
     """

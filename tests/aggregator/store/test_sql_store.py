@@ -125,7 +125,7 @@ def test_a_file_without_a_campaign_gets_one_only_from_its_server(tmp_path: Path)
 def test_a_campaign_that_another_process_creates_meanwhile_is_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str | None
 ) -> None:
-    """A server that starts and a person who joins open the same new store at the same moment."""
+    """Two processes open the same new store at the same moment."""
     path = tmp_path / "s.sqlite"
     rows = SqliteStore.rows
 

@@ -137,7 +137,7 @@ OVERALL = {
 
 @pytest.fixture(scope="module")
 def address(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address below which the page is in each state."""
+    """The address of a server that shows each state of the page under a path of its own."""
     folder = tmp_path_factory.mktemp("states")
     stores = {"load": made, "groups": grouped(made, folder, GROUPS)}
     for kind, words in {

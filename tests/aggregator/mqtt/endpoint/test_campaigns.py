@@ -168,8 +168,7 @@ def test_reports_of_a_campaign_that_does_not_run_wait_for_it(endpoint: Endpoint,
 
 def test_a_campaign_that_comes_back_at_once_gets_its_reports(endpoint: Endpoint, devices: dict[str, Device]) -> None:
     endpoint.open("water", 3600)
-    # While this thread has the turn, the endpoint's own thread cannot apply the two calls of `serve`. It applies them
-    # after the intake was opened.
+    # While this thread holds `turn`, the two calls of `serve` cannot take effect. They do once the intake is open.
     with endpoint.turn:
         endpoint.serve(["water"])
         endpoint.serve(CAMPAIGNS)
