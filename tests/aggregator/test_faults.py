@@ -1,7 +1,7 @@
-"""A server is killed at every kind of place, or the broker goes away: each report is counted exactly once.
+"""A server is killed at failpoints or at random moments, or the broker goes away: each report is counted exactly once.
 
-Tests that need no broker run twice: with a broker, and with devices that connect to the server itself, plain and over
-TLS. Some servers have several workers.
+Tests with the fixture `site` run with a broker, and with devices that connect to the server itself, each without and
+with TLS. Some servers have several workers.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ PLACES = ("before_commit", "after_commit", "during_acknowledgement", "after_ackn
 PASSWORDS = {f"d{number}": f"the password of device {number}" for number in range(300)}
 
 
-# Broker and server use the same OpenSSL, so running a part of the tests with TLS is enough.
+# The cases with a broker over TLS are among the slow tests.
 OVER_TLS = pytest.mark.slow
 
 
@@ -135,7 +135,7 @@ def running(folder: Path, broker: str) -> Iterator[Server]:
 
 
 def finish(server: Server, campaign: Campaign, sent: list[tuple[str, bytes]], own_only: bool = False) -> int:
-    """Wait for an outcome of each report, end the server, and check both sums. Return how many reports came twice."""
+    """Wait until reports have their expected outcomes, end the server, check the counts; return how many came twice."""
     with open_store(server.store, read_only=True) as store:
         partial, outcomes = expected(campaign, Timeline(store.epochs()), sent, own_only)
 
@@ -240,9 +240,9 @@ def kill_with_readers(folder: Path, ports: tuple[int, int], kills: int, devices:
 def under_fire(
     server: Server, sender: Any, campaign: Campaign, kills: int, devices: int, *, awake: bool = False
 ) -> list[Any]:
-    """Send reports while the server is killed again and again; return what to wait for.
+    """Send reports while the server is killed again and again; return their handles, for `flush`.
 
-    ``awake``: kill it only after it has begun.
+    ``awake``: kill it only after it has resumed the campaign.
     """
     chance = random.Random(kills)
     made: list[Any] = []
@@ -254,8 +254,8 @@ def under_fire(
             wait_for(lambda begun=before: server.log().count("resuming campaign") > begun)
         until = time.monotonic() + chance.uniform(0.3, 2.0)
         while time.monotonic() < until:
-            # The clock stands still. Each device reports once for each of the 40 slots of the threshold epoch, fewer
-            # slots than the 96 for which a device keeps reports.
+            # The clock stands still. Each device reports at most once for each of the 40 slots of the threshold epoch,
+            # fewer slots than the 96 for which a device keeps reports.
             symbols = campaign.cohort.mechanism.symbols
             slot, device = reported // devices % 40, reported % devices
             batch = [delivery(campaign, f"d{device}", campaign.first_slot + slot, reported // 7 % symbols)]

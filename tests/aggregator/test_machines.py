@@ -1,7 +1,7 @@
 """Several machines on one database: each is killed, stopped or restarted, and every report is counted exactly once.
 
 A machine is a process here. In the short form of the test, leases last 4 s; in the long one, they last as long as by
-default, and processes are stopped for a minute.
+default, and a worker is stopped for a minute.
 """
 
 import random
@@ -192,7 +192,10 @@ def test_machines_die_and_stop_for_a_minute(
         longest = ordeal(site, sender, database, pause=60)
     finally:
         site.close()
-    print("longest without an owner:", {role: round(seconds, 1) for role, seconds in sorted(longest.items())})
+    print(
+        "longest seconds without an owner, by role:",
+        {role: round(seconds, 1) for role, seconds in sorted(longest.items())},
+    )
     assert max(longest.values()) < 30, longest
 
 
@@ -275,7 +278,7 @@ def test_rabbitmq_with_quorum_queues_as_it_comes(
         site.send("c", signal.SIGKILL)
         fleet.go_on(1)
         site.wait_until_shared("a")
-        # Only acknowledged reports count as sent. RabbitMQ delivers the others again by itself.
+        # The sender repeats what RabbitMQ has not acknowledged, and RabbitMQ what no worker has acknowledged.
         rabbit.kill()
         fleet.go_on(1)
         rabbit.start()

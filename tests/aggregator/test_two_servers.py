@@ -48,7 +48,7 @@ def run(
     then: Callable[[io.StringIO], None] = lambda _: None,
     **options: object,
 ) -> list[dict[str, object]]:
-    """Run a server until it broadcasts its campaign, call ``then`` with its log, and return the log."""
+    """Run a server until it broadcasts its campaign, call ``then`` with its log, and return the log's records."""
     (folder / "password").write_text(deliveries.PASSWORD, encoding="utf-8")
     take_over, apply = bool(options.pop("take_over", False)), bool(options.pop("apply", False))
     plan = {"epsilon": 1, "bound": 1000, "slot_seconds": 1, "rounds": [40], "cells": 16, **options}
@@ -193,7 +193,7 @@ def test_a_connection_that_ended_during_a_commit_is_a_lost_connection(broker: Mo
 def test_a_server_whose_workers_are_not_there_yet_is_not_joined_by_another(
     tmp_path: Path, free_port: Callable[[], int]
 ) -> None:
-    """A long test on a busy machine found this: workers took seconds to start, and both servers counted all reports."""
+    """A server holds its store before its workers start. Otherwise a second server would count all reports as well."""
     credentials.write_passwords(tmp_path / "passwords", {"d1": "a password"})
     server = Server(tmp_path, f'mode = "direct"\nport = {free_port()}\npasswords = "passwords"')
     server.begin_campaign()

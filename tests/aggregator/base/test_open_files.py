@@ -65,7 +65,7 @@ def home(tmp_path: Path, free_port: Callable[[], int]) -> tuple[Home, int]:
 
 
 def room_of_server(home: Home) -> Room | None:
-    """The server's room for devices, as soon as they can connect to it."""
+    """Return the server's room for devices, or None before they can connect to it."""
     served = read_state(home.state)
     ready = served is not None and "power" in served.campaigns and served.campaigns["power"].ready
     return served.room if served is not None and ready else None
@@ -179,7 +179,7 @@ def test_devices_that_find_no_room_are_counted_in_log_page_metrics_and_doctor(
 def test_a_fleet_comes_in_or_it_is_said_within_a_minute_how_many_cannot_and_why(
     tmp_path: Path, free_port: Callable[[], int], devices: int, soft: int, hard: int
 ) -> None:
-    """Real devices over TLS, and a server made with an operator's commands. A soft limit alone turns no device away."""
+    """A fleet over TLS, and a server made with an operator's commands. A soft limit alone turns no device away."""
     folder, health = tmp_path / "home", f"127.0.0.1:{free_port()}"
     where = ("--host", "localhost", "--tls", "--port", free_port(), "--websocket-port", 0, "--health", health)
     plan = ("--sensor", "load", "--unit", "Wh", "--bound", 10_000, "--epsilon", 1)
@@ -218,7 +218,7 @@ def test_a_fleet_comes_in_or_it_is_said_within_a_minute_how_many_cannot_and_why(
             return
         wait_for(lambda: metric("undertone_endpoint_turned_away") > 0, 600)
         wait_for(lambda: bool(alarms(log, CROWD)), 60)
-        # Devices that were turned away try again after one to two minutes, and stay counted meanwhile.
+        # Devices that were turned away try again later, and stay counted meanwhile.
         away = devices - fits
         wait_for(lambda: metric("undertone_endpoint_turned_away") == away, 600)
         said = f"{away} devices cannot connect, because {fits} are connected and there is no room for more"
@@ -230,7 +230,6 @@ def test_a_fleet_comes_in_or_it_is_said_within_a_minute_how_many_cannot_and_why(
         assert fix in finding.fix
         site = HomeSite(home)
         wait_for(lambda: "power" in site.names())
-        # The page says it at once, while the alarms come into the log at the end of a slot.
         (problem,) = site.state("power")["problems"]
         assert problem.startswith(said)
         assert fix in problem

@@ -31,7 +31,10 @@ def truncated(mean):
 
 
 def ageing(means, error=1.0):
-    """Return the ageing of a threshold epoch and a report epoch. ``means``: the mean of the readings in each cycle."""
+    """Return an `Ageing`, its threshold epoch, its report epoch, and the first slot of the report epoch.
+
+    ``means``: the mean of the readings in each cycle of the report epoch.
+    """
     rounds, reports = two_epochs()
     reports = replace(reports, chosen=threshold_to_json(CHOSEN))
     first = reports.campaign.first_slot
@@ -134,10 +137,7 @@ def test_blocks_of_the_day_wait_until_workdays_and_days_off_have_reported(days, 
 
 
 def test_a_decision_reads_each_epoch_once_however_many_groups_there_are(monkeypatch):
-    """A store with many groups is large.
-
-    So each epoch is read only once, and only the sum over the groups stays in memory.
-    """
+    """Each epoch is read once for each kind of report, and only the sums over the groups are used."""
     asked, epochs, reads, days = plan(rounds=[4]), two_epochs(), [], []
     slots = {epoch: range(epoch.campaign.first_slot, epoch.campaign.first_slot + 4) for epoch in epochs}
 

@@ -35,7 +35,7 @@ def test_its_share_is_estimated_with_an_interval_that_holds() -> None:
     for slot in slots:
         assert slot.reports == 4000
         # Randomised response at ε = 2 over 4,000 devices has the standard error 1/(2 sinh 1) / √4000. The limit is six
-        # of them: in all twelve slots, the chance of a false alarm is about 2e-8.
+        # standard errors.
         error = 1 / (2 * np.sinh(1)) / np.sqrt(4000)
         assert abs(slot.estimate - simulation.truth(slot.slot)[1]) < 6 * error
         assert 0.9 * error < slot.standard_error < 1.1 * error

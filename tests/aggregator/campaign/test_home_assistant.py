@@ -21,7 +21,7 @@ def announced() -> tuple[str, dict[str, object]]:
 
 
 def state_of(component: dict[str, Any], value: dict[str, object]) -> str:
-    """The state that Home Assistant shows for a message, computed with its own template language."""
+    """The state that Home Assistant shows for a message, computed with Jinja, its template language."""
     return jinja2.Template(component["value_template"]).render(value_json=value)
 
 

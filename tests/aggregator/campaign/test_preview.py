@@ -20,8 +20,7 @@ HALF_HOUR = 1800
 def test_a_rest_that_is_longer_than_the_window_is_said(tmp_path: Path, window: str, rest: str) -> None:
     """Devices report every fifth half-hour, so they rest two hours, although the window is only ten minutes.
 
-    The number of slots from one report to the next must have no common divisor with the cycle of 48, so it cannot be 2,
-    3 or 4.
+    The number of slots from one report to the next must be coprime to the cycle of 48, so it cannot be 2, 3 or 4.
     """
     plan = server.config(tmp_path, slot_seconds=HALF_HOUR, cycle=48, window=f'"{window}"', report_slots=480)
     said = [sentence for sentence in preview(plan, HALF_HOUR) if sentence.startswith("a device rests ")]

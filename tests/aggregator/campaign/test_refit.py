@@ -23,7 +23,7 @@ SLOT = 1_798_416_000 // 1800
 
 
 def settled() -> Estimates:
-    """A month of half-hours of one series, which a live filter has not seen yet."""
+    """Four weeks of half-hours of one series."""
     slots = np.arange(SLOT, SLOT + DAY * DAYS)
     values = 200 + 60 * np.sin(2 * np.pi * slots / DAY) + 25 * np.random.default_rng(1).standard_normal(len(slots))
     rows = [
@@ -70,7 +70,7 @@ def test_a_refit_does_not_block_ingest(tmp_path):
     assert len(filtered) == DAY * DAYS
     assert live.take(settled()[-1:])[0].standard_error < 25.0, "it was refitted"
     during = [moment for moment in committed if begun < moment < ended]
-    # About a hundred batches are committed during the refit. There would be none if both ran in one thread or under one
-    # lock. Times are this process's CPU time, which stands still while other programs use the processor.
+    # No batch would be committed during the refit if both ran in one thread or under one lock. Times are this process's
+    # CPU time, which stands still while other programs use the processor.
     assert len(during) > 5
     assert np.diff([begun, *during, ended]).max() < 0.5 * (ended - begun)

@@ -297,8 +297,7 @@ def test_no_theta_is_decided_while_the_devices_that_keep_reports_are_away(tmp_pa
         coordinator = Coordinator(config, server.SEED, store, outlet, Journal(notes))  # type: ignore[arg-type]
         for second in range(left + 1):
             if second:
-                # Readings are four times as large from the second report epoch on, so that each decision would change
-                # θ.
+                # Later readings are four times as large, so that each decision would change θ.
                 report_slot(store, NOW + second - 1, chance, 40.0 if second < 24 else 160.0)
             tick(second)
         followed = Timeline(store.epochs())
@@ -335,7 +334,8 @@ def test_a_fleet_that_shrinks_for_good_gets_its_theta() -> None:
     assert presence_of(read, 0, 999, 1) == Presence(100, 100)
     assert presence_of(read, 0, 59_999, 1) == Presence(0, 100)
     assert presence_of(read, 0, 59_999, 1).away
-    # The fleet counts as away if one slot in three has no reports, and not if nine of ten devices report in each slot.
+    # The fleet counts as away if one of the three newest slots has no reports, and not if nine of ten devices report in
+    # each of them.
     counts[999] = 0
     assert presence_of(read, 0, 999, 1).away
     counts |= dict.fromkeys(range(997, 1000), 90)
@@ -373,7 +373,7 @@ def test_a_server_that_is_killed_again_and_again_still_publishes(tmp_path: Path,
     """
     outlet = play(tmp_path, 60, restart_every=2, settle_slots=settle_slots, report_slots=100)
     slots = [json.loads(payload)["slot"] - NOW for topic, payload in outlet.messages if topic.endswith("/all/raw")]
-    # Each server lives for two seconds, and waits for one of them.
+    # Each server lives for two seconds.
     assert len(set(slots)) >= 5
     assert max(slots) >= 60 - 1 - settle_slots - 2 * (settle_slots + 1)
 

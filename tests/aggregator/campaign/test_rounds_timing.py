@@ -1,7 +1,4 @@
-"""When an epoch is due, how long it lasts, and when θ stays as it is.
-
-At each limit, the tests try one slot, one device or one reading more and less.
-"""
+"""When an epoch is due, how long it lasts, and when θ stays as it is."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The state of a server says what is wrong, and every place that shows the state says the same."""
+"""The state of a server says what is wrong; `campaign list`, `campaign show`, doctor and the page say the same."""
 
 import contextlib
 import json
@@ -123,7 +123,7 @@ def test_silence_counts_while_reports_are_due() -> None:
 def test_silence_that_is_by_design_or_the_servers_own_is_none() -> None:
     overdue = replace(POWER, newest=int(NOW) - 3600)
     assert overdue.silence(NOW) == 3600
-    # Devices take turns: each reports once in an hour, and the next report may come a minute from now.
+    # Devices take turns: up to 3,660 s may pass without a report, so the next one may come a minute from now.
     assert replace(overdue, quiet=3660).silence(NOW) == 0
     assert replace(overdue, quiet=3000).silence(NOW) == 600
     # The devices of a stream have spent their budget until the next window.

@@ -50,7 +50,7 @@ class Fleet:
             self.epochs.append(campaign)
 
     def report(self, store: Store, slot: int) -> str:
-        """Report for a slot; return the outcome of the reports."""
+        """Report for a slot; return the outcome of the reports, or "" if the devices have no epoch for this slot."""
         begun = [each for each in self.epochs if each.first_slot <= slot]
         if not begun or slot > begun[-1].last_slot:
             return ""
@@ -125,7 +125,7 @@ def test_devices_are_counted_and_not_what_they_kept() -> None:
 
 @pytest.mark.parametrize(("counted", "found"), [(0, 50), (449, 50), (450, 0)])
 def test_a_few_among_many_are_none(counted: int, found: int) -> None:
-    """Devices on another epoch are not reported if they are at most a tenth of the devices that report now."""
+    """Devices on another epoch are not reported if they are at most a tenth of all devices whose reports arrive."""
     assert strays(Counts(dict.fromkeys(range(90, 110), 50), counted), 110) == found
 
 

@@ -29,7 +29,7 @@ def test_without_a_limit_of_steps_it_is_the_minimum_of_equation_8(noise, reading
     def error(at):
         return float(np.mean(np.maximum(readings - at, 0.0))) ** 2 + noise * at * at / DEVICES
 
-    # Candidates lie 2 % apart: near a minimum, an error of 1 % in θ changes the error by far less than 1 %.
+    # Candidates lie 2 % apart: near the minimum, a θ that is 1 % off changes the error by far less than 1 %.
     assert error(theta) <= 1.01 * min(error(at) for at in range(50, BOUND, 5))
 
 

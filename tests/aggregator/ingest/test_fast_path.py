@@ -243,10 +243,7 @@ def test_an_error_of_the_program_is_not_swallowed(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("payload", [b"", b"7 bytes", bytes(23), bytes(25), bytes(1000)])
 def test_a_batch_of_one_poison_report(payload: bytes) -> None:
-    """A batch with fewer bytes than one report once made the fast path fail.
-
-    The broker then sent the report for ever.
-    """
+    """The fast path does not fail at payloads of a wrong length, or at a batch with fewer bytes than one report."""
     topic = report_topic(PREFIX, "meters", "d1")
     compare([OLD], [Delivery(topic, payload, False, None)] * LEAST, LEAST, FIRST + 50)
     compare([OLD], [Delivery(topic, payload, False, None)], 1, FIRST + 50)

@@ -27,7 +27,7 @@ OLD, NEW = two_epochs()
 
 
 class Failing(MemoryStore):
-    """A store whose disk is full for some commits."""
+    """A store whose disk is full for the next ``failures`` commits."""
 
     failures = 0
 
@@ -106,7 +106,7 @@ def test_a_store_that_fails_keeps_no_other_waiting(store: Failing, monkeypatch: 
 
 
 class Hanging(MemoryStore):
-    """A store whose first commit ends when ``released`` is set. It stands for a database that another program locks."""
+    """A store that commits nothing before ``released`` is set, such as a database that another program locks."""
 
     def __init__(self) -> None:
         super().__init__()

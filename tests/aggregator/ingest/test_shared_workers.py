@@ -23,7 +23,7 @@ def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def join(url: Path, campaign: str) -> list[str]:
-    """Let a worker join, and return what the worker says until it waits for the first time."""
+    """Let a worker join, stop it at its first sentence, and return what it has said."""
     stop, said = threading.Event(), []
 
     def say(sentence: str) -> None:

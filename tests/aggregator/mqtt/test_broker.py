@@ -15,7 +15,7 @@ from undertone_simulator.mosquitto import Mosquitto, find_mosquitto
 
 
 class User:
-    """A connected client that remembers the messages it gets."""
+    """A client that remembers whether the broker refused it, and the messages it gets."""
 
     def __init__(self, broker: Mosquitto, name: str, password: str) -> None:
         self.heard: list[tuple[str, bytes]] = []
@@ -82,7 +82,7 @@ def test_who_may_do_what(broker: Mosquitto) -> None:
         wait_for(lambda: all(("t/c/config", b"x") in client.heard for client in everybody))
         wait_for(lambda: all(("t/c/aggregate/all", b"x") in client.heard for client in everybody))
         assert sorted(topic for topic, _ in server.heard) == ["t/c/aggregate/all", "t/c/config"]
-        # Only the worker gets the reports of its shards. Everybody gets the public messages.
+        # Only the worker gets the report. All four get the public messages.
         assert {topic for topic, _ in worker.heard} == {"t/c/5/d1/report", "t/c/config", "t/c/aggregate/all"}
         assert {topic for topic, _ in reader.heard} == {"t/c/aggregate/all", "t/c/config"}
         assert {topic for topic, _ in d1.heard} == {"t/c/aggregate/all", "t/c/config"}
@@ -111,7 +111,7 @@ def test_readers_read_home_assistants_discovery_at_once(
         server.publish(found, retain=True)
         wait_for(lambda: all((found, b"x") in reader.heard for reader in readers))
         for reader in readers:
-            assert sorted(topic for topic, _ in reader.heard) == [found, status], "a reader announces nothing"
+            assert sorted(topic for topic, _ in reader.heard) == [found, status], "a reader cannot announce"
 
 
 def test_readers_outlive_the_next_device_and_devices_the_next_reader(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ Make = Callable[..., Mosquitto]
 
 @pytest.fixture
 def make(tmp_path: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
-    """Starts a broker with two devices and with the files that provisioning writes."""
+    """A function that starts a broker for two devices, with the files that provisioning writes."""
     monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
     passwords, access = tmp_path / "passwords", tmp_path / "access"
     credentials.write_passwords(passwords, {**credentials.server_users("a"), **PASSWORDS})
@@ -98,7 +98,7 @@ def begin(address: Address, plan: IngestPlan = PLAN) -> None:
 
 
 def drain(address: Address, expected: int, plan: IngestPlan = PLAN, linger: float = 0.5) -> list[Delivery]:
-    """Return what the session holds: at least ``expected`` deliveries, and those of ``linger`` seconds after them."""
+    """Wait up to 60 s for ``expected`` deliveries, then ``linger`` seconds more; return all deliveries that came."""
     intake = open_intake([address], plan, lambda _: None)
     taken: list[Delivery] = []
     deadline = time.monotonic() + 60
@@ -191,8 +191,8 @@ def test_what_the_queue_cannot_hold_is_told(make: Make) -> None:
     try:
         arrived = len(drain(server(broker), 100))
         assert 100 <= arrived < 1000
-        # Every few seconds the broker tells how many messages it has dropped, perhaps in the middle of the flood. Its
-        # next message has the rest.
+        # Every few seconds the broker tells how many messages it has dropped in all. The first such message may come
+        # in the middle of the flood.
         wait_for(lambda: outlet.dropped is not None and arrived + outlet.dropped >= 1000)
         assert arrived + (outlet.dropped or 0) == 1000
     finally:
@@ -215,10 +215,10 @@ def test_a_device_sends_nothing_large_and_hears_nothing_of_others(make: Make) ->
     with Device(broker, "d1") as liar, Device(broker, "d2") as other:
         liar.subscribe("#", f"{PREFIX}/+/+/+/report", f"{PREFIX}/+/aggregate/#", DROPPED_TOPIC, "$SYS/#")
         other.publish(own("d2"))
-        # The broker passed the report on before acknowledging it, and so before it answers this subscription.
+        # The broker passed the report on before it acknowledged it, and so before it answers this subscription.
         liar.subscribe(config_topic(PREFIX, "meters"))
         assert liar.heard == []
-        # Mosquitto acknowledges a message that is too large, and passes nothing on.
+        # Mosquitto acknowledges a message that is too large, and passes it on to nobody.
         liar.publish(own("d1"), b"x" * 20_000)
     assert [len(delivery.payload) for delivery in drain(server(broker), 1)] == [24]
 

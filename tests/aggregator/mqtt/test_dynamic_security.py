@@ -1,4 +1,4 @@
-"""Why the broker's users are in files and not in mosquitto's dynamic security plugin: each test shows reasons.
+"""Why the broker's users are in files and not in mosquitto's dynamic security plugin: the tests show the reasons.
 
 If one of these tests fails, one reason against the plugin is gone: consider the plugin again (aggregator/README.md).
 """
@@ -142,7 +142,7 @@ def test_it_knows_no_pattern_and_writes_its_users_in_place_at_every_change(plugg
     plugged.seconds({"command": "setClientPassword", "username": "device-00002", "password": "another"})
     after = plugged.file.stat()
     assert after.st_mtime_ns > before.st_mtime_ns
-    assert after.st_ino == before.st_ino, "the file is written in place, so a kill -9 meanwhile leaves it without users"
+    assert after.st_ino == before.st_ino, "the file is written in place, so after a kill -9 it may have no users"
 
 
 def test_twenty_devices_cost_the_broker_more_than_reading_its_files_again(
@@ -178,5 +178,6 @@ def test_twenty_devices_cost_the_broker_more_than_reading_its_files_again(
             longest = max(longest, time.monotonic() - begun)
         leave(client)
     with capsys.disabled():
-        print(f"\n{DEVICES} devices: a device added {sum(changes) / 20:.2f} s, the files read again {longest:.2f} s")
+        print(f"\n{DEVICES} devices: adding one takes {sum(changes) / 20:.2f} s,")
+        print(f"and reading the files again delays a message by {longest:.2f} s")
     assert longest < sum(changes)

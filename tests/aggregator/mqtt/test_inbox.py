@@ -167,9 +167,9 @@ def test_a_broker_of_another_authority_is_not_talked_to(
 
 
 class Scripted(Inbox):
-    """An inbox that reads deliveries from a script, not from a socket.
+    """An inbox that reads no socket: each number of ``script`` is how many deliveries one read brings.
 
-    ``waited``: how long each read would have waited.
+    ``waited``: the longest time that each read might have waited, in seconds.
     """
 
     def __init__(self, script: list[int], **options: Any) -> None:
@@ -190,7 +190,7 @@ def test_a_batch_closes_when_it_is_full_or_old_or_the_broker_is_silent() -> None
     assert silent.waited == [0.5, module.QUIET_SECONDS, module.QUIET_SECONDS]
     full = Scripted([4, 9, 2], batch_seconds=60)
     assert len(full.take(0.5)) == 10
-    # Deliveries that are left over begin the next batch, which is returned at once.
+    # Deliveries that are left over begin the next batch, so it does not wait 0.5 s for a first one.
     full.script.append(0)
     assert len(full.take(0.5)) == 5
     assert full.waited == [0.5, *[module.QUIET_SECONDS] * 3]
@@ -213,7 +213,7 @@ def test_what_a_lost_connection_delivered_is_not_taken_from_it() -> None:
 def test_a_port_that_expects_tls_is_told_at_once(
     mosquitto_binary: str, tmp_path: Path, free_port: Callable[[], int]
 ) -> None:
-    """An earlier version waited for 40 s before it said that ca_file was missing."""
+    """Without ca_file, inbox and outlet say that the port may expect TLS."""
     with PrivateBroker(mosquitto_binary, tmp_path, free_port(), "localhost") as broker:
         address = Address("localhost", broker.port, "u", "p")
         said: dict[str, list[str]] = {"inbox": [], "outlet": []}

@@ -1,4 +1,4 @@
-"""The server's packets and the device's codec agree; byte streams are cut anywhere; invalid bytes are refused."""
+"""The server's packets and the device's codec agree, however a byte stream is cut; invalid bytes are refused."""
 
 import itertools
 import random
@@ -286,7 +286,7 @@ def test_a_publication_that_is_too_large_is_cut_and_the_next_one_is_whole() -> N
 def test_fuzzed_bytes_end_a_connection_or_are_read(seed: int) -> None:
     """10^6 bytes for each seed: whole packets, damaged ones and random bytes.
 
-    The only error is ProtocolError, and the memory does not grow.
+    The only error is ProtocolError, and the bytes that are kept for the next piece stay few.
     """
     chance = random.Random(seed)
     whole = [CONNACK, packets.suback(1, [1]), packets.PONG, incoming(9, "p/c/1/d/report", bytes(24))]

@@ -56,7 +56,7 @@ def send(folder: Path, campaign: Campaign, slot: int) -> None:
 
 
 def test_a_source_is_a_class_and_a_line(settings: Config, running: list[float], tmp_path: Path) -> None:
-    """A whole server runs with such a source.
+    """A whole server runs with a folder of files as its source.
 
     A campaign goes out; reports come in, are stored and acknowledged; repeated reports are recognised.
     """

@@ -23,14 +23,14 @@ from undertone_aggregator.server.alerts import Alerts, Problem, lasting_problems
 from undertone_aggregator.server.folder import Home
 from undertone_shared.errors import Invalid
 
-# A plugin of Apprise uses the module imghdr of Python 3.11.
+# A plugin of Apprise uses the module imghdr, which is deprecated since Python 3.11.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
 DAY = 86400
 SILENT, ENDS, CONFLICT = ("power", "silent"), ("power", "ends"), ("power", "conflict")
 
 
 def due(alerts: Alerts, ticks: float, lasting: dict[Problem, int], events: dict[Problem, int] | None = None) -> str:
-    """Return the message that is due, and count it as delivered."""
+    """Return the message that is due, or "", and count it as delivered."""
     alerts.note(lasting, events or {}, ticks, ticks)
     message = alerts.message(ticks)
     if message is None:
@@ -136,7 +136,7 @@ def test_it_finds_the_problems_of_the_server_and_of_its_campaigns() -> None:
 class Hook:
     """A web hook on the loopback address.
 
-    ``received``: the bodies; ``answer``: its status. It answers while ``open`` is set.
+    ``answer``: its status; ``received``: the bodies that it answered with 200. It answers while ``open`` is set.
     """
 
     def __init__(self) -> None:

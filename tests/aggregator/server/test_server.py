@@ -125,7 +125,7 @@ def test_a_server_that_fails_coordinates_no_longer(tmp_path: Path, monkeypatch: 
 
 
 def test_a_signing_key_that_is_lost_is_an_alarm(tmp_path: Path) -> None:
-    """Devices refuse messages without a signature, so a lost key is an alarm.
+    """Devices that know the key refuse messages without a signature, so a lost key is an alarm.
 
     Where there never was a key, one line at the start is enough.
     """
@@ -143,7 +143,7 @@ def test_a_signing_key_that_is_lost_is_an_alarm(tmp_path: Path) -> None:
 
 
 def test_before_a_campaign_has_begun_nothing_of_its_plan_is_applied() -> None:
-    """When the file is changed, the server may still wait for room on the disk, or for the broker."""
+    """The plan's file may change while the server still waits for room on the disk, or for the broker."""
     assert changes({}, server.plan(), None) == []
 
 

@@ -148,7 +148,7 @@ def test_a_second_server_of_a_folder_is_refused_as_a_whole(folder: Path, start: 
 def mosquitto(
     folder: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch, free_port: Callable[[], int]
 ) -> Iterator[Mosquitto]:
-    """Makes the folder's devices connect to a mosquitto."""
+    """A running mosquitto, which the folder's server.toml names as its broker."""
     monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
     with Mosquitto(folder / "mosquitto", free_port(), prefix="undertone-test/many") as made:
         lines = f'mode = "external"\nport = {made.port}\npassword_file = "mosquitto/aggregator.password"\n'
@@ -360,7 +360,7 @@ def test_a_campaigns_life_by_the_commands(folder: Path, start: Callable[[], Runn
     plan.write_text(PLAN.format(name="power", epsilon=2), encoding="utf-8")
     shown = undertone("campaign", "diff", str(folder), "power", str(plan))
     assert (shown.returncode, shown.stdout.splitlines()[0]) == (1, 'campaign.epsilon "1" -> "2"')
-    # A file that was changed by hand has no effect.
+    # A plan that was changed by hand is reported, and not applied.
     Home(folder).write_plan("water", PLAN.format(name="water", epsilon=2))
     wait_for(lambda: "plan" in running.events("water"))
     wait_for(running.healthy)

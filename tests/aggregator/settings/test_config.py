@@ -20,7 +20,7 @@ from undertone_aggregator.settings.sample import sample_tables
 from undertone_shared.errors import Invalid
 
 HERE = Path("/somewhere")
-# The table [stream] is refused in plans that collect reports.
+# The table [stream] is refused beside collect = "reports".
 SAMPLE = sample_tables(*(name for name in SECTIONS if name != "stream"))
 EXTERNAL = '[broker]\nmode = "external"\npassword_file = "p"\n'
 DIRECT = '[broker]\nmode = "direct"\npasswords = "p"\n'

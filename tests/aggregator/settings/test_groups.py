@@ -26,7 +26,7 @@ def test_a_changed_file_is_taken_up_while_the_campaign_runs(tmp_path: Path) -> N
     file.write_text("device,group\nm-1,north\nm-2,south\n", encoding="utf-8")
     running.note_groups(store)
     assert store.groups() == {"m-1": "north", "m-2": "south"}
-    # The server says once that it cannot read a file, and changes nothing.
+    # The server says once that it cannot use the file, and changes nothing.
     file.write_text("device,group\nm-1,all\n", encoding="utf-8")
     for _ in range(2):
         running.note_groups(store)

@@ -21,7 +21,7 @@ from undertone_shared.errors import Invalid
 SLOTS = range(FIRST + 150, FIRST + 150 + DIGESTS)
 CAMPAIGN = two_epochs()[1].campaign
 PLACES = {name: CAMPAIGN.schedule.place(name) for name in (f"d{i}" for i in range(150))}
-# None of these devices sends reports for the threshold, so all reports have the same set of symbols.
+# In these slots, none of these devices sends reports for the threshold, so all reports have the same set of symbols.
 DEVICES = [
     name
     for name, place in PLACES.items()
@@ -48,7 +48,7 @@ def judge(store: Store, drawn: dict[tuple[str, int], int]) -> list[str]:
 
 
 def recognised(file: Path, drawn: dict[tuple[str, int], int], *, compacted: bool) -> int:
-    """Try all symbols against the digests in the file's tables; return how many reports are found in this way."""
+    """Return how many of the reports ``drawn`` have a digest that occurs in the data of the file."""
     with contextlib.closing(sqlite3.connect(file)) as database:
         rows = database.execute("SELECT data FROM segments WHERE state = ?", (SEEN,)).fetchall()
     stored = b"".join(data for (data,) in rows)
@@ -61,7 +61,7 @@ def recognised(file: Path, drawn: dict[tuple[str, int], int], *, compacted: bool
 
 @pytest.mark.parametrize("compacted", [False, True])
 def test_the_newest_reports_cannot_be_recognised_from_the_store_alone(tmp_path: Path, compacted: bool) -> None:
-    """On average, chance finds fewer than two of 240 reports in these words, and 40 with a probability below 1e-30."""
+    """By chance, fewer than two of the 240 reports are found on average; the test allows 39."""
     chance = random.Random(4)
     drawn = {(device, slot): chance.randrange(8) for slot in SLOTS for device in DEVICES}
     file = tmp_path / "s.sqlite"
@@ -72,7 +72,7 @@ def test_the_newest_reports_cannot_be_recognised_from_the_store_alone(tmp_path: 
             seen.load(store.segments(SEEN))
             store.compact(SEEN, "0of1", seen.snapshot())
     assert recognised(file, drawn, compacted=compacted) < 40
-    # In the data without the mask, as they are in memory, the same search finds every report.
+    # In data without the mask, which the store keeps in memory only, the same search finds every report.
     with open_store(file) as store:
         plain = b"".join(data for _, data in store.segments(SEEN))
         with store.transaction():

@@ -59,7 +59,7 @@ def test_who_is_forgotten_stays_refused_and_hides_no_other_revocation() -> None:
     store.set_devices([Device("d3", "all", REVOKED, 0)])
     assert running.commit(reports(FIRST + 50, 1))
     assert store.outcomes()["revoked"] == 1
-    # The number of revoked devices stays the same.
+    # Forgetting d3 leaves the number of revoked devices as it is.
     store.set_devices([tombstone(Device("d3", "all", REVOKED, 0), 1)], without=["d3"])
     store.set_devices([Device("d4", "all", REVOKED, 1)])
     assert running.commit(reports(FIRST + 51, 2))

@@ -125,7 +125,7 @@ def test_a_file_without_a_campaign_gets_one_only_from_its_server(tmp_path: Path)
 def test_a_campaign_that_another_process_creates_meanwhile_is_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str | None
 ) -> None:
-    """A server that starts and a person who joins open the same new store at the same moment."""
+    """Two processes open the same new store at the same moment."""
     path = tmp_path / "s.sqlite"
     rows = SqliteStore.rows
 
@@ -283,9 +283,9 @@ def test_want_of_room_is_told_from_other_failures(tmp_path: Path) -> None:
 
 
 def locked(store: SqlStore, action: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """(condition, lock) of each lock that an action asks PostgreSQL for.
+    """Return (condition, lock) of each row lock in the statements of an action.
 
-    The action runs on SQLite, which ignores locks.
+    They are compiled for PostgreSQL; the action itself runs on SQLite, which has no such locks.
     """
     statements: list[str] = []
     executed, ran = store.execute, store.run

@@ -353,7 +353,7 @@ def test_deduplication_resumes_and_compacts(opened: Callable[[], Store]) -> None
         assert [is_snapshot for is_snapshot, _ in store.segments(SEEN)] == [True]
         again = Seen()
         again.load(store.segments(SEEN))
-        # A database keeps no digests, so only the devices and their slots are compared.
+        # PostgreSQL keeps no digests, so only the devices and their slots are compared.
         words = [np.frombuffer(each.snapshot(), "<u8").reshape(4, -1)[:3] for each in (seen, again)]
         assert np.array_equal(*words)
 
@@ -428,7 +428,7 @@ def test_one_holds_it_alone_or_many_together(opened: Callable[[], Store]) -> Non
 
 
 def test_it_has_one_server_whatever_its_workers_hold(opened: Callable[[], Store]) -> None:
-    """After a server has begun and before its workers start, no other server may begin."""
+    """While a server runs, no other may begin, whether or not its workers have started."""
     first, worker, second = opened(), opened(), opened()
     with first.serving(0):
         with first.exclusive(0):
@@ -462,7 +462,7 @@ def test_the_inventory_changes_as_a_whole(opened: Callable[[], Store]) -> None:
 
 
 def test_a_device_that_moved_is_not_refused(opened: Callable[[], Store]) -> None:
-    """Otherwise workers would read the whole inventory with each batch, because they compare both numbers."""
+    """Workers compare these two numbers with each batch, and read the whole inventory if they differ."""
     devices = [Device(state, "all", state, 5) for state in (ACTIVE, REVOKED, MOVED)]
     with opened() as store:
         store.set_devices([*devices, tombstone(Device("gone", "all", REVOKED, 5), 6)])

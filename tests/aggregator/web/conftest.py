@@ -12,7 +12,7 @@ from undertone_aggregator.web.site import StoreSite, named
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One simulated store, of which each test gets a copy."""
+    """One simulated store, which tests may read or copy."""
     return simulated_store(tmp_path_factory)
 
 

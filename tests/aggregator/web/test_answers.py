@@ -26,7 +26,7 @@ def test_the_answers_used_longest_ago_go_first(monkeypatch: pytest.MonkeyPatch) 
 
     for key in ("a", "b", "a", "c", "a", "b"):
         assert answer(key) == bytes(4)
-    # The third answer takes the place of b's, which was used longest ago.
+    # The answer to c takes the place of the answer to b, which was used longest ago.
     assert computed == ["a", "b", "c", "b"]
     assert answer("large", 11) == bytes(11)
     assert answer("large", 11) == bytes(11)

@@ -155,7 +155,7 @@ def test_a_huge_selection_is_refused(site: StoreSite, name: str, monkeypatch: py
 def test_quantiles_of_many_runs_are_refused(
     site: StoreSite, name: str, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each run takes the server up to a second of computing."""
+    """The server computes each run by itself, so the number of runs is limited."""
     monkeypatch.setattr(api, "LARGEST_RUNS", 2)
     with open_results(store) as results:
         begins, last = results.timeline.epochs[0].campaign.epoch, results.settled
@@ -539,7 +539,7 @@ def test_two_stores_of_one_campaign_are_refused(store: Path, name: str) -> None:
 def test_quantiles_of_others_keep_nobody_waiting(site: StoreSite, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Quantiles do not delay other answers.
 
-    One is computed at a time, equal requests share it, and the queue is bounded.
+    Equal requests share a computation, and a request beyond the queue's limit is refused.
     """
     go_on, begun, worked_out = threading.Event(), threading.Event(), []
     posterior = Run.posterior
@@ -612,9 +612,9 @@ def test_every_outlet_obeys_min_reports_and_a_plan_that_is_applied(site: StoreSi
 
 
 def test_a_selection_names_no_number_of_devices_that_others_give_away(site: StoreSite, name: str, store: Path) -> None:
-    """All devices less those of the published groups would reveal a group of one.
+    """West's number of devices is withheld: with it, all devices less east and west would reveal that solo has one.
 
-    A total would give this number away, because it is a multiple of the number of devices.
+    West's total is withheld as well: divided by the mean, it would give this number away.
     """
     with open_store(store) as opened:
         newest = opened.newest_slot()

@@ -1,4 +1,4 @@
-"""The page in a real Firefox ESR: it draws and answers, and its clock has 24 hours in every language.
+"""The page in a real Firefox ESR: it draws and answers, and shows times of 24 hours in German and English.
 
 axe finds no fault in it, as in Chromium (`test_states.py`).
 """
@@ -30,7 +30,7 @@ def server(made: Path) -> Iterator[PageServer]:
 
 @pytest.fixture
 def opened(tmp_path: Path, server: PageServer) -> Iterator[Callable[..., Page]]:
-    """Opens the page in a Firefox that is set to a language."""
+    """A function that opens the page in a Firefox set to a language."""
     if find_firefox() is None:
         unavailable(MISSING)
     with ExitStack() as stack:
@@ -69,7 +69,7 @@ def test_a_campaign_is_drawn_and_axe_finds_nothing(opened: Callable[..., Page]) 
 @pytest.mark.slow_but("de-DE, en")
 @pytest.mark.parametrize("languages", ["de-DE, en", "en-US, en"])
 def test_the_clock_has_24_hours_in_every_language(opened: Callable[..., Page], languages: str) -> None:
-    """All readers of a page see times in the same form, also where people usually count twelve hours."""
+    """All readers of a page see times in the same form, also with the language en-US."""
     page = opened("#simulation", languages)
     drawn(page)
     # The simulated half-hours end at 18:00.

@@ -49,7 +49,7 @@ def test_a_change_of_the_store_is_told_within_a_second(
 
 
 def test_what_is_new_between_the_answer_and_the_first_look_is_told() -> None:
-    """Earlier, a page that found the server again showed nothing new until the next slot."""
+    """A page that listens hears of a slot that settled after its first answer and before the first look."""
     mark = [1, 7, 0]
 
     async def run() -> bytes:
@@ -162,9 +162,9 @@ def test_news_that_cannot_be_made_once_come_the_next_time(
 def test_deliveries_alone_are_told_now_and_then_and_a_slot_at_once(
     monkeypatch: pytest.MonkeyPatch, began: float, pages: int, apart: float
 ) -> None:
-    """The machine's uptime does not matter.
+    """More deliveries are told after ``apart`` seconds, a settled slot at once.
 
-    In an earlier version, the first message waited for an uptime of an hour.
+    ``began``: what the monotonic clock shows at first, which does not matter.
     """
     monkeypatch.setattr(live, "LOOK_SECONDS", 0.01)
     mark = [1, 7, 0]

@@ -105,7 +105,7 @@ def test_all_campaigns_and_one(server: PageServer, open_page: Callable[..., Any]
     page.wait_for_selector(".card svg .line")
     assert page.locator(".card svg .band").count() == 1
     assert page.locator(".card h3").inner_text() == name
-    # ε = 4: e⁴ / (1 + e⁴) = .982.
+    # ε = 4: e⁴ / (1 + e⁴) = 0.982, rounded up.
     assert "one report of a home can be at most 99 % sure" in page.locator(".card").inner_text()
     assert "; energy per device in 30 minutes, on average" in page.locator(".card").inner_text()
     page.click(".card a")
@@ -168,8 +168,8 @@ def test_a_settled_slot_appears_within_a_second(
     committed = time.time()
     for page in pages:
         until(page, "window.longest !== undefined")
-        # The limit is one second after the commit, plus the time of the commit itself. On a slow machine, it grows by
-        # twice the time of the longest other question that was asked meanwhile.
+        # The limit is two seconds after the commit. On a slow machine, it grows by twice the time of the longest other
+        # request that the page made meanwhile.
         slow = 2 * page.evaluate("window.longest") / 1000
         assert page.evaluate("window.seen") / 1000 - begun < 1 + (committed - begun) + 1 + slow
 
@@ -188,7 +188,7 @@ def test_two_days_are_drawn_in_a_tenth_of_a_second(drawn: Any) -> None:
 
 
 def test_short_slots_ask_for_no_more_than_may_be_asked_for(open_page: Callable[..., Any], name: str) -> None:
-    """Slots last a second, for a week. Every offered span keeps the limit of rows, and the chosen span shows data."""
+    """Slots last a second, for a week. No offered span asks for more than 20,000 slots; the page begins with 60 s."""
     page = open_page(losing=True)
     page.wait_for_selector(".card a")
     asked: list[float] = []
@@ -388,7 +388,7 @@ def test_a_day_is_the_most_exact_of_its_two_means_and_fades_if_noisy(
 
 
 def test_quantiles_are_said_in_words(drawn: Any) -> None:
-    # The parts of the page are drawn one after the other, this one last.
+    # This part is one of the last that the page draws.
     drawn.wait_for_selector("#quantiles button")
     assert "These are readings of all homes and times, not homes" in drawn.inner_text("#quantiles")
     drawn.click("#quantiles button")
@@ -466,7 +466,7 @@ def test_a_zoom_can_be_undone_and_the_selection_follows_it(drawn: Any) -> None:
     drawn.mouse.up()
     drawn.wait_for_selector("#zoom-out", state="visible")
     until(drawn, f"document.querySelector('#selected').dataset.answered !== {json.dumps(whole)}")
-    # A new slot or a resize draws the chart again, and the chart keeps showing the same part.
+    # After a resize, the chart is drawn again and still shows the same part.
     drawn.evaluate("dispatchEvent(new Event('resize'))")
     assert drawn.locator("#zoom-out").is_visible()
     drawn.click("#zoom-out")
@@ -566,7 +566,7 @@ def test_what_says_nothing_is_not_compared_and_zero_has_no_sign(open_page: Calla
 def test_a_picked_difference_is_as_certain_by_group_as_where_two_are_compared(
     open_page: Callable[..., Any], name: str
 ) -> None:
-    """The chance of the highest group is multiplied by the number of pairs, and both places of the page say so."""
+    """If one of several pairs of groups was picked, the chance is multiplied by the number of pairs."""
     page = open_page(f"#{name}")
     asked = "import(new URL('static/compare.js', location)).then(({{ certainty, chance }}) => {})"
     certain = "[0.2, 0.02, 0.001].map((chance) => certainty({ chance }, 6))"

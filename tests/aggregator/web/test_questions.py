@@ -1,4 +1,4 @@
-"""Questions that people ask about a campaign. The page answers each in at most three clicks or choices."""
+"""Questions that people ask about a campaign. The page answers each in at most three clicks."""
 
 import json
 import math
@@ -25,7 +25,7 @@ GROUPS = ("north", "south")
 EVERYBODY_AND_GROUPS = ["all", *GROUPS]
 # The simulated half-hours end on Saturday, 2 January 2027, at 18:00.
 SATURDAY, MONDAY = datetime(2027, 1, 2, 19, tzinfo=UTC), datetime(2027, 1, 4, 9, tzinfo=UTC)
-# Yesterday evening on that Saturday, and the weekday evenings of last week on that Monday.
+# Yesterday evening as seen on that Saturday, and the weekday evenings of last week as seen on that Monday.
 YESTERDAY = {"from": "2027-01-01", "to": "2027-01-02", "between": "18:00-23:00"}
 LAST_WEEK = {"from": "2026-12-28", "to": "2027-01-04", "between": "18:00-23:00", "days": "workdays"}
 
@@ -64,7 +64,7 @@ def name(fleet: Path) -> str:
 
 @pytest.fixture
 def call(server: PageServer, name: str) -> Callable[..., Any]:
-    """The API's answer to one call."""
+    """A function that returns the API's answer for this campaign."""
 
     def ask(path: str, **parameters: str) -> Any:
         words = urllib.parse.urlencode(parameters)
@@ -74,7 +74,7 @@ def call(server: PageServer, name: str) -> Callable[..., Any]:
 
 
 def command(store: Path, rows: str, *words: str) -> Any:
-    """The rows with this name in the answer of one command."""
+    """Run `undertone query`; return the list ``rows`` of its JSON."""
     done = undertone("query", store, "--json", *words)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)[rows]
@@ -193,7 +193,7 @@ def test_whether_one_group_uses_more_than_another(hand: type[Hand], call: Any, f
     (printed,) = command(fleet, "differences", "--since", "7d", "--group", "south", "--against", "group:north")
     assert printed["estimate"] == pytest.approx(row["estimate"])
     assert printed["standard_error"] == pytest.approx(row["standard_error"])
-    # Both groups have the same simulated reports, so nothing is different, and the page says so.
+    # Both groups have the same simulated reports, so no difference is clear, and the page says so.
     assert row["verdict"] == "unclear"
     sentence = clicks.page.locator("#compared .verdict").inner_text()
     found = re.fullmatch(r"No clear difference from north: \S+ (\S+) ± (\S+) per 30 minutes, on average\.", sentence)
@@ -345,7 +345,7 @@ def test_the_newest_number_is_told_of_one_device_and_of_all(hand: type[Hand]) ->
     words = re.fullmatch(r"(\S+ \S+) ± \S+ of all (\S+) devices: a power of (\S+ \S+) ± \S+", every)
     assert words is not None, every
     of_all, devices, power = figure(words[1]), figure(words[2]), figure(f"{words[3]}h")
-    # Each number is shown with three digits.
+    # The page rounds each number.
     assert of_all == pytest.approx(devices * figure(one.partition(" ±")[0]), rel=0.01)
     assert power == pytest.approx(2 * of_all, rel=0.01), "slots of half an hour"
 
@@ -420,7 +420,7 @@ def test_the_mean_of_one_day_that_is_chosen(hand: type[Hand], call: Any, fleet: 
 
 
 def test_why_there_is_no_newer_number_and_when_there_is(hand: type[Hand], name: str) -> None:
-    """The newest slot ended at 18:00, an hour ago; the next one, at 18:30, waits an hour for late reports."""
+    """The newest slot ended at 18:00, an hour ago; the next one ended at 18:30, and waits an hour for late reports."""
     opened = hand(SATURDAY)
 
     def running(route: Any) -> None:

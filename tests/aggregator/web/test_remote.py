@@ -62,7 +62,7 @@ def test_estimates_are_the_settled_ones(both: tuple[Results, Results], monkeypat
     first, last = rows[10].slot, rows[40].slot
     assert far.estimates(first, last) == near.estimates(first, last)
     assert far.estimates(first, last, filtered=True) == near.estimates(first, last, filtered=True)
-    # A query for more than the limit of one question is asked in parts.
+    # A selection above the limit of one request is fetched in parts.
     monkeypatch.setattr(remote, "LARGEST_SELECTION", 7)
     assert far.estimates(first, last) == near.estimates(first, last)
 
@@ -197,7 +197,7 @@ class Endless(http.server.BaseHTTPRequestHandler):
                 self.wfile.write(b" " * 65536)
 
     def log_message(self, *_: object) -> None:
-        """Keep the test's output clean."""
+        """Print nothing."""
 
 
 def test_an_answer_without_end_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,7 +39,7 @@ TOKEN = "a-token-of-at-least-thirty-two-characters"
 
 
 def begun(home: Home, name: str) -> None:
-    """A campaign with a store, as its server leaves it."""
+    """Write a campaign's plan, and a store with two devices, as its server leaves it."""
     home.write_plan(name, PLAN.format(name=name, epsilon=1))
     with open_store(home.config(name).store_url, campaign=name) as store:
         store.set_meta({"campaign": name, STATE: "running"})
@@ -180,7 +180,7 @@ with run_page(Home(Path(sys.argv[1])), Journal()):
 def test_slow_and_silent_readers_hold_nobody_up(home: Home) -> None:
     """Many event streams are opened and never read.
 
-    Others still get answers, and closed streams leave nothing behind.
+    Others still get answers. After the streams are closed, as many new ones are accepted.
     """
     with run_page(home, Journal()):
         host, _, port = (home.server.page or "").rpartition(":")

@@ -28,7 +28,7 @@ from undertone_aggregator.web.site import StoreSite, named
 pytestmark = pytest.mark.services
 AXE = REPO / ".tools/npm/node_modules/axe-core/axe.min.js"
 WIDTHS = {"desktop": (1280, 900), "phone": (390, 844)}
-# The first two windows have both browsers, colour schemes and widths. `make slow` adds other combinations.
+# `make test-services` tries the first window, `make slow` the others.
 WINDOWS = (
     "chromium-dark-phone",
     pytest.param("firefox-light-desktop", marks=pytest.mark.slow),
@@ -137,7 +137,7 @@ OVERALL = {
 
 @pytest.fixture(scope="module")
 def address(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address below which the page is in each state."""
+    """The address of a server that shows each state of the page under a path of its own."""
     folder = tmp_path_factory.mktemp("states")
     stores = {"load": made, "groups": grouped(made, folder, GROUPS)}
     for kind, words in {
@@ -199,7 +199,7 @@ def look(window: tuple[str, Any], address: str) -> Iterator[Look]:
                 tab: Tab = running
                 return tab
             open_page = stack.enter_context(pages(running, address))
-            # The debugger puts axe into the page, because the page's policy forbids other scripts.
+            # The page's policy forbids other scripts, such as axe, so it is bypassed.
             options = {"viewport": {"width": across, "height": down}, "color_scheme": colours}
             tab = open_page(where, bypass_csp=True, **options)
             return tab
@@ -302,7 +302,7 @@ def test_the_guides(window: tuple[str, Any], look: Look) -> None:
 # Only Chromium's driver can show a page in the style of print. One of its windows is enough.
 @pytest.mark.parametrize("window", ["chromium-dark-phone"], indirect=True)
 def test_a_campaign_on_paper(window: tuple[str, Any], address: str) -> None:
-    """Printed in dark mode, too, the page is black on white, without buttons, with the chart and the opened parts."""
+    """Printed in dark mode, too, the page has black text and no buttons; the chart and the opened part are shown."""
     _, running = window
     with pages(running, address) as open_page:
         page = open_page("one-running/#simulation", bypass_csp=True, color_scheme="dark")

@@ -69,7 +69,7 @@ def test_a_campaign_is_drawn_and_compared(opened: Callable[..., Page], size: str
     page.wait("document.querySelectorAll('#answers .value').length >= 4")
     page.wait("document.querySelector('#compared p')")
     assert "±" in page.evaluate("document.getElementById('latest').textContent")
-    # The chart's canvas has more colours than that of its background.
+    # The chart's canvas is not of a single colour.
     drawn = "[...document.querySelector('#chart canvas').getContext('2d').getImageData(0, 0, 600, 200).data]"
     assert page.evaluate(f"new Set({drawn}).size > 8")
     page.evaluate("document.getElementById('meaning').open = true")

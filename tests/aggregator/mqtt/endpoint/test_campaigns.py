@@ -1,4 +1,4 @@
-"""Several campaigns at one endpoint: each report is acknowledged after the commit of its own campaign alone."""
+"""Several campaigns at one endpoint: a report is acknowledged when its own campaign has committed it."""
 
 import threading
 import time
@@ -144,7 +144,7 @@ def test_a_campaign_whose_store_hangs_delays_no_other(endpoint: Endpoint, device
 
 
 def test_reports_of_a_campaign_that_does_not_run_wait_for_it(endpoint: Endpoint, devices: dict[str, Device]) -> None:
-    """The campaign fails before it takes a report, and again while it holds a batch. Its devices lose no report."""
+    """The campaign starts after its reports came, and stops while it holds a batch. No report is lost."""
     water = Committing(endpoint.open("water", 3600))
     try:
         numbers = devices["power-1"].publish([b"%d" % n for n in range(5)], to=topic("power", "power-1"))
@@ -168,8 +168,7 @@ def test_reports_of_a_campaign_that_does_not_run_wait_for_it(endpoint: Endpoint,
 
 def test_a_campaign_that_comes_back_at_once_gets_its_reports(endpoint: Endpoint, devices: dict[str, Device]) -> None:
     endpoint.open("water", 3600)
-    # While this thread has the turn, the endpoint's own thread cannot apply the two calls of `serve`. It applies them
-    # after the intake was opened.
+    # While this thread holds `turn`, the two calls of `serve` cannot take effect. They do once the intake is open.
     with endpoint.turn:
         endpoint.serve(["water"])
         endpoint.serve(CAMPAIGNS)
@@ -219,7 +218,7 @@ def test_a_report_to_no_campaign_is_never_acknowledged_and_hinders_no_other(
             (topic("power", "power-1"), b"mine"),
             ("", b"y"),
         ]
-        # The campaign's plan is deleted, so nobody counts the reports that still come.
+        # The endpoint serves the campaign no more, as after its plan was deleted.
         endpoint.serve(["water"])
         # The endpoint's own thread may make that call later than this line. It makes its calls in order, so a message
         # that is retained after the call shows that the call has been made.
@@ -241,8 +240,7 @@ def test_a_device_reports_for_its_own_campaigns_only(
         devices["power-1"].wait("acked")
         devices["both-1"].publish([b"y"], to=topic("water", "both-1"))
         devices["both-1"].wait("acked")
-        # The endpoint applies the broker's rules and reads them again when they change. With many devices, one pattern
-        # is the only rule.
+        # With new rules, power-2 may report to both campaigns.
         credentials.write_access_rules(access, PREFIX, {"power-2": ["power", "water"]})
         endpoint.reload()
         devices["power-2"].publish([b"z"], to=topic("water", "power-2"))
@@ -252,6 +250,7 @@ def test_a_device_reports_for_its_own_campaigns_only(
             (topic("water", "both-1"), b"y"),
             (topic("water", "power-2"), b"z"),
         ]
+        # Rules without a list of devices let each device report to any campaign, under its own name.
         credentials.write_access_rules(access, PREFIX)
         gate = Gate(passwords, access=access)
         assert gate.may_publish(topic("water", "power-1"), "power-1")

@@ -79,8 +79,8 @@ def test_no_password_stands_for_a_certificate(endpoint: Endpoint, tmp_path: Path
 
 
 def test_whose_name_is_not_its_own_is_refused(endpoint: Endpoint, authority: Path, tmp_path: Path) -> None:
-    # Three certificates of the same authority: of a device that uses passwords, of an unknown device, and an older
-    # certificate of load-1.
+    # Three certificates of the same authority: of a device that uses passwords, of an unknown device, and one of load-1
+    # that the password file does not name.
     for number, name in enumerate(("load-2", "load-3", "load-1")):
         issue(tmp_path, authority, name, f"other-{number}")
         assert refusals(endpoint, tmp_path, f"other-{number}", name) == {"certificate": 1}

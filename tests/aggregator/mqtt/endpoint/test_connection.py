@@ -60,7 +60,7 @@ def publication(number: int, *, first: int = 0x32, payload: int = LENGTH, to: st
 
 
 def connected(gate: Gate, limits: Limits) -> tuple[Roster, Connection, Wire]:
-    """A connection that has sent one report, so that the endpoint knows its topic."""
+    """Return a roster, a connection that has sent one report (so that its topic is known), and the stream below it."""
     roster, wire = Roster(gate, limits, PREFIX, lambda _: None), Wire()
     roster.now = lambda: 0.0
     roster.queues[CAMPAIGN] = Queue(CAMPAIGN)

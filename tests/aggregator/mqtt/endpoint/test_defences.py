@@ -29,7 +29,7 @@ COMMIT_SECONDS = 0.002
 
 
 class Site:
-    """An endpoint whose deliveries are committed at once, and an honest device that reports all the time."""
+    """An endpoint, a thread that commits its deliveries, and an honest device that reports all the time."""
 
     def __init__(self, path: Path, limits: Limits, listener: Listener | None = None) -> None:
         self._opened = open_endpoint(path, replace(limits), listener)
@@ -69,12 +69,12 @@ class Site:
         return int(self.endpoint.facts()["refused"].get(reason, 0))
 
     def impatient(self, **limits: float) -> None:
-        """Give the endpoint these short limits of time, after the honest device had enough time to connect."""
+        """Set limits of time, in seconds. They may be too short to connect, so the honest device connects before."""
         for name, seconds in limits.items():
             object.__setattr__(self.endpoint.limits, name, seconds)
 
     def honest_goes_on(self, reports: int = 5, seconds: float = 60.0) -> None:
-        """Wait until the honest device has that many more reports acknowledged."""
+        """Wait up to ``seconds`` until ``reports`` more reports of the honest device are acknowledged."""
         wanted = len(self.waits) + reports
         wait_for(lambda: len(self.waits) >= wanted or self._failures, seconds, "a report of the honest device")
         assert not self._failures, self._failures
@@ -113,7 +113,7 @@ class Site:
         device.close()
 
 
-# The honest device reports as fast as it is acknowledged, which the usual limit of reports a second would not allow.
+# The honest device reports as fast as it is acknowledged, which the usual limit of packets per second would not allow.
 QUICK = Limits(per_second=1000.0)
 
 
@@ -329,7 +329,7 @@ def test_reports_without_acknowledgement_are_bounded_by_connection_and_in_all(pa
         first.wait("connected")
         for device in (first, third):
             device.publish([b"%04d" % number for number in range(500)])
-        # From then on, the endpoint reads nothing more from the two connections.
+        # Wait until the endpoint reads neither of these two connections any more.
         online = site.endpoint.roster.online
         wait_for(lambda: online["bad"].stalled and online["worse"].stalled)
         assert 100 <= site.endpoint.facts()["backlog"] <= 120 + 1
@@ -343,10 +343,7 @@ def test_reports_without_acknowledgement_are_bounded_by_connection_and_in_all(pa
 
 
 def test_a_flood_of_pings_that_nobody_reads(passwords: Path) -> None:
-    """The answers do not fill the memory.
-
-    Reading stops at the limit, and too much unread output ends the connection.
-    """
+    """The endpoint stops reading the connection, or ends it, and goes on serving the honest device."""
     with Site(passwords, replace(QUICK, burst=20_000, unread_bytes=4096)) as site:
         device = entered(site)
         device.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
@@ -396,7 +393,7 @@ def test_descriptors_used_up(passwords: Path) -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         for client in clients:
             client.close()
-        # Some of the closed connections leave the backlog only when the endpoint next looks through its connections.
+        # The endpoint tries again to accept connections when it next looks through those it has.
         entered(site)
 
 
@@ -404,7 +401,7 @@ def test_descriptors_used_up(passwords: Path) -> None:
 
 
 def damaged(chance: random.Random) -> bytes:
-    """The bytes of a connection: usually a right CONNECT, then packets, most of them right, and some bytes changed."""
+    """Return what a connection sends: mostly a right CONNECT, then up to 7 packets, with up to 3 bytes changed."""
     whole = [
         packets.encode_publish(chance.randrange(1, 9), topic("bad"), chance.randbytes(24)),
         packets.encode_publish(1, topic("worse"), b""),
@@ -451,7 +448,7 @@ class Wire:
 
 
 def fuzz(endpoint: Endpoint, sequences: int, seed: int) -> int:
-    """Feed damaged sequences to connections, in pieces, while the endpoint works; return the number of bytes."""
+    """Feed damaged sequences to connections, in pieces, while the endpoint works; return their length in bytes."""
     chance = random.Random(seed)
     fed = 0
     for number in range(sequences):
@@ -494,7 +491,7 @@ def test_fuzzed_sequences(passwords: Path) -> None:
 
 @pytest.mark.slow
 def test_fuzzed_long(passwords: Path) -> None:
-    """10^5 sequences with more than 10^7 bytes. The honest device's 99th percentile stays within 100 ms."""
+    """10^5 sequences with more than 10^7 bytes. 99 % of the honest device's reports are acknowledged within 100 ms."""
     fed, waits = fuzzed(passwords, 100_000, 2)
     assert fed > 10_000_000
     assert np.quantile(waits, 0.99) <= 0.1, np.quantile(waits, [0.5, 0.99])

@@ -219,7 +219,7 @@ def test_a_batch_closes_in_number_and_in_time(passwords: Path) -> None:
 
 
 def test_many_threads_see_every_delivery_once(passwords: Path) -> None:
-    """The queue's two threads race on purpose. No delivery is lost or doubled, whatever their order."""
+    """One thread puts reports while another takes them. Each is taken once, in order."""
     with open_endpoint(passwords, batch=7, batch_seconds=0.0005) as endpoint:
         device = Device(endpoint.port, "load-1")
         device.wait("connected")

@@ -1,4 +1,4 @@
-"""The endpoint reads its password file again: it checks only changed entries, and a damaged file changes nothing."""
+"""The password file is read again: only new and changed entries are checked, and a damaged file changes nothing."""
 
 import pytest
 

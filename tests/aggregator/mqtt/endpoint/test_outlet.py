@@ -1,4 +1,4 @@
-"""Mode direct with an outlet: estimates go to the outlet's broker, campaigns and reports stay at the endpoint."""
+"""Mode direct with an outlet: estimates and status go to the outlet's broker, campaigns and reports do not."""
 
 import io
 import threading
@@ -45,7 +45,7 @@ min_reports = 1
 
 
 class Listener:
-    """A client that keeps the last message of every topic of a broker, retained or not."""
+    """A broker's client that keeps the last message of each topic that it hears, retained or not."""
 
     def __init__(self, port: int) -> None:
         self.heard: dict[str, bytes] = {}

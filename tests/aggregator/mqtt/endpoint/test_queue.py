@@ -25,7 +25,7 @@ class Watched(deque):
 
 
 def test_a_report_has_its_age_from_its_arrival_on_whoever_looks_in_between():
-    """If the age were counted from time 0, it would be years on a machine that has run for years."""
+    """An age that is asked for during ``put`` is that of the report, and not the time since the machine started."""
     queue = Queue("meters")
     queue.waiting = waiting = Watched(queue)
     for _ in range(3):

@@ -248,7 +248,7 @@ def test_a_reader_that_takes_nothing_for_long_is_disconnected(files: Path, qos: 
         assert slow.socket.recv(5) == packets.suback(1, [qos])
 
         def publish() -> bool:
-            """Fill the buffers, and let a minute pass by the endpoint's clock."""
+            """Send 100 kB, move the endpoint's clock by 61 s; return whether the reader was disconnected."""
             endpoint.publish(MEAN, b"." * 100_000)
             now[0] += 61
             return endpoint.facts()["refused"].get("unread") == 1
@@ -381,7 +381,7 @@ def test_mosquitto_sub_reads_estimates(endpoint: OneCampaign) -> None:
 def test_a_bridge_of_mosquitto_is_a_reader(
     endpoint: OneCampaign, mosquitto_binary: str, tmp_path: Path, free_port: Callable[[], int]
 ) -> None:
-    """The bridge has the lines of aggregator/README.md, for another server."""
+    """The bridge has the lines of aggregator/README.md, with this endpoint's address, password and prefix."""
     page = (REPO / "aggregator/README.md").read_text(encoding="utf-8")
     lines = [
         line.strip() for line in page[page.index("    connection undertone\n") :].partition("\n\n")[0].splitlines()

@@ -1,4 +1,4 @@
-"""Strangers have a share of the connections: however many strangers there are, devices connect and stay connected."""
+"""Connections that have not logged in (strangers) are limited, so that devices can connect and stay connected."""
 
 import random
 from collections import Counter
@@ -55,7 +55,7 @@ class World:
         return wire  # type: ignore[no-any-return]
 
     def connect(self, wire: Wire, user: str) -> Wire:
-        """The device sends its certificate or password, so that it is no stranger any more."""
+        """The device logs in with its password, so that it is no stranger any more."""
         wire.reader.received(packets.encode_connect(user, user, password(user), 60))
         return wire
 
@@ -74,7 +74,8 @@ def test_79_addresses_with_256_strangers_each_lock_no_device_out(tmp_path: Path,
         for address in attackers:
             world.stranger(address)
     coming = world.stranger("192.0.2.1" if at == "its own" else attackers[0])
-    # More strangers come before the device's first packet. Each of the 79 addresses may have 51 of 4,096 connections.
+    # 40 more strangers come before the device's first packet. An attackers' address keeps at
+    # least its newest 51 of the 4,096 connections, so the device's stays.
     for _ in range(40):
         world.stranger(attackers[0])
     world.connect(coming, "meter-1")
@@ -94,7 +95,7 @@ def test_an_ipv6_network_counts_as_one_address(tmp_path: Path) -> None:
 
 
 def test_300_devices_behind_one_address_all_get_in(tmp_path: Path) -> None:
-    """The devices come 200 at a time, as after a power cut, while 256 strangers come from the same address."""
+    """After 256 strangers of this address, the devices come, up to 200 at a time, as after a power cut."""
     world = World(tmp_path, Limits())
     for _ in range(256):
         world.stranger("192.0.2.1")

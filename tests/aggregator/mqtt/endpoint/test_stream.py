@@ -46,10 +46,7 @@ class Pair:
             key.data()
 
     def read(self) -> bytes:
-        """Return what the device reads now.
-
-        This is empty if the kernel holds the bytes back; the caller then serves the stream and reads again.
-        """
+        """Return what the device reads; empty if nothing comes within 0.1 s."""
         try:
             return self.device.recv(1 << 20)
         except TimeoutError:

@@ -307,7 +307,7 @@ def reports(count: int) -> list[bytes]:
 
 
 def unpacked(data: bytes) -> list[Frame]:
-    """The frames that a server sends after it has accepted the upgrade."""
+    """Return the frames in ``data``, which a server sent after it had accepted the upgrade."""
     client = ClientProtocol(parse_uri("ws://localhost/"), state=State.OPEN, max_size=None)
     client.receive_data(data)
     return [each for each in client.events_received() if isinstance(each, Frame)]
@@ -481,7 +481,7 @@ def test_an_origin_is_compared_with_the_host(origin: str, host: str, same: bool)
         (frame(bytes(LIMITS.frame_bytes + 1))[:14], 1009, "oversized"),
         (frame(b"\x32", fin=False) + frame(bytes(LIMITS.frame_bytes), Opcode.CONT)[:14], 1009, "oversized"),
     ],
-    # A frame's mask is random, so the cases need names.
+    # A frame's mask is random, so names made from the bytes would differ from run to run.
     ids=["text", "unmasked", "continuation", "interrupted", "reserved", "opcode", "ping", "frame", "fragments"],
 )
 def test_a_frame_that_is_not_allowed_closes_the_connection(world: World, data: bytes, code: int, reason: str) -> None:
@@ -511,7 +511,7 @@ def test_pings_are_answered_and_too_many_end_the_connection(world: World) -> Non
 
 
 def test_a_stranger_may_send_little(world: World) -> None:
-    # Frames that hold no complete CONNECT, a CONNECT that is too large, and a frame that never ends.
+    # Empty pings, a CONNECT that is too large, and a frame that never ends.
     for opening, more in (
         (b"", frame(b"", Opcode.PING)),
         (b"", frame(b"\x10\xff\xff\x03")),
