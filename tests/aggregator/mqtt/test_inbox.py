@@ -210,7 +210,7 @@ def test_what_a_lost_connection_delivered_is_not_taken_from_it() -> None:
     assert not inbox.ready
 
 
-def test_a_port_that_expects_tls_is_told_at_once(
+def test_both_clients_say_that_the_port_may_expect_tls(
     mosquitto_binary: str, tmp_path: Path, free_port: Callable[[], int]
 ) -> None:
     """Without ca_file, inbox and outlet say that the port may expect TLS."""

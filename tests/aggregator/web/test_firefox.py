@@ -68,7 +68,7 @@ def test_a_campaign_is_drawn_and_axe_finds_nothing(opened: Callable[..., Page]) 
 
 @pytest.mark.slow_but("de-DE, en")
 @pytest.mark.parametrize("languages", ["de-DE, en", "en-US, en"])
-def test_the_clock_has_24_hours_in_every_language(opened: Callable[..., Page], languages: str) -> None:
+def test_the_clock_has_24_hours_in_german_and_in_us_english(opened: Callable[..., Page], languages: str) -> None:
     """All readers of a page see times in the same form, also with the language en-US."""
     page = opened("#simulation", languages)
     drawn(page)

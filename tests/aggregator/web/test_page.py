@@ -141,7 +141,7 @@ def test_theta_of_each_block_of_the_day_is_listed(open_page: Callable[..., Any],
     assert rows == [["00:00", "800"], ["10:00", "1,200"], ["20:00", "900"]]
 
 
-def test_a_settled_slot_appears_within_a_second(
+def test_a_settled_slot_appears_within_two_seconds_of_its_commit(
     drawn: Any, open_page: Callable[..., Any], name: str, one_more_report: Callable[[], None]
 ) -> None:
     other = open_page(f"#{name}")
