@@ -77,7 +77,7 @@ def text_values(lines: Iterable[str], column: str | None, scale: Fraction, say: 
         if value is None and number == 1 and not _is_number(cell):
             continue
         if value is None:
-            say(f"{name}, row {number}: {cell[:_LONGEST_TEXT]!r} is not a whole number, and counts as 0")
+            say(f"{name}, row {number}: {not_whole(cell, scale)}")
         yield value or 0
 
 
@@ -111,6 +111,15 @@ def _is_number(cell: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def not_whole(cell: str, scale: Fraction) -> str:
+    """Return the sentence about a cell for which `parse` returns None."""
+    return f"{cell[:_LONGEST_TEXT]!r} is not a whole number below 2^53{_scaled(scale)}, and counts as 0"
+
+
+def _scaled(scale: Fraction) -> str:
+    return "" if scale == 1 else f" after scaling by {scale}"
 
 
 class PipeLines:
@@ -187,8 +196,8 @@ def _npz(path: Path, column: str | None, scale: Fraction, say: Say) -> Iterator[
         values, fine = _whole(stream[start : start + BATCH], scale)
         if not fine.all():
             say(
-                f"{path.name}, values {start} to {start + len(values) - 1}: {(~fine).sum()} are not whole numbers; "
-                "counted as 0"
+                f"{path.name}, values {start} to {start + len(values) - 1}: {(~fine).sum()} of these are not whole"
+                f" numbers below 2^53{_scaled(scale)}, and count as 0"
             )
         yield values
 
@@ -228,7 +237,6 @@ def _parquet(path: Path, column: str | None, scale: Fraction, say: Say) -> Itera
             row += 1
             value = parse(str(cell), scale)
             if value is None:
-                text = "" if cell is None else str(cell)[:_LONGEST_TEXT]
-                say(f"{path.name}, row {row}: {text!r} is not a whole number, and counts as 0")
+                say(f"{path.name}, row {row}: {not_whole('' if cell is None else str(cell), scale)}")
             held.append(value or 0)
         yield np.array(held, dtype=np.int64)

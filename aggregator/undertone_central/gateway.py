@@ -17,7 +17,7 @@ from undertone_aggregator.ingest.intake import Delivery
 from undertone_aggregator.mqtt.inbox import Inbox, is_repeated, packet_of
 from undertone_aggregator.mqtt.link import Address
 from undertone_central.document import TITLE
-from undertone_central.feed import parse
+from undertone_central.feed import not_whole, parse
 from undertone_central.job import ReleaseJob
 
 BATCH = 1000
@@ -121,5 +121,5 @@ class Gateway:
         elif is_repeated(delivery) and packet_of(delivery) in self._packets:
             return None
         if value is None:
-            self._say(f"{delivery.payload[:40]!r} is not a whole number, and counts as 0")
+            self._say(not_whole(delivery.payload.decode("utf-8", "replace"), self._scale))
         return value or 0

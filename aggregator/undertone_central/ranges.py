@@ -63,7 +63,7 @@ def range_sum(parameters: Parameters, pieces: Sequence[Piece], first: int, end: 
         raise Invalid(f"the range is {first}:{end}, expected FIRST:END with 0 <= FIRST < END")
     kind = parameters["released"]
     if kind == "items":
-        raise Invalid("a release of synthetic items answers shares below thresholds, not sums over time")
+        raise Invalid("a release of synthetic items shows shares of the values, and no sums over time")
     value, variance, at = 0.0, 0.0, first
     for piece in pieces:
         length = _length(parameters, piece)
@@ -72,8 +72,8 @@ def range_sum(parameters: Parameters, pieces: Sequence[Piece], first: int, end: 
             part, its_variance = _SUMS[kind](parameters, piece, at - piece.first, stop - piece.first)
             value, variance, at = value + part, variance + its_variance, stop
     if at < end:
-        spans = ", ".join(f"{p.first}:{p.first + _length(parameters, p)}" for p in pieces) or "nothing yet"
-        raise Invalid(f"the range {first}:{end} is not released in full: released are {spans}")
+        spans = ", ".join(f"{p.first}:{p.first + _length(parameters, p)}" for p in pieces) or "nothing"
+        raise Invalid(f"the range {first}:{end} is not released in full: released so far: {spans}")
     return RangeSum(first, end, value, sqrt(variance))
 
 

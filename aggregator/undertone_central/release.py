@@ -287,7 +287,7 @@ def _feed(job: ReleaseJob, given: _Input, say: Say, bar: Bar) -> int:
     if read and above == read:
         say(f"warning: every value is above the bound {job.bound}: is the bound in the unit of the values? See --scale")
     if faults > _NAMED_FAULTS:
-        say(f"{faults - _NAMED_FAULTS} further rows have such faults")
+        say(f"{faults - _NAMED_FAULTS} more faults of the input are not listed")
     return numbers
 
 

@@ -164,23 +164,23 @@ def test_inputs_of_every_kind(tmp_path):
     assert read_all(csv, "0")[0] == [1, 2, 3, 4, 5, 6]
     _, said = read_all(csv, "kwh", Fraction(1000))
     assert said == [
-        "a.csv, row 3: '' is not a whole number, and counts as 0",
-        "a.csv, row 4: 'x' is not a whole number, and counts as 0",
-        "a.csv, row 6: '0.0001' is not a whole number, and counts as 0",
+        "a.csv, row 3: '' is not a whole number below 2^53 after scaling by 1000, and counts as 0",
+        "a.csv, row 4: 'x' is not a whole number below 2^53 after scaling by 1000, and counts as 0",
+        "a.csv, row 6: '0.0001' is not a whole number below 2^53 after scaling by 1000, and counts as 0",
     ]
     plain = tmp_path / "b.txt"
     plain.write_text("3\n4", encoding="utf-8")
     assert read_all(plain)[0] == [3, 4]
     # A first line that is a number is no header.
     plain.write_text("2.5\n4", encoding="utf-8")
-    assert read_all(plain) == ([0, 4], ["b.txt, row 1: '2.5' is not a whole number, and counts as 0"])
+    assert read_all(plain) == ([0, 4], ["b.txt, row 1: '2.5' is not a whole number below 2^53, and counts as 0"])
     table = tmp_path / "c.npz"
     np.savez(table, wh=np.array([[1, 2], [3, 4]]), t0=np.array("x"))
     assert read_all(table)[0] == [1, 3, 2, 4]
     np.savez(table, a=np.array([1.0, np.nan, 2.5, np.inf, 7.0]), b=np.arange(2))
     values, said = read_all(table, "a")
     assert values == [1, 0, 0, 0, 7]
-    assert said == ["c.npz, values 0 to 4: 3 are not whole numbers; counted as 0"]
+    assert said == ["c.npz, values 0 to 4: 3 of these are not whole numbers below 2^53, and count as 0"]
     assert read_all(table, "b")[1] == []
     pandas = pytest.importorskip("pandas")
     pytest.importorskip("pyarrow")
@@ -189,7 +189,7 @@ def test_inputs_of_every_kind(tmp_path):
     assert read_all(parquet)[0] == [3, 0]
     assert read_all(parquet, "a")[0] == [1, 2]
     pandas.DataFrame({"a": [1.0, 2.5]}).to_parquet(parquet)
-    assert read_all(parquet) == ([1, 0], ["d.parquet, row 2: '2.5' is not a whole number, and counts as 0"])
+    assert read_all(parquet) == ([1, 0], ["d.parquet, row 2: '2.5' is not a whole number below 2^53, and counts as 0"])
     assert feed.expected(csv) == 8
     assert feed.expected(table) is None
 

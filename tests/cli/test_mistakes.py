@@ -95,7 +95,7 @@ def test_an_empty_cell_of_a_parquet_file_is_said(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     pandas.DataFrame({"wh": pandas.array([1, None, 3], dtype="Int64")}).to_parquet(tmp_path / "w.parquet")
     words = ("release", "unbounded", *RELEASE, "--input", tmp_path / "w.parquet", "--output", tmp_path / "o.csv")
-    assert "w.parquet, row 2: '' is not a whole number, and counts as 0" in undertone(*words).stderr
+    assert "w.parquet, row 2: '' is not a whole number below 2^53, and counts as 0" in undertone(*words).stderr
 
 
 def test_an_option_of_a_plan_that_is_nearly_right_is_suggested(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The k-ary counter with subtraction: the least error of all counters here under pure ε.
+"""The k-ary counter with subtraction: for long streams, the least error of all counters here under pure ε.
 
 Andersson, Pagh, Steiner, Torkamani, *Count on Your Elders: Laplace vs Gaussian Noise*, FORC 2025, arXiv:2408.07021.
 Write the time t with the digits -m..m to the base k = 2m + 1: t = Σ d_i k^i. Level i divides time into nodes of k^i
@@ -23,7 +23,7 @@ from undertone_shared.errors import Invalid
 
 
 class KAry(Bounded, OneByOne):
-    """Counter over a tree of odd fan-out k whose nodes are added and subtracted. It has the least error under pure ε.
+    """Counter over a tree of odd fan-out k whose nodes are added and subtracted. Best under pure ε for long streams.
 
     ``fanout`` None means the k with the least mean variance over the horizon. Memory: (k - 1)/2 numbers for each level.
     """

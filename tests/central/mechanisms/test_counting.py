@@ -359,7 +359,7 @@ def test_ranges_across_pieces_and_outside_them():
             range_sum(parameters, pieces, first, end)
     with pytest.raises(Invalid, match="FIRST < END"):
         range_sum(parameters, pieces, 5, 5)
-    with pytest.raises(Invalid, match="nothing yet"):
+    with pytest.raises(Invalid, match="released so far: nothing"):
         range_sum(parameters, [], 0, 5)
     joined = [Piece(10, 5, numbers[:16]), Piece(26, 6, numbers[16:32])]
     both = range_sum(parameters, joined, 20, 30)
