@@ -168,7 +168,7 @@ def _wait(
         state = "reporting" if sent.plays else "waiting for the campaign"
         show(f"{state}: {len(sent.sent)} reports sent, {len(sent.acked)} acknowledged")
         if not sent.plays and time.monotonic() > deadline:
-            refused = processes.last_line("fleet.log", REFUSED) or "none was heard"
+            refused = processes.last_line("fleet.log", REFUSED) or "no campaign came"
             raise Failed(f"no device accepted a campaign within {_CAMPAIGN_SECONDS:g} s: {refused}")
         if options.provisioned is None:
             processes.check()

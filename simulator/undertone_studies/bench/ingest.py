@@ -77,13 +77,13 @@ def run(options: StudyOptions) -> list[Measured]:
     what = "commit, then acknowledge, QoS 1"
     return [
         *_beside(what, best, "mosquitto_sub", "sub", 0.8),
-        *_beside(what, best, "the old path: paho, one by one", "old", 2.5),
+        *_beside(what, best, "paho, one by one", "old", 2.5),
         *_beside(what, best, "bare paho, manual acknowledgement", "paho", None),
         duration(what, best["ours"].processor, "CPU µs/report", "goal", 22.0, goal=1.0),
         *_beside(
             "a quarter of reports refused, the others from new devices",
             hostile,
-            "the old path: paho, one by one",
+            "paho, one by one",
             "old",
             1.0,
         ),

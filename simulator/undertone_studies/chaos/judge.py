@@ -80,7 +80,10 @@ def refused_in_absence(sent: Sent, judged: Judged, timeline: Timeline, hostile: 
             if later is not None and any(first <= 1000 * later.issued_at <= last for first, last in absences):
                 refused[later] += 1
     for epoch, n in refused.items():
-        yield f"{n} reports were refused for epoch {epoch.campaign.epoch}, which was decided in their devices' absence"
+        yield (
+            f"{n} reports were refused, because the server issued the epoch that begins at Unix second"
+            f" {epoch.campaign.epoch} while their devices were offline"
+        )
 
 
 def _thetas(plan: PreparedDemo, timeline: Timeline) -> Iterator[str]:
