@@ -32,7 +32,7 @@ def test_nothing_of_it_is_applied_so_nothing_changes(folder: Path, verb: str) ->
     done = undertone("campaign", verb, str(folder), "power", str(folder / "campaigns/power.toml"))
     assert done.returncode == 2
     assert done.stderr.splitlines() == [
-        "error: campaign power has not begun, so there is nothing to apply to: edit campaigns/power.toml instead"
+        "error: campaign power has not begun, so this command has nothing to change: edit campaigns/power.toml instead"
     ]
 
 

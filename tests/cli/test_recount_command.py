@@ -35,7 +35,7 @@ def call(folder, monkeypatch, capsys):
 def test_a_store_that_agrees(folder, call):
     code, out, _ = call("recount", folder / "landing", "--store", folder / "store")
     assert code == 0
-    assert out.splitlines()[0] == "100 reports in 4 histograms; 0 histograms differ"
+    assert out.splitlines()[0] == "the files hold 100 reports in 4 histograms; 0 histograms differ from the store"
     assert "  counted: 100 in the files, 100 in the store" in out.splitlines()
     code, out, _ = call(
         "recount", folder / "landing", "--store", folder / "store", "--first", landed.START + 1, "--json"
@@ -51,7 +51,7 @@ def test_a_store_that_does_not(folder, call):
         store.commit("liar", batch)
     code, out, _ = call("recount", folder / "landing", "--store", folder / "store")
     assert code == 1
-    assert "1 histograms differ" in out
+    assert "1 histogram differs" in out
     assert f"  slot {landed.START + 1}, group all: " in out
     code, _, _ = call("recount", folder / "landing", "--store", folder / "store", "--last", landed.START)
     assert code == 0

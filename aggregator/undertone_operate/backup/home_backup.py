@@ -170,7 +170,7 @@ def restore_home(file: Path, folder: Path) -> list[str]:
     if by_spark := [name for name in Home(folder).names() if Home(folder).config(name).landing.counts == SPARK]:
         sentences.append(
             f"Spark counts the landed reports of {', '.join(by_spark)}: run undertone spark recount with a new"
-            " checkpoint, which counts the files that still exist into the restored store"
+            " checkpoint, so that the reports in the files that still exist are in the restored store"
         )
     sentences.append(
         "devices connect to the name or address in server.toml: give this machine that name or address,"
@@ -270,7 +270,7 @@ def _extract(archive: tarfile.TarFile, folder: Path) -> str:
     except (ValueError, KeyError, TypeError):
         raise Invalid(f"the backup's {MANIFEST} is not valid, expected the one that undertone backup wrote") from None
     if wanted:
-        raise Invalid(f"the backup is truncated: {sorted(wanted)[0]} and {len(wanted) - 1} more files are missing")
+        raise Invalid(f"the backup is truncated: it lacks {many(len(wanted), 'file')}, such as {sorted(wanted)[0]}")
     return before
 
 

@@ -20,7 +20,8 @@ def what_would_change(home: Home | None, stores: Mapping[str, str]) -> list[str]
         file = store_address(url).file
         if file is None:
             sentences.append(
-                f"{name}: an older database is brought to revision {tables.HEAD}: back it up with pg_dump first"
+                f"{name}: if its database is older than revision {tables.HEAD}, an upgrade changes it to that revision:"
+                " back it up with pg_dump first"
             )
             continue
         revision = revision_in(file)

@@ -75,7 +75,7 @@ def begun(config: Config) -> tuple[Mapping[str, str], Timeline]:
         meta, timeline = store.meta(), Timeline(store.epochs())
     if "facts" not in meta:
         raise Invalid(
-            f"campaign {name} has not begun, so there is nothing to apply to: edit campaigns/{name}.toml instead"
+            f"campaign {name} has not begun, so this command has nothing to change: edit campaigns/{name}.toml instead"
         )
     return meta, timeline
 

@@ -54,7 +54,8 @@ def _move_fleets(home: Home, host: str, port: int, *, endpoint: bool) -> list[st
     config = home.config(names[0])
     if config.broker.hosts:
         raise Invalid(
-            f"broker.hosts in {home.folder / SERVER} names several brokers, expected one broker whose devices can move"
+            f"broker.hosts in {home.folder / SERVER} names several brokers, expected one: this command cannot move the"
+            " devices of several brokers"
         )
     if endpoint and not config.broker.source.broker:
         raise Invalid("devices connect to this server's endpoint already: --endpoint is for an external broker")
@@ -83,7 +84,7 @@ def _move_fleets(home: Home, host: str, port: int, *, endpoint: bool) -> list[st
         f"{obeying} of {policies.total()} devices move to {host}:{port} at their next contact with this server"
     )
     sentences += _by_hand(policies.total() - obeying, home.folder / "fleets")
-    sentences.append("a device that cannot log in at the new address tries both addresses in turn")
+    sentences.append("a device that cannot log in at the new address tries the old and the new address in turn")
     if home.join.listen is not None:
         sentences.append(
             f"phones learn from the web app at {home.join.url} where to report: keep the app at this address until each"
@@ -188,8 +189,8 @@ def _by_hand(devices: int, folder: Path) -> list[str]:
     if not devices:
         return []
     return [
-        f"{devices} devices cannot move by themselves, because their policies allow no hand-over: copy to them their"
-        f" device.json from {folder}"
+        f"{devices} devices cannot move by themselves, because their policies allow no hand-over by this server: copy"
+        f" its changed device.json from {folder} to each"
     ]
 
 
@@ -230,7 +231,9 @@ def _certificate(config: Config, host: str) -> list[str]:
     if not authority.is_file():
         return []
     if not authority.with_name(AUTHORITY_KEY).is_file():
-        return [f"get a certificate for {host} for the new address: the authority's key is not in this folder"]
+        return [
+            f"get a certificate for {host}: this command made none, because the authority's key is not in this folder"
+        ]
     names = [host, broker.reached_as or broker.host]
     certificate, key = server_certificate(authority, names)
     write_private(config.path(broker.key or KEY), key)

@@ -15,6 +15,7 @@ import tomlkit
 
 from undertone_aggregator.base.durations import utc
 from undertone_aggregator.base.files import write_private
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.campaign.binding import RETIRED, STATE, known_refusals
 from undertone_aggregator.campaign.handover import read_handover, write_handover
 from undertone_aggregator.campaign.preview import epochs_of, preview
@@ -173,17 +174,17 @@ def _policies(fleet: Path, drawn: int, new: Config, signer: Signer, agreed: Sequ
     if short:
         least = min(allowed_reports(policy) for policy, _ in short)
         sentences.append(
-            f"warning: the policies of {sum(number for _, number in short)} devices allow {least} reports in a life,"
-            f" but the campaigns may take {turns}: such a device stops reporting before the end, unless it gets a"
-            " policy that allows more"
+            f"warning: the campaigns may take {turns} reports of a device, but the policies of"
+            f" {many(sum(number for _, number in short), 'device')} allow fewer in a life, the strictest {least}:"
+            " such a device stops reporting before the end, unless it gets a policy that allows more"
         )
     bound = new.campaign.bound
     if narrow := [(policy, number) for policy, number in policies if policy.theta[1] < bound]:
         least = min(policy.theta[1] for policy, _ in narrow)
         sentences.append(
-            f"warning: the policies of {sum(number for _, number in narrow)} devices allow theta up to {least}, but the"
-            f" campaign's bound is {bound}: such a device refuses an epoch with a larger theta, unless it gets a policy"
-            " that allows more"
+            f"warning: the campaign's bound is {bound}, but the policies of"
+            f" {many(sum(number for _, number in narrow), 'device')} allow only a smaller theta, the strictest {least}:"
+            " such a device refuses an epoch with a larger theta than its policy allows, unless it gets another policy"
         )
     return sentences
 

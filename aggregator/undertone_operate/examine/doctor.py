@@ -42,6 +42,7 @@ from undertone_shared.errors import Invalid
 _LEAST_FREE = 200 << 20
 _SLOW_SYNC_SECONDS = 0.2
 _STOP_KEEPING = "if nobody needs this, set audit = false in [store] of server.toml, or remove [landing] from it"
+_WRITABLE = "free disk space, or let the server's user write in this folder"
 _SECRETS = (
     "signing.key",
     "aggregator.password",
@@ -204,7 +205,7 @@ def _sync(folder: Path) -> Finding:
             file.flush()
             os.fsync(file.fileno())
     except OSError as wrong:
-        return Finding("sync", FAILURE, f"the server cannot write in {folder}: {wrong.strerror}", "free disk space")
+        return Finding("sync", FAILURE, f"the server cannot write in {folder}: {wrong.strerror}", _WRITABLE)
     seconds = time.perf_counter() - start
     sentence = f"a write reaches the disk in {1000 * seconds:.1f} ms"
     if seconds < _SLOW_SYNC_SECONDS:

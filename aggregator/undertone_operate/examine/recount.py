@@ -202,7 +202,8 @@ class Difference:
 
     def __str__(self) -> str:
         where = f"slot {self.key.slot}, group {self.key.group}"
-        return f"{where}: {self.landed} reports in the files, {self.stored} in the store"
+        unlike = ", with other contents" if self.landed == self.stored else ""
+        return f"{where}: {self.landed} reports in the files, {self.stored} in the store{unlike}"
 
 
 def compare(again: Recount, store: CountedReports, first: int = 0, last: int = _LAST) -> list[Difference]:

@@ -80,9 +80,10 @@ def target_of(config: Config) -> Target:
     if not plain and direct and own.is_file():
         ca = own
     elif not plain and (direct or broker.ca_file is None):
+        missing = f"{own} is missing" if direct else "ca_file is missing in [broker] of server.toml"
+        signed = "the endpoint's certificate" if direct else "the broker's certificate"
         raise Invalid(
-            f"devices cannot verify {host}: ca_file is missing in [broker] of server.toml, expected the certificate of"
-            " the broker's authority"
+            f"devices cannot verify {host}: {missing}, expected the certificate of the authority that signed {signed}"
         )
     elif not plain:
         ca = config.path(str(broker.ca_file))
@@ -105,13 +106,13 @@ def outbox_for(plan: CampaignPlan, absence: int) -> int:
     late = late_seconds(plan.slot_seconds)
     if not 1 <= absence <= late:
         raise Invalid(
-            f"absence is {absence} s, expected at most {late} s, because the server does not count later reports"
+            f"absence is {absence} s, expected 1 to {late} s, because the server does not count later reports"
         )
     reports = -(-absence // (plan.slot_seconds * plan.stride)) + 1
     if reports > LARGEST_OUTBOX:
         raise Invalid(
-            f"absence is {absence} s, in which a device draws {reports} reports, expected at most {LARGEST_OUTBOX}:"
-            " a broker queues more"
+            f"absence is {absence} s, in which a device may draw {reports} reports, expected at most {LARGEST_OUTBOX}:"
+            " for more, use a broker, which queues them"
         )
     return reports
 

@@ -120,7 +120,7 @@ class JoinCodes:
         if not 1 <= count <= LARGEST_CODES:
             raise Invalid(f"devices is {count}, expected 1 to {LARGEST_CODES}")
         if expires <= now:
-            raise Invalid(f"the codes' end is {expires - now} seconds from now, expected a later time")
+            raise Invalid(f"the codes would expire after {expires - now} seconds, expected 1 or more")
         codes = [secrets.token_bytes(_CODE_BYTES) for _ in range(count)]
         rows = [(_hash(code), campaign, group, about, now, expires) for code in codes]
         columns = "hash, campaign, device_group, about, created, expires"

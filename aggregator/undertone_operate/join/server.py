@@ -173,9 +173,9 @@ async def _renew(tls: JoinTls | None, journal: Journal) -> None:
         await asyncio.sleep(_WATCH_SECONDS)
         try:
             if tls.renew():
-                journal.say("join", "the listener's certificate was read again")
+                journal.say("join", "the listener at which people join has read its renewed certificate")
         except Invalid as wrong:
-            journal.say("join", f"the listener keeps its old certificate: {wrong}")
+            journal.say("join", f"the listener at which people join keeps its old certificate: {wrong}")
 
 
 def _bound(host: str, port: int) -> socket.socket:

@@ -126,7 +126,7 @@ def add(
 def list_devices(
     choice: FleetChoice,
     silent: Annotated[
-        str | None, typer.Option(help="Only devices silent for this long, or always: 90m, 12h, 2d.")
+        str | None, typer.Option(help="Only devices that have not reported for this long, or never: 90m, 12h, 2d.")
     ] = None,
     lost: Annotated[
         bool,

@@ -30,8 +30,8 @@ def move(
     """Send all devices of a server to another address.
 
     A device moves at its next contact, if its policy allows it. The running server sends the signed hand-over with
-    its campaigns. A device that cannot log in at the new address tries both addresses in turn. The command also
-    writes the new address into server.toml and the devices' files.
+    its campaigns. A device that cannot log in at the new address tries the old and the new address in turn. The
+    command also writes the new address into server.toml and the devices' files.
     """
     from undertone_aggregator.server.folder import Home
     from undertone_aggregator.settings.options import is_host, split_address

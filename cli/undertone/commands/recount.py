@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from undertone.stores import STORE_HELP, WhichCampaign
+from undertone_aggregator.base.plural import many
 
 _MOST_SHOWN = 10
 
@@ -43,7 +44,10 @@ def recount(
         print(json.dumps({"reports": reports, "histograms": histograms, "differing": [str(d) for d in differing],
                           "landed": landed, "stored": stored}, indent=2))  # fmt: skip
     else:
-        print(f"{reports} reports in {histograms} histograms; {len(differing)} histograms differ")
+        print(
+            f"the files hold {many(reports, 'report')} in {many(histograms, 'histogram')};"
+            f" {many(len(differing), 'histogram differs', 'histograms differ')} from the store"
+        )
         for difference in differing[:_MOST_SHOWN]:
             print(f"  {difference}")
         print("deliveries of all slots:")
