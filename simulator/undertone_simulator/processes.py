@@ -149,9 +149,11 @@ class Processes:
             if show is not None:
                 show(f"{connected or 0} of {clients} connected")
             if time.monotonic() > deadline:
+                within = seconds if begun else START_SECONDS + seconds
                 missing = self.last_line("fleet.log", MISSING)
                 raise Failed(
-                    f"{connected or 0} of {clients} clients connected within {seconds:g} s; missing: {missing}"
+                    f"{connected or 0} of {clients} clients connected within {within:g} s"
+                    + (f"; some of the others: {missing}" if missing else "")
                 )
             time.sleep(_POLL_SECONDS)
 

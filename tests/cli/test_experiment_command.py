@@ -41,6 +41,6 @@ def test_without_data_it_says_so(asked, tmp_path, monkeypatch):
     monkeypatch.setenv("UNDERTONE_DATA", str(tmp_path / "nowhere"))
     result = CliRunner().invoke(app, ["experiment", "theta"])
     assert result.exit_code == 0
-    assert "no data sets at" in result.output
+    assert "there is no folder" in result.output
     assert "nowhere" in result.output
     assert asked[0].data is None

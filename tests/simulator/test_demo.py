@@ -177,7 +177,7 @@ def test_table_sentences_and_picture(demo, tmp_path):
     assert "an optimal table of 25 levels" in text
     assert "than the Hybrid's (variance × 0." in text
     assert "proven in integers" in text
-    assert f"(their ratio is {result.standardised:.2f}, and in 95 % of runs it is 1 ± 0.49)" in text
+    assert f"(their ratio is {result.standardised:.2f}, and in about 95 % of runs it is 1 ± 0.49)" in text
     # The text names the steps as the papers do, and compares the papers' way with the one that was played.
     assert [word for word in ("Square Wave:", "EM:", "θ =", "reports:", "reconstruction:") if word not in text] == []
     assert [(way.name, way.filtered, way.played) for way in result.ways] == [

@@ -154,7 +154,7 @@ def test_reproduce_makes_every_table_and_figure_of_the_paper(paper: str, underto
     )
     assert done.exit_code == 0, done.output
     number = len(experiments_of(paper))
-    assert f"{number} experiments, data are missing for 0 more" in done.output
+    assert f"{number} experiments; 0 more could not run" in done.output
     assert files(output, paper) == files(RESULTS, paper)
     # A quick run has fewer repeats and points, but all of the papers' figures and tables.
     made = {

@@ -178,7 +178,7 @@ class ReportsResult:
             *cost(epsilon, self.per_day, self.readings_spent, self.turns),
             f"reconstruction: the noise of a slot is {self.measured_error:.1f} {unit} as measured, and"
             f" {self.predicted_error:.1f} {unit} as predicted: {verdict}"
-            f" (their ratio is {self.standardised:.2f}, and in 95 % of runs it is 1 ± {self.tolerance:.2f});"
+            f" (their ratio is {self.standardised:.2f}, and in about 95 % of runs it is 1 ± {self.tolerance:.2f});"
             f" the worst slot is off by {self.worst:.1f} standard errors;"
             f" {self.covered} of {len(self.slots)} intervals contain the mean of the readings",
             *([weak] if self.predicted_error > abs(level) / 2 else []),

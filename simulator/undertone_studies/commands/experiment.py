@@ -74,7 +74,8 @@ def data_folder() -> Path | None:
     if folder.is_dir():
         return folder
     print(
-        f"no data sets at {folder}, so only stand-ins are used: set UNDERTONE_DATA to the folder of the data sets",
+        f"there is no folder {folder}, so a study of real data uses a synthetic stand-in or does not run: give --data"
+        " the folder of the data sets",
         file=sys.stderr,
     )
     return None
@@ -87,6 +88,4 @@ def _all(options: StudyOptions, output: Path | None, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"page": str(page), "skipped": skipped}, ensure_ascii=False))
     else:
-        print(
-            f"{page}: {len(EXPERIMENTS.names()) - len(skipped)} experiments, data are missing for {len(skipped)} more"
-        )
+        print(f"{page}: {len(EXPERIMENTS.names()) - len(skipped)} experiments; {len(skipped)} more could not run")

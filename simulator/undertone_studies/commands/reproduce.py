@@ -63,4 +63,4 @@ def reproduce(
     page, skipped = write_results(
         options, output, lambda sentence: print(sentence, file=sys.stderr, flush=True), chosen=names
     )
-    print(f"{page}: {len(names) - len(skipped)} experiments, data are missing for {len(skipped)} more")
+    print(f"{page}: {len(names) - len(skipped)} experiments; {len(skipped)} more could not run")
