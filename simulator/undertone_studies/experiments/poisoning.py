@@ -27,10 +27,10 @@ PARAGRAPH = (
     "and the largest symbol moves the mean most. If all fakes send it, the mean moves by the share of fakes times the "
     "difference between the decoded value of that symbol and the mean (the column `bound`, which leaves out noise). In "
     "this study θ is fixed.\n\nWith a smaller ε, decoded values are larger, so each false report shifts the mean more. "
-    "At ε = 0.5 honest devices with the Hybrid use stochastic rounding alone, so the server refuses the symbols of its "
-    "piecewise mechanism. The rows `piecewise` are for the piecewise mechanism by itself, with which fakes move the "
-    "mean about twice as far at ε = 0.5.\n\nThe median of the means of random groups helps if there are few fakes, or "
-    "if all fakes are in few groups. If there are fakes in every group, the median does not help; letting in only "
+    "The Hybrid at ε = 0.5 is an exception: there honest devices use stochastic rounding alone, so the server refuses "
+    "the symbols of its piecewise mechanism. The rows `piecewise` are for the piecewise mechanism by itself, with "
+    "which fakes move the mean about twice as far at ε = 0.5.\n\nThe median of the means of random groups helps if most "
+    "groups have no fakes. In this study there are fakes in every group, so the median does not help; letting in only "
     "known devices does."
 )
 
