@@ -33,6 +33,7 @@ from undertone_aggregator.settings.options import family_of, split_address
 from undertone_aggregator.settings.server_options import ServerOptions
 from undertone_aggregator.store.kept import kept_by_name
 from undertone_aggregator.store.store import NoStore, open_store
+from undertone_aggregator.store.store_address import store_address
 from undertone_operate.examine.doctor_broker import FAILURE, OK, WARNING, Finding, examine_broker
 from undertone_operate.fleet.join_codes import JoinCodes
 from undertone_operate.join.openapi import PATH as DESCRIPTION_PATH
@@ -42,6 +43,8 @@ from undertone_shared.errors import Invalid
 _LEAST_FREE = 200 << 20
 _SLOW_SYNC_SECONDS = 0.2
 _STOP_KEEPING = "if nobody needs this, set audit = false in [store] of server.toml, or remove [landing] from it"
+_DATABASE = "start the database, or correct path in [store]"
+_UNREADABLE = "let the server's user read this file, or restore it from a backup: undertone restore"
 _WRITABLE = "free disk space, or let the server's user write in this folder"
 _SECRETS = (
     "signing.key",
@@ -348,4 +351,4 @@ def _store(config: Config) -> Finding:
     except NoStore:
         return Finding(check, OK, "the store does not exist yet; the server makes it")
     except (Invalid, OSError) as wrong:
-        return Finding(check, FAILURE, str(wrong), "restore the store from a backup: undertone restore")
+        return Finding(check, FAILURE, str(wrong), _DATABASE if store_address(config.store_url).shared else _UNREADABLE)

@@ -29,9 +29,9 @@ PARAGRAPH = (
     "this study θ is fixed.\n\nWith a smaller ε, decoded values are larger, so each false report shifts the mean more. "
     "The Hybrid at ε = 0.5 is an exception: there honest devices use stochastic rounding alone, so the server refuses "
     "the symbols of its piecewise mechanism. The rows `piecewise` are for the piecewise mechanism by itself, with "
-    "which fakes move the mean about twice as far at ε = 0.5.\n\nThe median of the means of random groups helps if most "
-    "groups have no fakes. In this study there are fakes in every group, so the median does not help; letting in only "
-    "known devices does."
+    "which fakes move the mean about twice as far at ε = 0.5.\n\nThe median of the means of random groups helps if "
+    "most groups have no fakes. In this study there are fakes in every group, so the median does not help; letting in "
+    "only known devices does."
 )
 
 DEVICES = 20_000
