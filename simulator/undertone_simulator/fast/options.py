@@ -60,8 +60,8 @@ class SimulateOptions(FleetOptions):
     plan: Annotated[Path | str | None, "A campaign's TOML file, whose table [campaign] replaces options here."] = None
     as_papers: Annotated[
         bool,
-        "With reports: the papers' way: one round of Square Wave, EM with the white box, Eq. 8 with random ranges, the"
-        " Hybrid, no filter. An option that contradicts it is refused.",
+        "With reports: collect as the paper of ToPL does: one round of Square Wave; θ for random ranges by EM with the"
+        " paper's white box and its Eq. 8; reports by the Hybrid; no filter. An option that contradicts it is refused.",
     ] = False
     rounds: Annotated[
         tuple[float, ...] | str | None,
