@@ -65,8 +65,8 @@ def create(
         bool,
         typer.Option(
             "--as-papers",
-            help="Collect as the paper of ToPL does: one round of Square Wave; θ for random ranges by EM with the paper's"
-            " white box and its Eq. 8; reports by the Hybrid; no filter.",
+            help="Collect as the paper of ToPL does: one round of Square Wave; θ for random ranges by EM with the"
+            " paper's white box and its Eq. 8; reports by the Hybrid; no filter.",
         ),
     ] = False,
     only_show: Annotated[
