@@ -10,7 +10,7 @@ _EXTRAS = {
     "pyspark": "spark",
 }
 # Commands that simulate or draw with matplotlib: they need the extra ``simulator``.
-_SIMULATE = ("bench", "demo", "experiment", "fleet", "plan", "simulate")
+_SIMULATE = ("bench", "demo", "experiment", "fleet", "plan", "reproduce", "simulate")
 # Commands that work without a server: they need the extra ``aggregator``. For all commands that are in neither list,
 # the advice is ``server``, which contains ``aggregator``.
 _ALONE = ("certify", "export", "query", "verify")

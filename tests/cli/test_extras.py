@@ -24,6 +24,7 @@ from undertone.extras import advice
         ("typer", "query", "aggregator"),
         ("typer", "certify", "aggregator"),
         ("typer", "plan", "simulator"),
+        ("numpy", "reproduce", "simulator"),
         ("matplotlib", "demo", "simulator"),
         ("pyspark", "spark", "spark"),
     ],

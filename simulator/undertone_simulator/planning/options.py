@@ -48,7 +48,8 @@ class PlanOptions(FleetOptions):
     ] = None
     as_papers: Annotated[
         bool,
-        "With reports: the papers' way: one round of Square Wave, Eq. 8 with random ranges, the Hybrid.",
+        "With reports: collect as the paper of ToPL does: one round of Square Wave; θ for random ranges by its Eq. 8;"
+        " reports by the Hybrid; no filter.",
     ] = False
     mechanism: Annotated[
         str | None, "With reports: the mechanism: auto, hybrid, piecewise or optimal (default auto)."
