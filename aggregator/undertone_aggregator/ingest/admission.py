@@ -1,5 +1,4 @@
-"""Admission: decides whether a delivery is counted, refused for a reason, or a duplicate. No delivery raises an error.
-"""
+"""Admission: decides whether a delivery is counted, refused for a reason, or a duplicate. No delivery raises an error."""
 
 import hashlib
 import re

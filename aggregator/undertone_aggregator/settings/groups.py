@@ -19,8 +19,7 @@ _RESERVED = (EVERYBODY, "status")
 
 
 def read_groups(path: Path) -> dict[str, str]:
-    """Return a map: device -> group from a CSV file with the columns device,group. Raises Invalid.
-    """
+    """Return a map: device -> group from a CSV file with the columns device,group. Raises Invalid."""
     if not path.exists():
         raise Invalid(f"campaign.groups is {str(path)!r}, expected a file: make it with the line {','.join(_HEADER)}")
     if path.stat().st_size > _LARGEST_GROUPS:
