@@ -1,5 +1,6 @@
 """The campaign as a device in Home Assistant: means with their intervals, facts such as θ, and the day against last
-week."""
+week.
+"""
 
 import math
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Admission: decides whether a delivery is counted, refused for a reason, or a duplicate. No delivery raises an error."""
+"""Admission: decides whether a delivery is counted, refused for a reason, or a duplicate. It raises no error."""
 
 import hashlib
 import re

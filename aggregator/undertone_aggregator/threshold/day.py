@@ -254,7 +254,7 @@ def solved(between: Vector, within: Vector, blocks: Vector, right: Vector) -> Ve
 
     ``between`` [pieces, pieces] and ``within`` [p, p] are positive definite. ``blocks`` [pieces, p, p], at least 0, are
     the blocks of a block diagonal matrix. The preconditioner is the inverse of the same sum with the mean of the blocks
-    in place of each block; in the coordinates of ``between``'s eigenvectors it is block diagonal.  The search ends at a
+    in place of each block; in the coordinates of ``between``'s eigenvectors it is block diagonal. The search ends at a
     relative residual of at most 1e-13, or after 10 steps for each unknown.
     """
     values, waves = np.linalg.eigh(between)

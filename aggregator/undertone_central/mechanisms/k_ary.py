@@ -1,4 +1,4 @@
-"""The k-ary counter with subtraction: the least error of all counters here under pure ε.
+"""The k-ary counter with subtraction: usually the least error of all counters here under pure ε.
 
 Andersson, Pagh, Steiner, Torkamani, *Count on Your Elders: Laplace vs Gaussian Noise*, FORC 2025, arXiv:2408.07021.
 Write the time t with the digits -m..m to the base k = 2m + 1: t = Σ d_i k^i. Level i divides time into nodes of k^i
