@@ -46,8 +46,8 @@ const QUIET = new Map([
   ["starting", "starting"],
 ]);
 
-// Returns what needs attention, the most urgent first. Alarms of one event, and sentences that differ only in numbers, are one
-// row with the newest time.
+// Returns what needs attention, the most urgent first. Alarms of one event, and alarms whose sentences differ only in numbers,
+// are one row with the newest time.
 export function notices({ server, warnings, time_zone: zone }) {
   const found = new Map();
   for (const sentence of server.problems || []) found.set(sentence, { rank: 0, sentence, kind: "bad", times: [] });
