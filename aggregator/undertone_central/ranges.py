@@ -1,9 +1,9 @@
 """Range queries over a release: sums over [first, end) of the stream's values, each with a standard error.
 
-They need only public input: the release's parameters and its numbers. The standard error covers the noise, exactly
-except for monotone counts. For a smoothed stream it also covers the prediction error inside a block that the range
-cuts, which is estimated from the changes of the release's own block sums. It does not cover truncation at θ: sums are
-those of truncated values.
+They need only public input: the release's parameters and its numbers. The standard error covers the noise: exactly, but
+approximately for monotone releases and for consistency by least absolute deviation. For a smoothed stream it also
+covers the prediction error inside a block that the range cuts, which is estimated from the changes of the release's own
+block sums. It does not cover truncation at θ: sums are those of truncated values.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,6 +1,6 @@
 """Operators' tools around a running server: set it up, make and manage its devices, examine it, recount reports.
 
-Owns what such commands do, without the command line: ``init``, ``devices``, ``join``, ``readers``, ``doctor``,
+Owns what such commands do, without the command line: for example ``init``, ``devices``, ``join``, ``doctor``,
 ``backup``, ``recount``, and ``campaign`` with ``apply``, ``extend`` or ``succeed``.
 May import: undertone_aggregator, undertone_device, undertone_shared.
 Start reading: ``fleet/`` makes a server's folder and its devices, ``changes/`` changes campaigns that run,

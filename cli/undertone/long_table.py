@@ -12,7 +12,7 @@ from rich.text import Text
 def long_table(console: Console, title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a table as text. The first column never wraps; the others wrap if the table is wider than the console.
 
-    rich measures, wraps and styles every cell, which takes a millisecond for each row. The widths of its columns depend
+    rich measures, wraps and styles every cell, which takes long for many rows. The widths of its columns depend
     on each column's longest cell and longest word alone. So rich only lays out the rows with these cells and words, and
     draws the rows that wrap. Every other row is one padded line.
     """

@@ -1,9 +1,9 @@
 """Study of the filter on published series: real and synthetic truths, with the noise of each way of collecting.
 
-The truth is the mean of a fleet's truncated readings, slot by slot. The noise of a slot is drawn with its exact
-variance (a mean of hundreds of reports is normal). The ways of collecting are: a report for each reading (``event``),
-reports of devices in turn, with sampling error (``turns``), and streams that begin anew in each cycle, with noise that
-is correlated within the cycle (``stream``).
+The truth is the mean of a fleet's truncated readings, slot by slot. The noise of a slot is drawn from a normal
+distribution with its exact variance. The ways of collecting are: a report for each reading (``event``), reports of
+devices in turn, with sampling error (``turns``), and streams that begin anew in each cycle, with noise that is
+correlated within the cycle (``stream``).
 """
 
 import math

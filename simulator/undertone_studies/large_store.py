@@ -1,4 +1,4 @@
-"""A large store for benchmarks and tests: a year of half-hours with many groups, written in bulk in seconds.
+"""A large store for benchmarks and tests: half-hours of many groups, for a year or another time, written in bulk.
 
 Its rows are like those of a real server: threshold rounds with the means fitted to them, weekly epochs, reports for the
 threshold and all others, late reports, losses, and an inventory of devices. For each time of day `_DRAWN` histograms

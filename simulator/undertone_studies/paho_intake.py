@@ -1,4 +1,4 @@
-"""The server's intake until 2026, by paho with one packet per call: the baseline for our own subscriber."""
+"""An intake by paho with one packet per call: the baseline for our own subscriber."""
 
 import time
 from collections.abc import Sequence
@@ -31,8 +31,7 @@ class PahoIntake:
             if self._client.want_write():
                 self._client.loop_write()
             held = len(self._taken)
-            # Earlier versions of the server read with paho-mqtt as this loop does: one packet per call, until a call
-            # added none.
+            # paho-mqtt reads one packet per call, so this loop calls it until a call adds none.
             while len(self._taken) < self._limit:
                 before = len(self._taken)
                 self._client.loop_read()

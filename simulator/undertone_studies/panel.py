@@ -36,7 +36,7 @@ class Panel:
         return f"{self.y} ÷ {self.relative}'s" if self.relative else self.y
 
     def thinned(self) -> "Panel":
-        """Return the panel with at most `_POINTS` points for each curve; no picture shows more."""
+        """Return the panel with at most `_POINTS` points for each curve."""
 
         def few(values: Sequence[float]) -> list[float]:
             return list(values)[:: max(-(-len(values) // _POINTS), 1)]

@@ -24,8 +24,7 @@ class Postgres:
     """A PostgreSQL server that runs until `close`. `new_database` creates an empty database and returns its URL.
 
     ``durable``: True if commits survive a power cut. Otherwise they survive `kill` but not a power cut. A server that
-    is not durable starts faster after `kill`; a durable one then syncs all its files, which can take a minute on a busy
-    disk.
+    is not durable starts faster after `kill`; a durable one then syncs all its files, which can take long.
     """
 
     def __init__(self, port: int, *, durable: bool = True) -> None:

@@ -3,9 +3,9 @@
     python -m undertone_studies.served INTAKE ADMISSION FOLDER PORT
 
 INTAKE: direct (devices connect to it), readers (the same, and it publishes ten messages a second to readers), broker
-(our subscriber), paho (the intake until 2026: one packet per call through paho), or sockets (no server: it answers
-every packet and ignores the content). ADMISSION: lane (the fast path), or plain (one by one). The program ends when its
-standard input ends.
+(our subscriber), paho (one packet per call through paho), or sockets (no server: it answers every packet
+and ignores the content). ADMISSION: lane (the fast path), or plain (one by one). The program ends when its standard
+input ends.
 """
 
 import contextlib
@@ -92,7 +92,7 @@ def publish(endpoint: Endpoint, stop: threading.Event) -> None:
 def answer(port: int, stop: threading.Event) -> None:
     """Answer every packet, in batches of 20 ms.
 
-    No server in Python can cost less than this waiting, receiving and sending.
+    This is what waiting, receiving and sending alone cost in Python.
     """
     selector = selectors.DefaultSelector()
     listening = socket.create_server(("127.0.0.1", port), backlog=4096)

@@ -45,7 +45,7 @@ PAPER_BINS = 1024
 FLEET = 10_000
 # If θ differs from the best θ by more than this factor, the method must not be confident of it.
 OFF = 1.7
-# Seeds of the random mixtures. They were chosen after the method was final; seed 1 was used to develop it.
+# Seeds of the random mixtures. Seed 1 is not among them, because it was used to develop the method.
 MIXTURES = (4,)
 _VARIANCE = constant_variance(1.0)
 

@@ -28,7 +28,7 @@ class Background:
 
     @property
     def ready(self) -> bool:
-        """True if the thread runs and its body has reported that it is ready."""
+        """True if the thread runs and its body last reported that it is ready."""
         return self._ready and not self.ended
 
     @property

@@ -39,7 +39,7 @@ def write_private(path: Path, text: str, *, durable: bool = True) -> None:
     """Replace the file in one step; only its owner may read it (mode 0600).
 
     ``durable``: on return the file is on the disk under its name. A path within the text may hold bytes that the locale
-    could not decode (PEP 383); they are written unchanged. Raises OSError, which names the file.
+    could not decode (PEP 383); they are written unchanged. Raises OSError.
     """
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

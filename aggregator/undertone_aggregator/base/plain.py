@@ -12,8 +12,8 @@ STEADY = 8
 def plain(value: Any, digits: int | None = None) -> Any:
     """Return ``value`` as JSON can carry it.
 
-    A number that is not finite becomes None, a fraction its text "p/q", bytes their hexadecimal digits. Arrays and
-    tuples become lists, and numpy's scalars Python's numbers. Raises TypeError for anything else.
+    A number that is not finite becomes None, a fraction its text, such as "1/3", bytes their hexadecimal digits. Arrays
+    and tuples become lists, and numpy's scalars Python's numbers. Raises TypeError for anything else.
 
     ``digits``: floats are rounded to this number of significant digits; None: they are not rounded. The last digits of
     a sum depend on the processor, so results that somebody wants to compare are rounded.

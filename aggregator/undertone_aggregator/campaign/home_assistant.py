@@ -1,4 +1,6 @@
-"""The campaign as a device in Home Assistant: each group's mean with its interval, θ, and the day against last week."""
+"""The campaign as a device in Home Assistant: means with their intervals, facts such as θ, and the day against last
+week.
+"""
 
 import math
 from collections.abc import Iterable
@@ -14,7 +16,7 @@ VERSION = metadata.version("undertone-ldp")
 # Number of slots without a new value after which a value is unknown.
 _STALE_SLOTS = 6
 _LEAST_STALE_SECONDS = 300
-# A displayed step is at most the largest reading divided by this number, far below the error of any fleet's mean.
+# A displayed step is at most the largest reading divided by this number.
 _STEP_SHARE = 1000
 _MOST_DIGITS = 6
 # Units that in Home Assistant belong to one quantity only, and to a class that a momentary value may have. Units of

@@ -32,7 +32,7 @@ class SettledMark:
     def withhold(self, store: Store, due: int, least: int) -> tuple[int, int] | None:
         """If the store has settled fewer slots than the mark, have it publish no slot up to ``due``.
 
-        Return the (first, last) slot that is withheld, or None if the store has settled as many slots as the mark.
+        Return (first, last) of the withheld slots, or None if the store has settled at least as many slots as the mark.
         Raises StoreError.
         """
         if publication_of(store, least).settled >= self.settled:

@@ -1,9 +1,9 @@
 """Rounds: threshold epochs in which all devices report for the threshold, then report epochs under θ.
 
 A cache of sums is the only state of the rounds: what is due follows from the epochs and histograms in the store. So
-after a restart the server goes on where the last process stopped. Only the planned slots of a threshold round are used
-to choose θ, but its epoch lasts until the next one begins. A report epoch ends with the campaign. A campaign that is
-extended gets a new epoch with the same rule and a later end.
+after a restart the server goes on where the last process stopped. A threshold round's planned slots are used to choose
+θ, later ones only if no report came in these; the round's epoch lasts until the next one begins. A report epoch ends
+with the campaign. A campaign that is extended gets a new epoch with the same rule and a later end.
 """
 
 import math
@@ -48,8 +48,7 @@ Ranges = tuple[tuple[int, int, int], ...]
 _FIRST_EDGES = {"logarithmic": first_edges, "linear": linear_edges}
 # The bound of a binary sensor, which needs no threshold.
 BINARY = 1
-# A new epoch is issued only if θ changes by at least this share of the range. A smaller change would change the error
-# by a few per cent at most.
+# A new epoch is issued only if θ changes by at least this share of the range.
 SMALLEST_CHANGE = 0.05
 # Once θ is chosen, it is chosen again only if at least this share of the devices report.
 FEWEST = 0.25

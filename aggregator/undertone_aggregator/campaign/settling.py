@@ -190,7 +190,7 @@ class Settling:
 
     def _estimator(self) -> Estimator:
         """Return the estimator of the current timeline. It is kept for all slots, because making a decoder takes
-        0.1 s.
+        long.
         """
         timeline = self._issuing.timeline
         if self._estimating is None or self._estimating[0] is not timeline:

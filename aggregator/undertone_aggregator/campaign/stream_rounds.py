@@ -193,7 +193,7 @@ class StreamRounds:
 
 
 def stream_theta(found: Threshold, bound: int, slew: float | None, noise: float, devices: int) -> int:
-    """Return the θ of least mean square error among integers that lie 2 % apart.
+    """Return the θ of least mean square error among integers that lie about 2 % apart.
 
     The error of a mean of n devices is ToPL's Eq. 8 with the variance of the stream's noise, and with one more part of
     the bias. Truncation at θ removes E[(x - θ)⁺], and clipped steps remove what the model of

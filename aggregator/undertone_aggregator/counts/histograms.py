@@ -1,7 +1,7 @@
 """Histograms of many slots and groups as arrays, and their sums by slot. Large series are read and published in this
 form.
 
-A year of fifty groups has two million histograms: to make a Python object for each of them would take a minute.
+A year of half-hours of fifty groups has nearly a million histograms of each kind: too many for one Python object each.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -41,8 +41,8 @@ def gain(mechanism: Mechanism, epsilon: Fraction | float | str, theta: int, popu
 class Promise:
     """Variances that the tables of `population_table` will have for the readings.
 
-    They are predicted to about 2 %, in less than a tenth of the time that the design of a table takes.
-    Each variance is computed once, starting from the cells that the computation before it used.
+    They are predicted to about 2 %. Each variance is computed once, starting from the cells that the computation before
+    it used.
     """
 
     def __init__(self, epsilon: Fraction | float | str, population: ReadingModel) -> None:

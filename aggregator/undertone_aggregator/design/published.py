@@ -153,10 +153,7 @@ def about(mechanism: Mechanism, reports: int, releases: int) -> Published:
 
 @lru_cache(maxsize=64)
 def slot_losses(blanket: Blanket, reports: int, cells: int = FINE) -> Losses:
-    """Return the losses of one slot of ``reports`` reports: an upper bound of δ at every ε.
-
-    The bound is tight to a fraction of 1 %.
-    """
+    """Return the losses of one slot of ``reports`` reports: an upper bound of δ at every ε."""
     gamma, extra, t = float(blanket.gamma), float(blanket.ratio - 1), float(blanket.extreme)
     mean = 1 + (reports - 1) * gamma
     top = math.log1p(extra)

@@ -76,7 +76,7 @@ class MeanDifference(MeanRow):
 
     @property
     def chance(self) -> float | None:
-        """The chance that noise alone makes a difference this large, of either sign; None if the error is unknown."""
+        """The chance that noise alone makes a difference this large, of either sign; None without an error."""
         if not self.standard_error:
             return None
         return math.erfc(abs(self.estimate) / self.standard_error / math.sqrt(2.0))

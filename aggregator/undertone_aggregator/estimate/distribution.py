@@ -1,4 +1,4 @@
-"""Distribution of readings over time, by a model of the cohort's and all other reports: quantiles with bands."""
+"""Distribution of readings over time, by a model of the cohort's and other reports: quantiles with bands."""
 
 import hashlib
 from collections.abc import Mapping, Sequence

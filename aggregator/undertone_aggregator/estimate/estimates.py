@@ -19,7 +19,7 @@ MEASURED = "report"
 RELEASED = "stream"
 MODEL = "model"
 Vector = NDArray[np.float64]
-# Kind of a row without an estimate: nobody reported, or too few did for a published number.
+# Kind of a row without a number: nobody reported, or too few did for a published one.
 ABSENT = "absent"
 # Largest number of consecutive slots without a number that get rows: more than a year of half-hours. A longer gap gets
 # no rows, because the campaign was paused and continued later.

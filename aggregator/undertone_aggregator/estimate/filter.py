@@ -74,9 +74,9 @@ class Filtered:
     (``causal``, ``causal_error``). For some slots after a step that the model does not explain, these are the values
     themselves and their own errors; ``mean`` and ``standard_error`` are so for some slots before the step, too.
 
-    ``used``: False if the raw series is as good, or with fewer than `FEWEST` slots; then this holds for all slots, and
-    ``gain`` is 1. Otherwise ``gain`` is Stein's estimate of the filter's root mean square error, divided by that of the
-    raw series. ``fitted`` is None with fewer than `FEWEST` slots.
+    ``used``: False if the filter saves less than `_WORTH` of the error, or with fewer than `FEWEST` slots; then this
+    holds for all slots, and ``gain`` is 1. Otherwise ``gain`` is Stein's estimate of the filter's root mean square
+    error, divided by that of the raw series. ``fitted`` is None with fewer than `FEWEST` slots.
     """
 
     mean: Vector

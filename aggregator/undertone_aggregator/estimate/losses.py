@@ -46,7 +46,7 @@ class SlotLosses(Row):
 class Gap(Row):
     """Consecutive slots of one group in which reports are missing, see `SlotLosses.is_gap`.
 
-    ``start``, ``end``: Unix seconds. ``slots``: number of slots, ``empty`` of them without any number.
+    ``start``, ``end``: Unix seconds. ``slots``: number of slots; in ``empty`` of them ``reports`` is 0.
     """
 
     plural: ClassVar[str] = "gaps"

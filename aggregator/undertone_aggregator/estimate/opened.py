@@ -196,8 +196,8 @@ class OpenCampaign(Summarised):
 
     @property
     def mark(self) -> tuple[int, ...]:
-        """(epochs, newest settled slot, edition of the settings, deliveries). It changes when the store has anything
-        new.
+        """(epochs, newest settled slot, edition of the settings, deliveries). It changes when the store has a
+        new epoch, settled slot, setting for reading or delivery.
         """
         return self._store.epoch_count(), self.settled, self._edition(), self._store.outcomes()["received"]
 

@@ -328,7 +328,7 @@ def told_groups(store: Store, publication: Publication) -> frozenset[str]:
     """Return the groups whose counts (devices, losses) may be published.
 
     These groups, and the remainder, are large enough: the count of a group of one household would reveal whether that
-    household takes part. Only groups that `tell_groups` recorded are among them.
+    household takes part. Only groups that `tell_groups` recorded, and `EVERYBODY`, can be among them.
     """
     return _told(_households(store, publication), publication.told, publication.least)
 

@@ -368,7 +368,7 @@ class Reconstruction:
 def _cell_means(edges: tuple[int, ...], chosen: Threshold | None) -> Vector:
     """Return the mean reading within each cell [edges[i], edges[i + 1]), under the distribution fitted with ``chosen``.
 
-    It is the middle of the cell if the distribution has no reading there, or if there is none.
+    It is the middle of the cell if the distribution has no reading there, or if ``chosen`` is None.
     """
     middles = (np.array(edges[:-1]) + np.array(edges[1:]) - 1) / 2.0
     if chosen is None:

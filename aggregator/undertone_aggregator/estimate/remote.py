@@ -80,7 +80,7 @@ def facts_of(results: Results) -> dict[str, Any]:
 
 
 class RemoteResults(Results):
-    """The `Results` of a campaign on the page at ``url``. Each query sends a request to the page.
+    """The `Results` of a campaign on the page at ``url``. Each query asks the page.
 
     ``campaign`` may be omitted if the page shows only one. The constructor and every query raise Invalid if the page
     cannot be reached, is no Undertone page, or refuses the request.

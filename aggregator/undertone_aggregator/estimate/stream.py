@@ -215,7 +215,7 @@ class StreamReconstruction:
     def _mean(
         self, first: int, last: int, series: Series, curve: Curve, clipped: "_Clipped", places: Places
     ) -> RangeEstimate:
-        """Return the mean over the curve's slots at some ``places``. ``clipped``: that of all slots of the curve.
+        """Return the mean over the curve's slots at some ``places``. ``clipped``: `_clipped` of the curve.
 
         The variance of its noise is the sum of these slots' covariances over n²; covariances with other slots are not
         included.

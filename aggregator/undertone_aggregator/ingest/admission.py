@@ -1,6 +1,4 @@
-"""Admission: counts each delivery exactly once, or refuses it for a reason that is counted. No delivery raises an
-error.
-"""
+"""Admission: decides whether a delivery is counted, refused for a reason, or a duplicate. It raises no error."""
 
 import hashlib
 import re
@@ -175,7 +173,7 @@ class Examined(NamedTuple):
     """The result for a delivery of the rules that need no memory.
 
     ``refused``: the reason for refusal, empty for a report that may be counted. ``device``: empty if the topic names no
-    device. ``report``, ``rule``: the report and its epoch's rule, as far as they were read.
+    device. ``report``, ``rule``: the report and its epoch's rule, None unless this rule was asked.
     """
 
     refused: str

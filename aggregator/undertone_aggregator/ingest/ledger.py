@@ -43,7 +43,7 @@ def read_ledger(store: CampaignEntries) -> BatchLedger | None:
 def apply(store: Store, entry: BatchLedger, batch: Batch) -> bool:
     """Add a batch and note it, in one transaction. Return False if the store held the batch already.
 
-    Raises Invalid if the batch is not the next one.
+    Raises Invalid if ``entry`` does not continue the store's ledger.
     """
     with store.transaction():
         # Writing locks the row. Another Spark driver of this campaign waits here, and then reads the ledger that this

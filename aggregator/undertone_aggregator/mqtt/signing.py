@@ -17,7 +17,7 @@ from undertone_shared.errors import Invalid
 
 @dataclass(frozen=True)
 class Signer:
-    """A signing key. ``sign``: returns the 64-byte signature of a campaign's digest.
+    """A signing key. ``sign``: returns the 64-byte signature of its argument, such as a campaign's digest.
 
     ``public``: public key, 32 bytes in hex.
     """

@@ -1,4 +1,4 @@
-"""`undertone worker`: a process that joins the workers of a campaign. It needs only the store's URL and a password."""
+"""`undertone worker`: a process that joins the workers of a campaign. It needs the store's URL and a password."""
 
 import threading
 import time

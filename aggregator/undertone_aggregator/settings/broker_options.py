@@ -161,7 +161,7 @@ def is_loopback(host: str) -> bool:
 
 
 def check_broker(broker: BrokerOptions, workers: int) -> None:
-    """Raise Invalid for options that exclude each other, and for an option that needs another one which is missing."""
+    """Raise Invalid for options that do not fit together, or do not fit the number of ``workers``."""
     for name, mode in _MODES.items():
         if getattr(broker, name) != getattr(BrokerOptions, name) and broker.mode != mode:
             raise Invalid(f"broker.{name} is for mode = {mode!r}, but mode is {broker.mode!r}")

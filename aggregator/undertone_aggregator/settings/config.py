@@ -323,7 +323,7 @@ class Config:
 
     @property
     def shares(self) -> bool:
-        """True if workers on several machines share the campaign, which needs a shared store and a broker."""
+        """True if workers on several machines can share the campaign, which needs a shared store and a broker."""
         return self.store_address.shared and self.broker.source.broker
 
     @property

@@ -19,9 +19,7 @@ _RESERVED = (EVERYBODY, "status")
 
 
 def read_groups(path: Path) -> dict[str, str]:
-    """Return a map: device -> group from a CSV file with the columns device,group. Raises Invalid, which names the
-    line.
-    """
+    """Return a map: device -> group from a CSV file with the columns device,group. Raises Invalid."""
     if not path.exists():
         raise Invalid(f"campaign.groups is {str(path)!r}, expected a file: make it with the line {','.join(_HEADER)}")
     if path.stat().st_size > _LARGEST_GROUPS:
@@ -54,7 +52,7 @@ def make_groups(path: Path) -> None:
 def append_groups(path: Path, group: str, devices: Iterable[str]) -> None:
     """Add devices of one group to the CSV file that `read_groups` reads. Create the file if it is missing.
 
-    Devices of the group ``all`` need no line. Raises Invalid, and changes nothing, for a file that the server refuses.
+    Devices of the group ``all`` need no line. If this raises Invalid, nothing is changed.
     """
     check_name("group", group)
     if group == EVERYBODY:

@@ -89,7 +89,7 @@ def parse(section: type[Section], name: str, table: object) -> Section:
 def sample(section: type[Any], name: str, examples: dict[str, str]) -> str:
     """Return the table as TOML: every option with its help and default.
 
-    ``examples``: option -> TOML, at least for options without a default. An option that may be absent is commented out.
+    ``examples``: option -> TOML, at least for options that are required or may be absent; the latter are commented out.
     """
     lines = [f"[{name}]"]
     for field in dataclasses.fields(section):

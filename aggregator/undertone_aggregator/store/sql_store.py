@@ -34,7 +34,7 @@ from undertone_aggregator.store.inventory import REFUSED, Device
 from undertone_aggregator.store.store import RECEIVED, SETTLED, Batch
 from undertone_shared.campaign import Campaign
 
-# Largest number of histograms that one query fetches.
+# Largest number of keys in one query of `_stored_counts`.
 _KEYS = 128
 # Largest number of slots whose histograms are in memory while they are added up.
 _SLOTS = 96

@@ -29,7 +29,7 @@ _REACH = 8
 def in_blocks(chosen: Threshold, day: Day | None, most: int, query: Query, variance: Variance) -> Threshold:
     """Divide the cycle into at most ``most`` blocks.
 
-    Return ``chosen`` unchanged if the reports do not favour more than one block.
+    Return ``chosen`` unchanged if the reports do not favour more than one block, and with a notice if it has a bottom.
 
     `variance` is evaluated only at the day's θ, because a block's readings fill its range as the day's readings fill
     the day's range.

@@ -37,14 +37,14 @@ def theta_from_reports(
     thetas: Integers | None = None,
     offset: int = 0,
 ) -> Threshold:
-    """Choose the θ in 1..bound of least mean square error, ToPL's Eq. 8, under the readings that histograms support.
+    """Choose θ in 1..bound by the mean square error, ToPL's Eq. 8, under the readings that histograms support.
 
     `variance(θ)` is the variance of the mechanism that will report, in units of (θ/2)². `method`: "robust" (the
     default), "ems" (smoothed expectation maximisation) or "sw-w" (the paper's white box). `reports`: histograms of the
-    report phase, used by "robust" only. `thetas`: candidates, increasing; by default integers 2.5 % apart for "robust",
-    1024 equally spaced ones for the paper's methods. `offset`: added to values in warnings, so that they are in the
-    reader's units. Raises ValueError if there are no cohort reports, if edges lie beyond the bound, or for an unknown
-    method.
+    report phase, used by "robust" only. `thetas`: candidates, increasing; by default integers about 2.5 % apart for
+    "robust", 1024 equally spaced ones for the paper's methods. `offset`: added to values in warnings, so that they are
+    in the reader's units. Raises ValueError if there are no cohort reports, if edges lie beyond the bound, or for an
+    unknown method.
     """
     if method not in ("robust", "ems", "sw-w"):
         raise ValueError(f"unknown method {method!r}")
@@ -91,7 +91,8 @@ def next_range(
     """Return integer edges for the next round: linear from the 70 % quantile to the 99 % quantile (99.5 % in later
     rounds).
 
-    Above that they are logarithmic up to the bound. Raises ValueError as `theta_from_reports` does.
+    Above that they are logarithmic up to the bound. For readings far from zero see `next_edges`. Raises ValueError as
+    `theta_from_reports` does.
     """
     return next_edges(rounds, reports, bound, cells)
 

@@ -242,7 +242,7 @@ def _draws(likelihoods: Likelihoods, prior: Prior, correlation: Vector) -> Vecto
     for number, seen in enumerate(scores(away)[1]):
         part = slice(number * size, (number + 1) * size)
         precision[part, part] += seen
-    # numpy's Cholesky factor has the same digits, but takes 1.5 times as long.
+    # numpy's Cholesky factor takes longer.
     root = cholesky(precision, lower=True, overwrite_a=True, check_finite=False)
     spread = solve_triangular(root, normal, lower=True, trans=1, check_finite=False)
     drawn = prior.mean + away[:, None, :] + spread.reshape(pieces, size, _DRAWS).transpose(0, 2, 1)
@@ -254,9 +254,8 @@ def solved(between: Vector, within: Vector, blocks: Vector, right: Vector) -> Ve
 
     ``between`` [pieces, pieces] and ``within`` [p, p] are positive definite. ``blocks`` [pieces, p, p], at least 0, are
     the blocks of a block diagonal matrix. The preconditioner is the inverse of the same sum with the mean of the blocks
-    in place of each block; in the coordinates of ``between``'s eigenvectors it is block diagonal. If the pieces' blocks
-    are alike, some twenty steps are needed. The search ends at a relative residual of at most 1e-13, or after 10 steps
-    for each unknown. A dense Cholesky factor would cost several times as much.
+    in place of each block; in the coordinates of ``between``'s eigenvectors it is block diagonal. The search ends at a
+    relative residual of at most 1e-13, or after 10 steps for each unknown.
     """
     values, waves = np.linalg.eigh(between)
     inverses = np.linalg.inv(blocks.mean(axis=0) + values[:, None, None] * within)
@@ -267,8 +266,7 @@ def solved(between: Vector, within: Vector, blocks: Vector, right: Vector) -> Ve
     x, rest = np.zeros_like(right), right
     ahead = direction = preconditioned(rest)
     wanted = _RESIDUAL**2 * float(np.sum(rest * rest))
-    # Without rounding, as many steps as there are unknowns would be enough. Blocks that differ much need up to twice as
-    # many.
+    # Without rounding, as many steps as there are unknowns would be enough.
     for _ in range(_MOST_STEPS * right.size):
         if float(np.sum(rest * rest)) <= wanted:
             break

@@ -119,10 +119,11 @@ def expectation_maximisation(
 ) -> Fit:
     """Find the distribution of input cells that explains `counts` [outputs] best.
 
-    With `stop` "gap", the search ends at a certified gap of at most `tolerance` per report. Without a prior, it is then
-    accelerated: over-relaxed steps f ∘ (D / n)^ω come first, then a constrained Newton method on the few cells that
-    have positive mass at the optimum. If they do not reach the wanted gap, plain EM continues. With `stop` "paper",
-    plain EM (smoothed by `smoother`) ends when the likelihood or f hardly changes any more, as in ToPL.
+    With `stop` "gap", the search ends at a certified gap of at most `tolerance` per report, or after `max_iterations`
+    steps. With `accelerate` and without a prior, over-relaxed steps f ∘ (D / n)^ω come first, then a constrained Newton
+    method on the few cells that have positive mass at the optimum. If they do not reach the wanted gap, plain EM
+    continues. With `stop` "paper", plain EM (smoothed by `smoother`) ends when the likelihood or f hardly changes any
+    more, as in ToPL.
 
     Raises ValueError for no reports, negative counts, a wrong shape or an impossible combination.
     """

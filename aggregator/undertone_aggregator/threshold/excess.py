@@ -14,8 +14,7 @@ from undertone_aggregator.threshold.counts import CohortCounts
 from undertone_aggregator.threshold.em import expectation_maximisation
 from undertone_aggregator.threshold.remembered import remembered_for_each
 
-# A symbol counts as false if honest devices send it so often with at most this probability (Poisson). With 1,000
-# symbols in all rounds this is one false alarm in a million campaigns.
+# A symbol counts as false if honest devices send it so often with at most this probability (Poisson).
 _CHANCE = 1e-9
 _REPEATS = 20
 _SETTLES = 4

@@ -188,7 +188,8 @@ def posterior_mode(likelihood: Likelihood, prior: Prior, start: Vector) -> Mode:
     """Find the posterior mode by Fisher scoring from `start` [p].
 
     Each step changes a parameter by at most 1.5, and is halved until the posterior rises. The search ends at a gain
-    below 1e-4 or after 60 steps. log evidence = log posterior at the mode + (ln det prior precision - ln det H) / 2.
+    below 1e-4, if no step gains, or after 60 steps. log evidence = log posterior at the mode + (ln det prior precision
+    - ln det H) / 2.
     """
     p = start
     value = _log_posterior(likelihood, prior, p)

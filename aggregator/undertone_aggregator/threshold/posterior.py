@@ -313,7 +313,8 @@ def _start(model: TailModel, u: Vector, s: Vector) -> Vector:
 def _tells(cohort: Sequence[CohortCounts]) -> float:
     """Return the share S = P(reading >= x) down to which the reports determine the distribution's shape.
 
-    It is five standard errors of a share, if the cohort's devices reported with one bit each.
+    It is five standard errors of a share, if the cohort's devices reported with one bit each; at least .005, at most
+    .3.
     """
     information = sum(asked.total * (np.exp(asked.epsilon) - 1.0) ** 2 / np.exp(asked.epsilon) for asked in cohort)
     return float(np.clip(_TELLING / np.sqrt(information), 0.005, 0.3))

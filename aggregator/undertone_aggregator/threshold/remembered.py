@@ -1,4 +1,4 @@
-"""Memory of the newest results of costly pure functions of histograms.
+"""Memory of the most recently used results of costly pure functions of histograms.
 
 One decision about θ asks for the same posterior several times: for the next round's edges, for θ under a first and a
 second variance, for the times of day. Equal histograms give equal results, so a result may be kept.
@@ -24,7 +24,7 @@ _KEPT_OF_HISTOGRAMS = 48
 
 
 def remembered(function: Callable[P, T], keep: int = _KEPT) -> Callable[P, T]:
-    """Keep the newest ``keep`` results of a pure function of histograms and numbers; threads may share it.
+    """Keep the ``keep`` most recently used results of a pure function of histograms and numbers; threads may share it.
 
     The results are shared, so no caller may change them. An error is not kept.
     """

@@ -23,7 +23,7 @@ from undertone_shared.errors import Invalid
 
 _SPARK_SLOTS = 96
 _MOST_SHARES = 20
-# Largest number of runs of slots in one request for quantiles: a month of days. Each run takes up to a second.
+# Largest number of runs of slots in one request for quantiles: a month of days. Computing a run may take long.
 LARGEST_RUNS = 31
 # Columns of a series of estimates, those that a chart and a table show.
 COLUMNS = ("slot", "start", "kind", "reports", "cohort", "estimate", "model", "standard_error", "low", "high", "theta")

@@ -13,7 +13,7 @@ from markdown_it.token import Token
 
 _HERE = Path(__file__).resolve().parent
 _PLACES = (_HERE / "guides", _HERE.parents[2] / "docs")
-# The guides that explain what the page shows, and the guides to which those link most. pyproject.toml includes the same
+# The guides that explain what the page shows, and some guides to which those link. pyproject.toml includes the same
 # guides in the wheel.
 GUIDES = (
     "comparison",
@@ -61,7 +61,8 @@ def picture(name: str) -> Path | None:
 def guide(name: str) -> str | None:
     """Return a guide as an HTML page; None for an unknown name, or if the installation does not contain the guide.
 
-    Links and pictures stay as text if they lead neither to one of these guides nor to the web.
+    Links stay as text if they lead neither to one of these guides nor to the web; so do pictures that are not in
+    `PICTURES`.
     """
     path = _file(f"{name}.md") if name in GUIDES else None
     if path is None:
@@ -88,7 +89,7 @@ def _file(name: str) -> Path | None:
 
 
 def _anchor(title: str) -> str:
-    """Return a heading's anchor, as mkdocs and code hosts make it."""
+    """Return a heading's anchor, as mkdocs makes it from an English title."""
     return re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", title.lower()).strip())
 
 

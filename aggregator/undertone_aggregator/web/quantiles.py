@@ -21,7 +21,7 @@ class Busy(Exception):
 
 
 class QuantileQueue:
-    """Computes the quantiles of runs, which take up to a second each, on one thread.
+    """Computes the quantiles of runs, which may take long, on one thread.
 
     A request for many runs takes a turn for each run, so a request for one run waits for at most one run of every other
     request. Answers are cached by their input, which does not change once it is published.

@@ -14,7 +14,7 @@ from undertone_aggregator.web.login import Logins
 from undertone_aggregator.web.site import Site
 from undertone_shared.errors import Invalid
 
-# Connections beyond this number are refused.
+# With this many connections, further requests are answered with status 503.
 _LARGEST_CONCURRENCY = 4096
 _KEEP_ALIVE_SECONDS = 30
 

@@ -1,9 +1,9 @@
 """Smoothers of ToPS (Appendix D): prediction of the next block sum from the sums that were already released.
 
-This is post-processing of released numbers alone. A block has g values; its sum is released when it is complete.
-Until then each of its values is published as u/g, where u is the prediction. The last value corrects the block, so that
-block sums are exactly the released sums. In the paper g = b^s, where b is the fan-out and L the number
-of levels of the hierarchy, and s minimises the expected error (Eq. 7 of ToPS), see `best_smoothing`.
+This is post-processing of released numbers alone. A block has g values; its sum is released when it is complete. Until
+then each of its values is published as u/g, where u is the prediction. The last value corrects the block, so that block
+sums are exactly the released sums. In the paper g = b^s, where b is the fan-out, and s minimises the expected error
+(Eq. 7 of ToPS), see `best_smoothing`.
 """
 
 from abc import ABC, abstractmethod

@@ -13,8 +13,8 @@ most 1 at any θ, and in the same direction everywhere. In this monotone case, n
   same θ in those units.
   Above the largest value only the term 2 ln θ is left. There the probability that the noise makes a candidate the
   largest falls as θ^-(2Aε/κ), with the ε of the choice, whereas the error grows as θ². So κ = min(1, Aε/2): then the
-  probability falls at least as fast as θ^-4. With κ = 1 and a small Aε (1.4 where 3 of 5 levels are smoothed), choices
-  that are far too large would dominate the mean of the error. With a smaller κ, θ is too small where the tail is heavy.
+  probability falls at least as fast as θ^-4. With κ = 1 and a small Aε, choices that are far
+  too large would dominate the mean of the error. With a smaller κ, θ is too small where the tail is heavy.
 - ``count`` (the paper's Eq. 6): score(θ) = -(3mθ/(crε)) sqrt(2(b-1)L³) - m_θ, where m_θ = #{v > θ}. It assumes a mean
   excess of c per truncated value. c is in the readings' own unit.
 

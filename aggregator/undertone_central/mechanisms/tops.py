@@ -1,10 +1,10 @@
 """ToPS: threshold optimiser, perturber, smoother (Wang et al., CCS 2021), on an endless stream in bounded memory.
 
 The first ``hold_out`` values choose θ and are not published; the rest are truncated at θ and published. Held-out and
-published values are disjoint, so each value is used by one ε-DP mechanism (parallel composition). With the option
-``smoothing`` auto, 2 % of the held-out values' ε is used for their mean, which predicts the first block, and 5 % for
-their drift, which decides the smoother's blocks (`undertone_central.mechanisms.pilot`). θ may be updated in one of two
-ways:
+published values are disjoint, so each value is used by one ε-DP mechanism (parallel composition). Of the held-out
+values' ε, 2 % is used for their mean, which predicts the first block (not with ``smoothing`` paper), and with
+``smoothing`` auto 5 % for their drift, which decides the smoother's blocks (`undertone_central.mechanisms.pilot`). θ
+may be updated in one of two ways:
 
 - ``parallel``: after each span of published values, ``hold_out`` more are withheld to choose a new θ, with all of ε;
 - ``sequential``: the values of each span choose the θ of the next span with a share of ε, and are published with the

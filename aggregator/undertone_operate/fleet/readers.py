@@ -1,4 +1,7 @@
-"""Readers: users who may read published estimates over MQTT, and Home Assistant's topics, and publish nothing."""
+"""Readers: users who may read published estimates and Home Assistant's topics over MQTT.
+
+They may publish only the message with which Home Assistant announces that it has started.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

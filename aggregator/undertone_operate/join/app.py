@@ -53,8 +53,8 @@ Reply = dict[str, Any] | JoinRefused
 
 
 class RedeemQueue:
-    """A thread that redeems codes in batches. A batch has up to `_LARGEST_BATCH` of the waiting codes. It costs little
-    more than one code.
+    """A thread that redeems codes in batches. A batch has up to `_LARGEST_BATCH` of the waiting codes, and costs
+    little more than one code.
     """
 
     def __init__(self, joining: Joining) -> None:

@@ -1,4 +1,4 @@
-"""``undertone capacity``: what servers of several sizes need, measured on this machine."""
+"""``undertone capacity``: what servers of several sizes need, from times that are measured on this machine."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Benchmarks: each measures the baseline and our code in the same run, interleaved.
+"""Benchmarks: each measures our code, most of them beside a baseline in the same run.
 
 See `undertone_studies.registry`.
 """

@@ -86,7 +86,7 @@ class Drained:
 
 
 def run(options: StudyOptions) -> list[Measured]:
-    """Measure ingest of 20 campaigns, of one campaign, and of 20 campaigns whose page has readers.
+    """Measure ingest of 20 campaigns, of one, and of 20 whose page has readers; waits; and the page's data.
 
     Raises Invalid without /proc.
     """

@@ -81,7 +81,7 @@ def offline(values: Values, smoothing: int, rng: np.random.Generator) -> Floats:
 
 
 def _consistent(leaves: Floats, levels: int, scale: float, rng: np.random.Generator) -> Floats:
-    """Make the whole tree consistent by the method of Hay et al."""
+    """Add noise to the whole tree, make it consistent by the method of Hay et al., and return its leaves."""
     exact = [leaves]
     for _ in range(1, levels):
         exact.append(exact[-1].reshape(-1, FANOUT).sum(axis=1))

@@ -1,4 +1,4 @@
-"""Benchmark of a simulated campaign against the mechanisms alone, which draw the same reports from the same words."""
+"""Benchmark of a simulated campaign against the mechanisms alone, which draw as many reports from the same words."""
 
 from dataclasses import dataclass
 

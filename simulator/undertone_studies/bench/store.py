@@ -22,7 +22,7 @@ TITLE = "Readers of a large store"
 
 _WEEK, _DAY, _HALF_HOUR = 336, 48, 1800
 _WAIT_SECONDS = 600.0
-# Name of a reader, its command after `undertone`, and the largest number of seconds that it may take.
+# Name of a reader, its options of `undertone query`, and the largest number of seconds that it may take.
 _QUERIES = (
     ("query --newest 3", ("--newest", "3"), 0.8),
     ("query --since 7d", ("--since", "7d"), None),
@@ -47,8 +47,8 @@ sys.exit(code)
 def run(options: StudyOptions) -> list[Measured]:
     """Measure the readers of stores of a month and of a year, with one group and with fifty.
 
-    The time is processor time and includes the start of the interpreter. In a row whose baseline is named "goal", the
-    baseline's value is the goal, so a ratio below 1 misses it. Raises Invalid without /proc.
+    The time is processor time; that of a command includes the start of the interpreter. In a row whose baseline is
+    named "goal", the baseline's value is the goal, so a ratio below 1 misses it. Raises Invalid without /proc.
     """
     check_proc()
     sizes = [(4 * _WEEK, 3)] if options.quick else [(SLOTS_OF_A_YEAR, 1), (4 * _WEEK, 50), (SLOTS_OF_A_YEAR, 50)]

@@ -2,7 +2,7 @@
 
     python -m undertone_studies.chaos --minutes 60 [--seed N] [--devices N] [--direct] [--output DIR]
 
-The run passes if at the end every report and every delivery is explained (`undertone_simulator.wire.verify`), θ is what
-an honest, undisturbed fleet gives, and every expected alarm was raised. The program prints its seed; the same seed
-makes the same schedule.
+The run fails if a report or a delivery is unexplained (`undertone_simulator.wire.verify`), if θ differs from that of
+the same fleet without faults by more than a factor of 2, or if the server's log lacks an expected line; ``judge.py``
+has all conditions. The program prints its seed; the same seed makes the same schedule.
 """

@@ -1,4 +1,4 @@
-"""A malicious device: it knows a device's password, and has received reports of others."""
+"""A malicious device: it knows the passwords of other devices, and has their reports."""
 
 import random
 import threading

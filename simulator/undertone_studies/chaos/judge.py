@@ -1,4 +1,4 @@
-"""Verdict on a soak: is every report explained, is θ right, was every expected alarm raised."""
+"""Verdict on a soak: is every report explained, is θ right, has the log every expected line."""
 
 import math
 import re
@@ -36,8 +36,7 @@ REFUSED = {
     "other-store": r"another server issued",
 }
 # Largest ratio, either way, of θ under faults to θ without. With at least MANY epochs it applies to the median θ; with
-# fewer epochs, to the ends of the server's intervals for θ that are nearest to each other. With twenty devices and one
-# epoch, one in a hundred runs chooses twice the θ of another run merely by noise.
+# fewer epochs, to the ends of the server's intervals for θ that are nearest to each other.
 FACTOR = 2.0
 MANY = 9
 

@@ -25,8 +25,7 @@ from undertone_studies.chaos.schedule import WORKERS, Event, device_faults
 Say = Callable[[str], None]
 # Largest size in bytes of a file of the server while its disk is simulated as full.
 _FULL = 4096
-# Time limit in seconds for a server to start, or to refuse to start if it must not run. It suffices on a machine with
-# ten times too much work.
+# Time limit in seconds for a server to start, or to refuse to start if it must not run.
 _REFUSED_SECONDS = 120.0
 _LOOK_SECONDS = 0.1
 # Words that the ledger uses for the two ends of a time in which all devices are without network.

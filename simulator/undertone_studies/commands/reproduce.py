@@ -1,4 +1,4 @@
-"""``undertone reproduce``: all tables and figures of one of the five papers, by one command."""
+"""``undertone reproduce``: all experiments that repeat tables and figures of one of the five papers."""
 
 import sys
 from pathlib import Path

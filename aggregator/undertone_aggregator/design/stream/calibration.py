@@ -11,7 +11,7 @@ import numpy as np
 
 from undertone_shared.errors import Invalid
 
-# SciPy's modules are slow to import. Nearly all commands import this module, and few call what needs SciPy.
+# SciPy's modules are slow to import. Many commands import this module, and few call what needs SciPy.
 
 LARGEST_EPSILON = 50.0
 LEAST_DELTA = 1e-300

@@ -73,7 +73,7 @@ def optimised(slew: Fraction, slots: int, taps: int = 1) -> Stationary:
     The search is in floating point. The taps that it finds are rounded to multiples of 2^-10, and their S² is computed
     exactly. Raises Invalid.
     """
-    # SciPy's modules are slow to import. Nearly all commands import this module, and few call this function.
+    # SciPy's modules are slow to import. Many commands import this module, and few call this function.
     from scipy.optimize import minimize, minimize_scalar
 
     slew, slots = check_slew(slew), check_length(slots)

@@ -30,8 +30,8 @@ from undertone_shared.stream import (
 SHIFT = 8
 LEVELS = 10_000
 # Least variance of the Gaussian noise, in squared steps of the integers that are drawn. With a smaller variance the (ε,
-# δ) formula for continuous noise would not hold for a discrete Gaussian. In practice the variance is always far above
-# this limit, because the number of levels is large.
+# δ) formula for continuous noise would not hold for a discrete Gaussian. With the usual number of levels the
+# variance is far above this limit.
 _LEAST_VARIANCE = 16
 
 

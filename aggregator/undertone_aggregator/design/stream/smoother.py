@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from undertone_shared.errors import Invalid
 
-# SciPy's modules are slow to import. Nearly all commands import this module, and few call what needs SciPy.
+# SciPy's modules are slow to import. Many commands import this module, and few call what needs SciPy.
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]

@@ -28,12 +28,11 @@ sockets. Other threads never touch a connection. They append a call to ``_calls`
   slow or fails, the endpoint's thread reads (`_idle`), so that no device takes the server for dead.
 - *Several*: the endpoint's thread (`_keep`), so that no campaign waits for another's store. It calls each campaign
   whose batch is over (`_call_takers`). It takes turns with the threads that commit
-  (`undertone_aggregator.base.interpreter`), because threads that compete for the interpreter cost twice as much. A
+  (`undertone_aggregator.base.interpreter`), because threads that compete for the interpreter cost more. A
   thread that waits for its store holds up nobody.
 
-The second way would also work for a single campaign, but there a report costs a fifth more processor time, because
-batches pass from one thread to another. (Median of 13 pairs of runs with 1,000 connections, as in ``undertone bench
-connections``; the pairs differ by 0 to 29 %.)
+The second way would also work for a single campaign, but it costs more processor time a report, because batches pass
+from one thread to another.
 """
 
 import errno

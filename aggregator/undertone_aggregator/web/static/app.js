@@ -1278,7 +1278,7 @@ async function threshold(place, campaign) {
   );
 }
 
-// Fills in a distribution's place on the page with a button. The server takes some seconds for a distribution, so it is
+// Fills in a distribution's place on the page with a button. The server may take long for a distribution, so it is
 // computed only if somebody presses the button.
 function distribution(place, campaign) {
   if (place.childElementCount) return;

@@ -46,8 +46,8 @@ const QUIET = new Map([
   ["starting", "starting"],
 ]);
 
-// Returns what needs attention, the most urgent first. Alarms of one event, and sentences that differ only in numbers, are one
-// row with the newest time.
+// Returns what needs attention, the most urgent first. Alarms of one event, and alarms whose sentences differ only in numbers,
+// are one row with the newest time.
 export function notices({ server, warnings, time_zone: zone }) {
   const found = new Map();
   for (const sentence of server.problems || []) found.set(sentence, { rank: 0, sentence, kind: "bad", times: [] });
@@ -182,7 +182,8 @@ export const doubtful = (estimate, error, { offset }) => error !== null && 2 * e
 export const FEW = "Too few homes take part for it; with more homes the error becomes smaller.";
 
 // True if the newest number does not describe the present: the campaign does not go on, or the next number is overdue by more
-// than two slots and a minute. A server publishes a slot's number `settle_slots` slots after the slot has ended.
+// than two slots, and by more than a minute. A server publishes a slot's number `settle_slots` slots after the slot has
+// ended.
 export function old(campaign) {
   const { newest, slot_seconds: slot, server } = campaign;
   if (!newest) return false;
@@ -223,8 +224,9 @@ export function reporting({ newest, server, stride, slot_seconds: slot, time_zon
   return `${known ? "None" : "No"} ${known}${known ? "devices" : "device"} ${when}${last ? `; before: ${last}` : ""}`;
 }
 
-// Returns sentences about the newest slot's reports: those above, those that only help to learn the range of readings, and the
-// devices without one. `devices`: how many are registered, or null. Where devices take turns, most have no report in a slot.
+// Returns sentences about the newest slot's reports: what `reporting` says, the reports that only help to learn the range of
+// readings, and the devices without one. `devices`: how many are registered, or null. Where devices take turns, most have no
+// report in a slot.
 export function arrived(campaign, devices) {
   const { newest, server, stride } = campaign;
   const words = reporting(campaign);
