@@ -1,4 +1,4 @@
-"""Every example in a command's help is run here, in one folder. `NOT_RUN` says why some examples cannot be run."""
+"""The examples of the commands' help are run here, in one folder. `NOT_RUN` says why the other examples are not."""
 
 import datetime
 import os
@@ -13,7 +13,7 @@ import pytest
 from support.command import undertone
 from undertone.examples import EXAMPLES
 
-# Words in examples that name places outside this test's folder -> the places in it that replace them.
+# Words of examples that name places -> the places in this test's folder that replace them.
 PLACES = {
     "/srv/undertone": "srv",
     "/backup/home.tar": "home.tar",

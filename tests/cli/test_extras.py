@@ -57,7 +57,7 @@ def test_a_terminal_without_greek_letters() -> None:
 def test_a_locale_that_cannot_read_a_folders_name(tmp_path: Path) -> None:
     """In the locale C, Python reads the é of a name as two bytes that are no text.
 
-    The written files contain the same bytes.
+    The written file of the service contains the same bytes.
     """
     folder = os.fsencode(tmp_path) + "/Zähler-é".encode()
     environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}

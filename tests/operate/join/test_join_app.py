@@ -24,7 +24,7 @@ REPLY = {"device": "power-001", "files": {"password": "secret-of-the-device"}}
 
 
 class Fake(Joining):
-    """Codes in memory. One code is known. ``error``, if it is set, is raised by each call."""
+    """Codes in memory, of which one is known. Each call raises ``error``, if set; ``redeem`` returns a JoinRefused."""
 
     def __init__(self) -> None:
         self.asked: list[Redemption] = []
