@@ -12,7 +12,7 @@ from undertone_shared import policy_fields
 from undertone_shared.policy import parse_policy
 
 FOLDER = Path(__file__).parents[1] / "device" / "examples"
-# Fields that only an owner knows; every other field has a default.
+# Fields that only an owner knows; every other field has a default, or follows from these.
 OWNERS = {
     "sensor": "energy",
     "measures": ["sum", "mean"],

@@ -6,11 +6,11 @@ Every row runs those tests whose result may differ there, because the whole suit
 cores:
 
 - OpenBLAS kernels, which OpenBLAS chooses by the processor, round differently. Run: the folders that compute.
-- Versions of Python and of packages accept different code. Run: mypy, and all tests except those that mostly wait for
-  brokers and clocks (marks `long` and `waits`), because these exercise the same code. The oldest Python that is found
-  gets the lowest versions of pyproject.toml (uv's lowest-direct); each Python gets the newest versions.
+- Versions of Python and of packages accept different code. Run: mypy (with the newest versions of packages), and all
+  tests without the marks slow, exhaustive, services, long and waits. The oldest Python that is found gets the lowest
+  versions of pyproject.toml (uv's lowest-direct); each Python gets the newest versions.
 - User, path, umask, locale and limits change what files, processes and connections do. Run: the folders that use
-  these, and the demonstration.
+  these, and in most rows the demonstration.
 
 What a row needs is made in .tools/matrix and kept there; deleting that folder is safe. Exit code 1 if a row failed; its
 output is in out/matrix/NAME.log.

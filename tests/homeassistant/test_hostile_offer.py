@@ -44,7 +44,7 @@ DEVICE = {
     "policy": "policy.json",
     "state": "state",
 }
-# What else a server may say in its offer. Only an earlier version sent the sentence in `guarantee`.
+# An offer with further fields that a server may send. The home does not show the sentence in `guarantee`.
 OFFER = {
     "operator": "The town",
     "campaign": "load",
@@ -104,7 +104,7 @@ def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def outcome(answers: Answers, folder: Path) -> str:
-    """Join as a home does, and compare what was stored with what was shown."""
+    """Join as a home does; return "not shown", "refused" or "stored". Check a stored policy against what was shown."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     try:

@@ -1,7 +1,7 @@
 """The integration in a real Home Assistant with a real server, from the link to counted reports, and what can go wrong.
 
-Every test but that of refused links ends with `check_account`: nothing is drawn twice, no window is exceeded, and
-`verify` finds every report explained.
+Most tests end with `check_account`: nothing is drawn twice, no window is exceeded, and `verify` finds every report
+explained.
 """
 
 import json
