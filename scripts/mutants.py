@@ -546,7 +546,7 @@ class InPlace:
         return True
 
     def _replace(self, new: Replaced) -> bool:
-        """Replace the code of these functions; return False if one was not found, has several codes, or does not fit."""
+        """Replace the code of these functions; return False if one was not found, has several codes or does not fit."""
         for (name, line), code in new.items():
             fitting = [
                 each
