@@ -1,4 +1,4 @@
-"""Write a device's example policy and configuration, with every field of the parsers and its default.
+"""Write a device's example policy and configuration. Fields that need no value of their own have their defaults.
 
 python scripts/examples.py     writes device/examples/policy.json and device.json; a test compares them with the parsers
 """

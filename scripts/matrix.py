@@ -68,7 +68,7 @@ class Log:
         self, words: Sequence[str | Path], cwd: Path = ROOT, before: Callable[[], object] | None = None
     ) -> None:
         """Run one command. Raises Failed."""
-        # The caller's variables for OpenBLAS and pytest are left out, because they would make all rows alike.
+        # The caller's variables for OpenBLAS and pytest are left out.
         env = {name: value for name, value in os.environ.items() if not name.startswith(("OPENBLAS_", "PYTEST"))}
         with self.path.open("ab") as file:
             done = subprocess.run(
@@ -124,7 +124,7 @@ def rows() -> Iterator[Row]:
 
 
 def pythons() -> list[tuple[str, Path]]:
-    """Return (name, program) of every minor version of CPython from 3.11 on that is found, oldest first."""
+    """Return (name, program) of each minor version of CPython from 3.11 to 3.19 that is found, oldest first."""
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
     found: dict[tuple[int, int], Path] = {}
     for minor in range(11, 20):

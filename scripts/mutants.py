@@ -5,11 +5,12 @@
 It takes a seeded sample of all changes that the function `changes` finds in the modules of `TESTS`.
 Each mutant runs the tests that are named beside its module, under CPython, in a copy of the sources. A mutant that
 hangs is killed, and counts as noticed. The mutants of equivalent_mutants.toml are left out, because no test can notice
-them. Exit code 1 if any mutant survives: each needs a test, or an entry in that file with its reason.
+them. Exit code 1 if any mutant survives: each needs a test, or an entry in that file with its reason. Exit code 2 if
+tests fail without a mutant.
 
 A process collects a module's tests once, and forks for each mutant, with the changed function in place of the original.
-A mutant that survives in its fork, or that changes no function, is judged in a process that imports the changed module
-anew.
+A mutant that survives in its fork, or whose function cannot be replaced there, is judged in a process that imports the
+changed module anew.
 """
 
 import argparse

@@ -152,7 +152,7 @@ def _reason(report: pytest.TestReport) -> str:
 
 @functools.cache
 def _hidden_failures(config: pytest.Config) -> list[str]:
-    """Under CI: the tests that were skipped although they had to run."""
+    """Under CI: sentences about tests that were skipped although they had to run, or if none ran under MicroPython."""
     if not CI:
         return []
     complaints = [

@@ -1,4 +1,4 @@
-"""What a command says when a package is missing, a terminal lacks letters, or a disk has no room."""
+"""What commands do when a package is missing, a terminal or a locale lacks letters, or a disk has no room."""
 
 import errno
 import os

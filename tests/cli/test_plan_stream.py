@@ -29,7 +29,7 @@ def test_the_methods_at_equal_privacy():
     planned = lines(plan("--json"))
     # The mean v_i of Algorithm 3 at C = .05 and l = 48 is .2311.
     assert planned["direct"]["variance"] == pytest.approx(1 / 0.2311, rel=1e-3)
-    # The ratio of the variances is that of Eq. 8.
+    # The ratio of the variances is that of Eq. 8 of Bao et al.
     assert planned["differences"]["variance"] / planned["direct"]["variance"] == pytest.approx(1 + 2 * 0.0025 * 47)
     assert planned["exact"]["variance"] == pytest.approx(0.53, abs=0.001)
     assert planned["closed-form"]["variance"] == pytest.approx(0.513, abs=0.001)

@@ -122,7 +122,7 @@ def site(template: Path, tmp_path: Path) -> Site:
 
 
 def test_connections_are_counted_before_tls() -> None:
-    """Clients that never begin TLS count. The third connection of one address and the fifth of all are closed."""
+    """Clients that never begin TLS are counted. The third connection of one address and the fifth of all are closed."""
     listening = Listening(socket.create_server(("127.0.0.1", 0)))
     listening.most = (4, 2)
     address = listening.getsockname()
