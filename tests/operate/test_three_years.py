@@ -83,7 +83,7 @@ class Block(NamedTuple):
 
 
 def blocks(page: str) -> list[Block]:
-    """Every block of shell commands on a page. Raises AssertionError if a block has no day and no walk runs it."""
+    """The blocks of shell commands on a page that no walk runs. Raises AssertionError if one of them has no day."""
     found = []
     for match in re.finditer(r"(?:<!-- (?P<note>[^>]*) -->\n)?```sh\n(?P<text>.*?)```", page, re.DOTALL):
         note = match["note"] or ""

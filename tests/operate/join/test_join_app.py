@@ -211,7 +211,7 @@ def test_requests_under_way_are_counted_and_one_network_stops_no_other(site):
     assert set(asyncio.run(send())) == {404}
     for number in range(100):
         assert site.post("offer", {"code": code_text(CODE)}, f"198.51.100.{number}").status_code == 200
-    # The network itself has to wait, but only until its own allowance of requests is full again.
+    # The network itself has to wait, but no longer than until its own allowance of requests is full again.
     answer = site.post("offer", {"code": code_text(CODE)})
     assert answer.status_code == 429
     assert int(answer.headers["retry-after"]) <= (EACH_NETWORK.burst + 1) / EACH_NETWORK.per_second + 1
