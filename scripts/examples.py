@@ -1,4 +1,4 @@
-"""Write a device's example policy and configuration, with every field of the parsers and its default.
+"""Write a device's example policy and configuration. Fields that need no value of their own have their defaults.
 
 python scripts/examples.py     writes device/examples/policy.json and device.json; a test compares them with the parsers
 """
@@ -12,7 +12,7 @@ from undertone_shared import policy_fields
 from undertone_shared.policy import parse_policy
 
 FOLDER = Path(__file__).parents[1] / "device" / "examples"
-# Fields that only an owner knows; every other field has a default.
+# Fields that only an owner knows; every other field has a default, or follows from these.
 OWNERS = {
     "sensor": "energy",
     "measures": ["sum", "mean"],

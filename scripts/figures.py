@@ -24,7 +24,7 @@ from statistics import fmean
 
 REPO = Path(__file__).parents[1]
 RESULTS = REPO / "docs" / "results"
-# Every page except the results' own, which are made from the same files.
+# The guides: the pages directly in docs, and the README files.
 PAGES = [*sorted((REPO / "docs").glob("*.md")), REPO / "README.md", *sorted(REPO.glob("*/README.md"))]
 
 Cell = str | int | float
@@ -61,7 +61,7 @@ def refreshed(text: str) -> tuple[str, set[str]]:
     """Return the text with the results' figures, and the names of the definitions that it uses.
 
     Raises OSError if there is no such study, LookupError for a figure without a definition and if the study has no such
-    row, column or number, ValueError if a condition compares with what is no number.
+    row, column or number, ValueError if a condition compares with what is no number and for the number 0 of a cell.
     """
     cells = {match["name"]: (match["study"], match["where"]) for match in DEFINITION.finditer(text)}
     used = set()

@@ -6,11 +6,11 @@ Every row runs those tests whose result may differ there, because the whole suit
 cores:
 
 - OpenBLAS kernels, which OpenBLAS chooses by the processor, round differently. Run: the folders that compute.
-- Versions of Python and of packages accept different code. Run: mypy, and all tests except those that mostly wait for
-  brokers and clocks (marks `long` and `waits`), because these exercise the same code. The oldest Python that is found
-  gets the lowest versions of pyproject.toml (uv's lowest-direct); each Python gets the newest versions.
+- Versions of Python and of packages accept different code. Run: mypy (with the newest versions of packages), and all
+  tests without the marks slow, exhaustive, services, long and waits. The oldest Python that is found gets the lowest
+  versions of pyproject.toml (uv's lowest-direct); each Python gets the newest versions.
 - User, path, umask, locale and limits change what files, processes and connections do. Run: the folders that use
-  these, and the demonstration.
+  these, and in most rows the demonstration.
 
 What a row needs is made in .tools/matrix and kept there; deleting that folder is safe. Exit code 1 if a row failed; its
 output is in out/matrix/NAME.log.
@@ -68,7 +68,7 @@ class Log:
         self, words: Sequence[str | Path], cwd: Path = ROOT, before: Callable[[], object] | None = None
     ) -> None:
         """Run one command. Raises Failed."""
-        # The caller's variables for OpenBLAS and pytest are left out, because they would make all rows alike.
+        # The caller's variables for OpenBLAS and pytest are left out.
         env = {name: value for name, value in os.environ.items() if not name.startswith(("OPENBLAS_", "PYTEST"))}
         with self.path.open("ab") as file:
             done = subprocess.run(
@@ -124,7 +124,7 @@ def rows() -> Iterator[Row]:
 
 
 def pythons() -> list[tuple[str, Path]]:
-    """Return (name, program) of every minor version of CPython from 3.11 on that is found, oldest first."""
+    """Return (name, program) of each minor version of CPython from 3.11 to 3.19 that is found, oldest first."""
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
     found: dict[tuple[int, int], Path] = {}
     for minor in range(11, 20):

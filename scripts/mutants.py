@@ -2,14 +2,15 @@
 
     python scripts/mutants.py [--count 300] [--seed 1,2] [--only NAME] [--jobs 2] [--json FILE]
 
-It takes a seeded sample of the comparisons, arithmetic, constants, conditions and guards of the modules in `TESTS`.
+It takes a seeded sample of all changes that the function `changes` finds in the modules of `TESTS`.
 Each mutant runs the tests that are named beside its module, under CPython, in a copy of the sources. A mutant that
 hangs is killed, and counts as noticed. The mutants of equivalent_mutants.toml are left out, because no test can notice
-them. Exit code 1 if any mutant survives: each needs a test, or an entry in that file with its reason.
+them. Exit code 1 if any mutant survives: each needs a test, or an entry in that file with its reason. Exit code 2 if
+tests fail without a mutant.
 
 A process collects a module's tests once, and forks for each mutant, with the changed function in place of the original.
-A mutant that survives in its fork, or that changes no function, is judged in a process that imports the changed module
-anew.
+A mutant that survives in its fork, or whose function cannot be replaced there, is judged in a process that imports the
+changed module anew.
 """
 
 import argparse
@@ -238,9 +239,9 @@ _COMPUTED: dict[type[ast.operator], type[ast.operator]] = {
 
 @dataclass(frozen=True)
 class Mutant:
-    """A possible change of a file; ``number`` counts the changes of the file.
+    """A possible change of a file; ``number`` counts the changes of the file from 0.
 
-    ``before`` and ``after`` are the changed expression or statement.
+    ``before`` and ``after``: the expression or statement without and with the change, up to 100 characters of each.
     """
 
     file: str
@@ -427,7 +428,7 @@ class Run:
 def start(copy: Path, tests: tuple[str, ...], cpu_seconds: int) -> Run:
     """Fork a process that runs these tests.
 
-    This process has imported third-party packages, which saves a second a mutant.
+    This process has imported third-party packages, so each mutant starts sooner.
 
     ``cpu_seconds``: the processor time after which the process is ended, because its mutant loops.
     """
@@ -546,7 +547,7 @@ class InPlace:
         return True
 
     def _replace(self, new: Replaced) -> bool:
-        """Replace the code of these functions; return False if one of them was not found, or has several versions."""
+        """Replace the code of these functions; return False if one was not found, has several codes or does not fit."""
         for (name, line), code in new.items():
             fitting = [
                 each

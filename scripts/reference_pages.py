@@ -1,6 +1,6 @@
 """Pages of the site's reference that are made from the code: commands, settings, what the server says.
 
-`site_hooks.py` adds them when the site is built, so they are never out of date.
+`site_hooks.py` adds them when the site is built.
 ``python scripts/reference_pages.py FOLDER`` writes them to a folder.
 """
 

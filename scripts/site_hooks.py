@@ -28,7 +28,7 @@ GUIDES = {
     "aggregator/undertone_aggregator/web/static/icon.svg": "logo.svg",
 }
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
-# A paragraph that is indented as code and has a letter or sign that only formulas have.
+# A paragraph that is indented as code. A formula also has one of the signs below, and no word of six letters.
 _FORMULA = re.compile(r"(?<=\n\n)((?:    \S[^\n]*\n)+)(?=\n)")
 _SIGNS = re.compile(r"[θεΣ√²ρτ]")
 _LONG_WORD = re.compile(r"[A-Za-z]{6}")

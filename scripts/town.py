@@ -60,7 +60,7 @@ report_slots = {slots}
 
 
 def simulate(folder: Path, name: str) -> Path:
-    """Make a campaign's store, whose newest slot has just settled; return the store."""
+    """Make a campaign's store; return its path."""
     more, devices = CAMPAIGNS[name]
     store, plan = folder / f"{name}.sqlite", folder / f"{name}.toml"
     slots = 7 * WEEKS * DAY

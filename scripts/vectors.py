@@ -356,7 +356,7 @@ ALIGN = ({"close": True}, {"seconds": 600, "close": True})
 
 
 def measured(measure: str, *steps: Json, body: Json | None = None, **policy: Any) -> Json:
-    """Return a life under a campaign with this measure, a report in every slot, and a range of 1,000."""
+    """Return a life under a campaign with this measure, a report in every slot, and θ 1,000; ``body`` may differ."""
     schedule = {"cohort_stride": 0, "seed": SEED, "stride": 1}
     rule = rule_of(HYBRID, [0, 0, 1000])
     fields = {"measure": measure, "schedule": schedule, "rule": rule, **(body or {})}
@@ -371,7 +371,7 @@ def apart(*groups: list[Any]) -> list[Json]:
 
 
 def measures() -> dict[str, Json]:
-    """Return lives for each measure, for parts of the day, an offset and a designed table."""
+    """Return lives for each measure, for parts of the day, an offset, a designed table and a threshold epoch."""
     blocks = rule_of(HYBRID, [0, 0, 300], [2, 100, 400], [4, 0, 1000])
     table = MECHANISMS["a designed table"]
     tables = rule_of(table, [0, 0, 748], [2, 0, 500])
@@ -405,7 +405,7 @@ def measures() -> dict[str, Json]:
 
 
 def limits() -> dict[str, Json]:
-    """Return lives with each of the words for a missing report, in the order of the rules before a draw."""
+    """Return lives in which limits, pauses, clocks and losses keep a device from reporting."""
     boot = {"boot": True}
     again = heard(issued_at=START + 3600)
     hour = SLOT * 2

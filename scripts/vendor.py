@@ -34,7 +34,7 @@ def missing(*pages: Page) -> list[Path]:
 
 
 def vendor(*pages: Page) -> list[Path]:
-    """Write the files anew. Raises RuntimeError with npm's message."""
+    """Write the files anew; return them. Raises RuntimeError if npm is missing or fails."""
     npm = shutil.which("npm")
     if npm is None:
         raise RuntimeError(

@@ -35,8 +35,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Some tests run whole servers in the process of pytest. Its soft limit of files is often 256 on macOS, so it is raised
 # as a server raises its own.
 raise_limit()
-# Objects that are made during collection live to the end. Searching them for garbage took two fifths of each worker's
-# time of collection, so the search waits until `pytest_collection_finish`.
+# Objects that are made during collection live to the end. Searching them for garbage would slow the collection down, so
+# the search waits until `pytest_collection_finish`.
 gc.disable()
 DATA = Path(os.environ.get("UNDERTONE_DATA") or mp.REPO / "../shared/data").resolve()
 # A test that uses one of these fixtures gets the fixture's marker, so that `pytest -m 'not broker'` works.
@@ -88,8 +88,8 @@ def free_port() -> Callable[[], int]:
 def pytest_configure(config: pytest.Config) -> None:
     """Let workers, and the processes that tests start, keep the bytecode that they compile.
 
-    Without it, each worker would compile all tests, and each of some hundred processes the modules that it imports. The
-    environment's setting does not matter.
+    Without it, each worker would compile all tests, and each process the modules that it imports. So the environment's
+    PYTHONDONTWRITEBYTECODE is removed.
     """
     if getattr(config.option, "numprocesses", None):
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -152,7 +152,7 @@ def _reason(report: pytest.TestReport) -> str:
 
 @functools.cache
 def _hidden_failures(config: pytest.Config) -> list[str]:
-    """Under CI: the tests that were skipped although they had to run."""
+    """Under CI: sentences about tests that were skipped although they had to run, or if none ran under MicroPython."""
     if not CI:
         return []
     complaints = [

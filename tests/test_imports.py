@@ -1,7 +1,7 @@
 """The sources keep the rules of the layout.
 
-The rules say which package may import which, and what code for boards may contain. Every rule is checked on the code
-and on a snippet that breaks it.
+The rules say which package may import which, and what code for boards may contain. They are checked on the code, and on
+snippets that break them.
 """
 
 import ast

@@ -133,7 +133,7 @@ def test_a_circle_is_found() -> None:
 
 
 def test_kinds_are_looked_up_in_tables() -> None:
-    """Only the table of mechanisms may depend on the kind of a mechanism. Branches elsewhere once led to errors."""
+    """What depends on the kind of a mechanism is in the table of mechanisms, and not in branches by `isinstance`."""
     text = {path: path.read_text(encoding="utf-8") for path in MODULES}
     branches = [path.name for path in MODULES if re.search(r"isinstance\([^)]*(Mechanism|Hybrid)", text[path])]
     # Reports for the threshold use the Square Wave by definition. So scalar.py may ask which mechanism they use: it

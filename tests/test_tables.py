@@ -155,7 +155,7 @@ def test_every_population_is_named() -> None:
 
 
 def used(name: str, sources: Iterable[str]) -> bool:
-    """True if a source imports the module with this dotted name, or has the name in a string."""
+    """True if a source imports the module with this dotted name, or contains the name."""
     package, _, module = name.rpartition(".")
     imports = rf"from {re.escape(package)} import (\([^)]*|[^\n]*)\b{module}\b"
     found = re.compile(rf"\b{re.escape(name)}\b|{imports}")

@@ -1,4 +1,4 @@
-"""The analyst's API: the names that `undertone` exports, where they come from, and that the commands use them."""
+"""The analyst's API: each name that `undertone` exports is documented, and the examples of docs/api.md run."""
 
 import doctest
 import subprocess

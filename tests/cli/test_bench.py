@@ -46,7 +46,7 @@ def test_the_float_baseline_is_the_hybrid_mechanism():
     from undertone_aggregator.design.continuous import hybrid_variance
     from undertone_studies.bench.mechanisms import FloatHybrid
 
-    # Mean and variance of 2^18 draws are within 6 standard errors: the chance of a false alarm is below 1e-7.
+    # Mean and variance of 2^18 draws are within 6 standard errors.
     n = 1 << 18
     out = np.empty(n)
     for epsilon, x in ((1, 0.3), (4, -1.0)):

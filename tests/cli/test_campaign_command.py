@@ -1,4 +1,4 @@
-"""Commands on a campaign of a server's folder that has not begun yet."""
+"""Commands of `undertone campaign` in a server's folder while no server runs."""
 
 import tomllib
 from pathlib import Path
@@ -58,9 +58,9 @@ def test_a_unit_of_any_visible_characters_is_kept(folder: Path, unit: str) -> No
 
 @pytest.mark.parametrize("unit", ['"', "\\", "=1+1", "@A1", "\x7f", "\x1b[2J", "W\u202eh", "W\nsensor = 'x'"])
 def test_a_unit_that_devices_or_readers_would_misread_is_refused_by_its_name(folder: Path, unit: str) -> None:
-    """Devices accept a campaign in one canonical form alone, which has no escapes.
+    """Devices accept a campaign only in a canonical form, which has no escapes, so a unit that needs one is refused.
 
-    A unit that would need an escape is refused.
+    A unit that a spreadsheet would take for a formula is refused, too, and one with invisible characters.
     """
     made = create(folder, unit)
     assert made.returncode == 2

@@ -1,4 +1,4 @@
-"""`undertone campaign create`, `apply` and `delete` show what a plan means before devices get it."""
+"""`undertone campaign create`, `apply`, `delete` and `log`: what they say, write and refuse."""
 
 import json
 from collections import Counter
@@ -67,7 +67,7 @@ def test_a_title_is_in_the_plan_and_can_change_while_the_campaign_runs(home: Hom
 
 @pytest.mark.slow
 def test_a_preview_predicts_what_plan_predicts(home: Home) -> None:
-    """The errors, the days of rounds and the guarantees are the same lines as those of `undertone plan`."""
+    """Errors, days of rounds and guarantees are the lines of `undertone plan`, but for the number of rounds."""
     plan = ("plan", "--devices", "300", "--epsilon", "1", "--bound", "1000", "--days", "30", "--mechanism", "hybrid")
     predicted = undertone(*plan).stdout.splitlines()
     options = ("--set", "report_slots=1440", "--set", "rounds=[48, 96]", "--set", "mechanism=hybrid")

@@ -19,7 +19,7 @@ from undertone_device.__main__ import _parser
 
 # Package -> at least how many of its files name a command, so that the test fails if it finds no texts.
 PACKAGES = {"shared": 0, "device": 3, "aggregator": 30, "simulator": 6, "cli": 15}
-# These strings begin with the program's name but are no commands: labels that are hashed or seeded, and a user's name.
+# These strings begin with the program's name but are no commands. They are hashed, or seed random numbers.
 LABELS = tuple(
     f"undertone {label}"
     for label in (

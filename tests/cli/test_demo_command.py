@@ -53,6 +53,6 @@ def test_real_households_with_everything_killed_on_the_way(
     assert len(told["slots"]) == 24
     accounts = told["accounting"]
     assert accounts["sent"] == accounts["acknowledged"] == accounts["counted"]
-    # In all 24 slots, the error is within 6 standard errors: the chance of a false alarm is below 1e-7.
+    # In all 24 slots, the error is within 6 standard errors.
     for slot in told["slots"]:
         assert abs(slot["truncated_mean"] - slot["truth_truncated"]) < 6 * slot["truncated_se"]

@@ -43,7 +43,7 @@ def test_every_series_with_its_guarantee(store: Path, tmp_path: Path, form: str)
 
 
 def test_an_unknown_form_is_refused_wherever_one_is_named(store: Path, tmp_path: Path) -> None:
-    """All places that name a format read one table, and the help names the formats of the table."""
+    """The errors and the help of `export` and of `query` name all formats of one table."""
     for command in (["export", str(store), str(tmp_path / "y")], ["query", str(store)]):
         for word in ("xls", "", "CSV", "line"):
             done = CliRunner().invoke(app, [*command, "--format", word])

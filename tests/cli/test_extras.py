@@ -1,4 +1,4 @@
-"""What a command says when a package is missing, a terminal lacks letters, or a disk has no room."""
+"""What commands do when a package is missing, a terminal or a locale lacks letters, or a disk has no room."""
 
 import errno
 import os
@@ -58,7 +58,7 @@ def test_a_terminal_without_greek_letters() -> None:
 def test_a_locale_that_cannot_read_a_folders_name(tmp_path: Path) -> None:
     """In the locale C, Python reads the é of a name as two bytes that are no text.
 
-    The written files contain the same bytes.
+    The written file of the service contains the same bytes.
     """
     folder = os.fsencode(tmp_path) + "/Zähler-é".encode()
     environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}

@@ -1,4 +1,4 @@
-"""As an operator types it: a server starts before its first campaign, and a fleet's campaign gets a successor."""
+"""A server starts before its first campaign. Commands create the campaign, and then its successor."""
 
 import json
 import os
@@ -74,7 +74,7 @@ def test_the_first_campaign_is_taken_up_and_its_fleet_needs_no_name_after_a_succ
     done("devices", "add", 4, "--home", home)
     wait_for(lambda: [each.get("server", {}).get("state") for each in served() or []] == ["running"])
     done("campaign", "succeed", home, "load", "load-2")
-    # The successor does not run before it starts.
+    # The list says when the successor starts.
     wait_for(lambda: re.search(r"^load-2: starts 20\d\d-\d\d-\d\d", done("campaign", "list", home), re.MULTILINE))
     listed = json.loads(done("devices", "list", "--home", home, "--json"))
     assert [row["name"] for row in listed] == [f"load-{number:03d}" for number in (1, 2, 3, 4)]

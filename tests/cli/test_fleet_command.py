@@ -18,7 +18,7 @@ def fleet(*words):
 @pytest.mark.long
 @pytest.mark.broker
 def test_a_small_load_is_accounted_for(tmp_path, mosquitto_binary):
-    # The command runs in its own process, because one of its numbers is the largest memory.
+    # The command runs in its own process, because it prints the largest memory of its process.
     words = "fleet --clients 12 --interval 1 --slots 5 --ramp-up 0.5 --json"
     faults = "--kill 0.1 --duplicate 0.1 --delay 0.1 --lie 0.1 --drop-out 0.1"
     result = subprocess.run(

@@ -1,4 +1,4 @@
-"""Every option of every command, tried where it does not apply: it is refused by one sentence, and never ignored.
+"""Options are tried in uses of their command in which they do not apply: each is refused by one sentence.
 
 The commands and their options come from the command line itself. `MODES` says in which uses of a command an option does
 not apply. `EVERYWHERE` lists the options that apply in each use of their command. The tests fail for an option that is
@@ -82,7 +82,7 @@ MODES: dict[str, dict[str, str]] = {
     "spark run": {"--home HOME --checkpoint k --once": "--seconds"},
     "web": {"s.sqlite": "--token --remote-actions --home", "--home HOME": "--remote-actions"},
 }
-# Options that apply in every use of their command.
+# Options that apply in each use of their command. The three that `MODES` has, too, are named in the test.
 EVERYWHERE: dict[str, str] = {
     "authority renew": "--host --json",
     "backup": "--passphrase-file --json",
@@ -148,7 +148,7 @@ EVERYWHERE: dict[str, str] = {
     "web": "--listen --name --attached",
     "worker": "--store --password-file --campaign --shards --ca-file --seconds --log-format",
 }
-# Options of one mechanism of a release that have an effect in all its uses.
+# Mechanism of a release -> those of its own options that `EVERYWHERE` lists.
 OWN = {
     "tops": "--theta --update --span --fanout --smoothing --smoother --consistency --monotone --as-papers",
     "pak": "--theta --span --fanout --consistency",

@@ -29,16 +29,15 @@ def test_the_methods_at_equal_privacy():
     planned = lines(plan("--json"))
     # The mean v_i of Algorithm 3 at C = .05 and l = 48 is .2311.
     assert planned["direct"]["variance"] == pytest.approx(1 / 0.2311, rel=1e-3)
-    # The ratio of the variances is that of Eq. 8.
+    # The ratio of the variances is that of Eq. 8 of Bao et al.
     assert planned["differences"]["variance"] / planned["direct"]["variance"] == pytest.approx(1 + 2 * 0.0025 * 47)
     assert planned["exact"]["variance"] == pytest.approx(0.53, abs=0.001)
     assert planned["closed-form"]["variance"] == pytest.approx(0.513, abs=0.001)
     assert planned["one-bit"]["variance"] / planned["closed-form"]["variance"] == pytest.approx(1.176, abs=0.002)
     assert planned["filter"]["variance"] < 0.43
-    # The raw error is sqrt(mean v / n) σ_1.
+    # The raw error is sqrt(mean v / n) times the σ of independent noise on 48 reports, which is √48 times 3.7306.
     assert planned["paper"]["raw"] == pytest.approx((0.2311 / 1e5) ** 0.5 * 48**0.5 * 3.7306, rel=1e-3)
-    # On a smooth signal, smoothed independent noise is better than raw correlated noise. Smoothing never increases the
-    # error.
+    # On a smooth signal, smoothed independent noise is better than raw correlated noise.
     assert planned["direct"]["smoothed"] < planned["closed-form"]["raw"] < planned["direct"]["raw"]
     assert all(line["smoothed"] <= line["raw"] for line in planned.values())
     assert planned["tuned"]["smoothed"] <= 1.001 * min(
@@ -101,7 +100,7 @@ def test_bad_parameters_are_refused(changes):
 
 @pytest.mark.parametrize("slew", ["0.01", "0.05", "0.2"])
 def test_what_is_recommended_can_be_run_by_a_campaign(slew):
-    """An earlier version recommended ``tuned`` and ``sampled``, which the table [stream] of a plan does not accept."""
+    """The recommended method has the least smoothed error of those that the table [stream] of a plan accepts."""
     plan = plan_stream(devices=1000, slots=48, epsilon="1", delta="1e-5", slew=slew)
     chosen = next(line for line in plan.lines if line.method == plan.recommended)
     table = {"mechanism": chosen.mechanism, "slew": float(slew)}

@@ -29,7 +29,7 @@ TOPS = ["tops", "--epsilon", "1", "--bound", "9", "--hold-out", "10", "--span", 
 
 @pytest.fixture
 def run(capsys, monkeypatch):
-    """Run the command in this process, with ``text`` as its standard input."""
+    """Return a function that runs the command in this process, with ``text`` as its standard input."""
 
     def called(*arguments, text="", code=0):
         read, write = os.pipe()
@@ -323,7 +323,8 @@ def test_the_gateway_survives_kill_9_and_counts_every_reading_once(tmp_path, mos
                 leave(client)
     counts = listener.numbers()
     assert sorted(counts) == list(range(30))
-    # At ε = 8 and B = 1000, the noise of a reading has the scale 125. There are 29 readings of 500 and an empty one.
+    # At ε = 8 and B = 1000, the noise of a reading has the scale 125. There are 29 readings of 500, and one that is no
+    # number and counts as 0.
     assert abs(int(counts[29]) - 29 * 500) < 125 * 14 * 30**0.5
     assert "is not a whole number" in log.read_text(encoding="utf-8")
     assert "after 30 values" in log.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A command that runs until it is stopped stops at the right signals."""
+"""A command that runs until it is stopped refuses a wrong number of seconds, and leaves the signals as they are."""
 
 import signal
 

@@ -10,7 +10,7 @@ from undertone.sentences import with_suggestion
 
 @pytest.fixture
 def refused(monkeypatch, capsys):
-    """Return everything that the command says about these words."""
+    """Return a function that runs a wrong command line, and returns its one line on stderr without "error: "."""
 
     def call(*words):
         monkeypatch.setattr(sys, "argv", ["undertone", *words])

@@ -1,4 +1,4 @@
-"""The command as a process: bad input, a campaign that starts, and a clean end."""
+"""`undertone serve`: bad input, a campaign that starts, and a clean end."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def home(tmp_path: Path, free_port: Callable[[], int]) -> Path:
 
 
 def events(folder: Path, until: str) -> list[dict[str, str]]:
-    """Read the server's log until this event, then end the server by SIGTERM; return the log."""
+    """Read the server's log up to this event, then end the server by SIGTERM; return the log up to the event."""
     child = subprocess.Popen(
         [*COMMAND, str(folder), "--log-format", "json"],
         stdout=subprocess.PIPE,

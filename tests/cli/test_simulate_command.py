@@ -21,7 +21,7 @@ def test_estimates_beside_the_truth(tmp_path):
     assert result.exit_code == 0, result.output
     facts = json.loads(result.stdout)
     assert len(facts["slots"]) == 3
-    # Devices report in 12 + 12 slots of the rounds and in 3 of the report phase, besides the pauses after the rounds.
+    # Devices report in 12 + 12 slots of the rounds, in 3 of the report phase, and in some before a θ is in force.
     assert facts["reports"] >= 300 * (12 + 12 + 3)
     assert {"estimate", "standard_error", "truncated_mean", "truth_truncated", "truth_raw"} < set(facts["slots"][0])
     assert "event-level" in facts["guarantee"]
@@ -96,8 +96,8 @@ groups = "g.csv"
     slots, odd = divmod(int(said.replace(",", "")), 300)
     assert (odd, 8 + 2 < slots < 8 + 2 + 8) == (0, True)
     assert {row["group"] for row in facts["groups"]} == {"north", "other"}
-    # With a campaign's plan, --slots replaces the report slots of the plan. Other options are refused, because they
-    # would be ignored.
+    # With a campaign's plan, --slots replaces the report slots of the plan. An option such as --epsilon is refused,
+    # because the plan has the value.
     assert len(json.loads(simulate(*words, small=FEW).stdout)["slots"]) == 3
     refused = simulate(*words, "--epsilon", "1", small=FEW)
     assert "--epsilon and --plan exclude each other" in str(refused.exception)

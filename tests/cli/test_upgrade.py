@@ -1,4 +1,4 @@
-"""`undertone upgrade`: a store of an earlier version is read without a server."""
+"""`undertone upgrade` brings stores of an earlier version up to date, without a server."""
 
 import contextlib
 import sqlite3

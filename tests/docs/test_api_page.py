@@ -1,4 +1,4 @@
-"""The page of the API lists exactly the columns, and the paths with their parameters, that exist."""
+"""The page of the API lists the columns of each table, and the paths of the HTTP API with their parameters."""
 
 import re
 from typing import Any
@@ -21,7 +21,7 @@ from undertone_aggregator.web.site import StoreSite
 PAGE = (REPO / "docs/api.md").read_text(encoding="utf-8")
 COLUMNS = PAGE.partition("## The columns of a series\n")[2].partition("\n## ")[0]
 HTTP = PAGE.partition("## The HTTP API\n")[2].partition("\n## ")[0]
-# The words for other kinds of rows, in the order of the page's table.
+# The words with which the page's table begins a line about another kind of rows -> the kind.
 OTHERS: dict[str, type[Row]] = {
     "means over runs": RangeEstimate,
     "one mean of a selection": Selection,
@@ -33,7 +33,7 @@ OTHERS: dict[str, type[Row]] = {
 
 
 def cells(text: str, heading: str) -> list[list[str]]:
-    """The cells of the table with this heading."""
+    """The cells of each row of the table whose first column has this heading."""
     table = text.partition(f"\n| {heading}")[2].partition("\n\n")[0]
     return [re.split(r"(?<!\\) \| ", line.strip("| ")) for line in table.splitlines()[2:]]
 

@@ -1,7 +1,6 @@
-"""Every command line of every page is accepted by its command: the options exist, and have values of their types.
+"""The command lines of pages are accepted by their commands: the options exist, and have values of their types.
 
-`test_commands.py` runs the lines that can run by themselves. The others need a server, a board or hours, or have names
-that stand for the reader's own.
+Lines with `…`, `...` or `|` are left out. `test_commands.py` runs whole blocks of some pages.
 """
 
 import re
@@ -47,7 +46,7 @@ def lines_of(text: str) -> list[str]:
 def fault(line: str) -> str:
     """What is wrong with a command line, or "" if it is right.
 
-    A short call such as `undertone query` is only a name.
+    Without an option in the line, only the command is checked, and not its arguments.
     """
     line = re.split(r"\s+[|>&]|\s+#|;", line)[0]
     if line.removeprefix("undertone ").split()[0] == "COMMAND" or line in LABELS:
@@ -79,7 +78,7 @@ def fault(line: str) -> str:
 
 
 def fault_of_device(words: list[str]) -> str:
-    """What is wrong with the words after ``undertone-device``, or "" if they are right, as `fault`."""
+    """What is wrong with the words after ``undertone-device``, or "" if they are right."""
     try:
         device_parser("undertone-device").parse_args(words)
     except Invalid as error:

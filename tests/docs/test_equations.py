@@ -1,4 +1,4 @@
-"""The page of equations, algorithms, theorems, figures and tables. Each place and test exists, each command runs."""
+"""The page of equations, algorithms, theorems, figures and tables. Each place, test and study exists; commands run."""
 
 import ast
 import re

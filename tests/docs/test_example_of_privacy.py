@@ -34,7 +34,7 @@ def test_the_errors_of_a_slot_and_of_a_day():
 
 @cache
 def turns(devices: int):
-    """Plan once for all ways, because the plan simulates campaigns."""
+    """The ways of a plan. One plan is made for each number of devices, because a plan simulates campaigns."""
     return undertone.plan(devices=devices, epsilon=1, window="24h", workers=2).ways
 
 
@@ -86,7 +86,7 @@ def test_what_published_means_tell_of_one_household(reports: int, pattern: str):
 
 
 def test_guesses_are_rounded_up_as_the_devices_do():
-    """A phone that joins a campaign at ε = 1 says 74 %, so no page says 73 %."""
+    """A phone that joins a campaign at ε = 1 says 74 %, and so do the pages."""
     page = (REPO / "docs/privacy.md").read_text(encoding="utf-8")
     shown = [f"{percent(round(epsilon * UNIT))} %" for epsilon in (0.5, 1, 2, 4)]
     assert f"| 50 % | {' | '.join(shown)} |" in page

@@ -61,7 +61,7 @@ def test_a_fact_stands_on_its_page_alone(fact):
 
 
 def repeated(pages):
-    """Return the pairs of pages that share a run of words, with the words. Each run is listed once."""
+    """Return the runs of words that several pages share -> the names of these pages."""
     places = defaultdict(set)
     for name, text in pages.items():
         words = re.findall(r"[\w'%]+(?:[.,]\w+)*", re.sub(r"\]\([^)]*\)", "]", text).lower())

@@ -43,7 +43,7 @@ def walk(folder, mosquitto_binary, interpreter):
 @pytest.mark.services
 @pytest.mark.micropython32
 def test_a_fleet_in_the_field(tmp_path, mosquitto_binary):
-    """The fleet's boards have words of 32 bits, and collect garbage between two rounds of their loops."""
+    """The fleet's boards have words of 32 bits."""
     walk(tmp_path / "walk", mosquitto_binary, f"{mp.interpreter32() or unavailable(mp.MISSING32)} {BOARD32}")
 
 

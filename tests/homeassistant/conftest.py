@@ -22,7 +22,7 @@ def server(tmp_path, free_port):
 
 @pytest.fixture
 def home(tmp_path, free_port):
-    """A running Home Assistant. Its log must have no error of the integration, and no call that blocks it."""
+    """A running Home Assistant, whose log is checked at the end (`check_log`)."""
     if hass_program() is None:
         unavailable("Home Assistant, which make services installs")
     running = HomeAssistant(tmp_path / "home", free_port())
@@ -35,7 +35,7 @@ def home(tmp_path, free_port):
 
 
 def check_log(home):
-    """Check what Home Assistant has logged about the integration."""
+    """Check that the log has no error and no blocking call of the integration, and no secret of its devices."""
     lines = home.log().splitlines()
     blocking = [line for line in lines if "blocking call" in line and "undertone" in line]
     assert blocking == []

@@ -1,4 +1,4 @@
-"""A server lies in any field of its offer and files.
+"""A server lies in any field of its offer and of the policy that it sends.
 
 The stored policy is never weaker than what was shown. The phone's program uses the same functions: see
 `tests/device/phone/test_program.py`.
@@ -44,7 +44,7 @@ DEVICE = {
     "policy": "policy.json",
     "state": "state",
 }
-# What else a server may say in its offer. Only an earlier version sent the sentence in `guarantee`.
+# An offer with further fields that a server may send. The home does not show the sentence in `guarantee`.
 OFFER = {
     "operator": "The town",
     "campaign": "load",
@@ -104,7 +104,7 @@ def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def outcome(answers: Answers, folder: Path) -> str:
-    """Join as a home does, and compare what was stored with what was shown."""
+    """Join as a home does; return "not shown", "refused" or "stored". Check a stored policy against what was shown."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     try:
@@ -124,7 +124,7 @@ def outcome(answers: Answers, folder: Path) -> str:
 
 
 def check(shown: dict[str, Any], policy: dict[str, Any], offer: dict[str, Any]) -> None:
-    """Check each number and word that was shown against the stored policy, by the test's own arithmetic."""
+    """Check what was shown against the stored policy, by the test's own arithmetic."""
     found = re.search(r"one number: (.+); for any 24 hours: (.+); for life: ([^(]+?)( \(δ.*)?\. The", shown["expert"])
     assert found is not None
     reading, day, life = (

@@ -1,7 +1,7 @@
 """The integration in a real Home Assistant with a real server, from the link to counted reports, and what can go wrong.
 
-Every test but that of refused links ends with `check_account`: nothing is drawn twice, no window is exceeded, and
-`verify` finds every report explained.
+Most tests end with `check_account`: nothing is drawn twice, no window is exceeded, and `verify` finds every report
+explained.
 """
 
 import json
@@ -96,7 +96,7 @@ def test_a_home_joins_by_a_link_and_never_blocks_the_event_loop(home, server, me
     home.stop()
     check_account(server, folder)
     measured = home.loop_times()
-    # The measured calls include the setup, states of the meter, and the device's status.
+    # Among the measured calls are the setup, and the regular look at the state of the meter.
     assert {"__init__.py:async_setup_entry", "__init__.py:_follow.<locals>.on_time"} <= measured.keys()
     for name, times in measured.items():
         assert times["processor"] < 0.05, (name, times)

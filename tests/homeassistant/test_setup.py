@@ -13,7 +13,7 @@ sys.path.append(str(mp.REPO / "scripts"))
 
 import home_assistant_zip
 
-# Every module of Home Assistant is a mock object; the integration's own modules are real.
+# The modules of Home Assistant and of its packages are mock objects; the integration's own modules are real.
 MOCKS = """
 import asyncio, importlib.abc, importlib.machinery, sys
 from unittest.mock import AsyncMock, MagicMock

@@ -91,7 +91,7 @@ def test_a_slower_machine_needs_more_of_a_core() -> None:
 @pytest.mark.slow
 def test_the_trial_measures_this_machine() -> None:
     found = measure()
-    # These limits hold on any machine: a report takes some microseconds, a handshake some hundreds of microseconds.
+    # The limits are wide: a report takes some microseconds, and a login some hundreds of microseconds.
     assert 1e-6 < found.report < found.login < 1.0
     assert 100 < found.slot_bytes < 100_000
 

@@ -1,6 +1,6 @@
-"""Follows "Several machines" in docs/scale.md: two servers and a worker on one PostgreSQL, two brokers, real devices.
+"""Follows "Several machines" in docs/scale.md: two servers and a worker on one PostgreSQL, two brokers, and a fleet.
 
-Every command and setting is the page's, with other addresses. The brokers have the files that `undertone init` writes.
+The brokers have the files that `undertone init` writes.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ def done(*words: object) -> str:
 
 @contextlib.contextmanager
 def broker(binary: str, files: Path, folder: Path, address: str) -> Iterator[None]:
-    """A broker with the files of `undertone init`, on a machine with this address."""
+    """A broker with the files of `undertone init` that listens at this address of loopback."""
     if folder != files:
         shutil.copytree(files, folder)
     config = folder / "mosquitto.conf"

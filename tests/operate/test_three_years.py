@@ -1,4 +1,4 @@
-"""Three simulated years of one server, in minutes: the blocks of docs/operator.md, in their order, on a fast clock.
+"""Three simulated years of one server, on a fast clock: the blocks of docs/operator.md that no walk runs, in order.
 
 The line before a block says on which day it runs, and what happens to the machine before: ``<!-- day N -->``, ``<!--
 day N: a new machine -->`` or ``<!-- day N: the disk dies; a new machine -->``.
@@ -83,7 +83,7 @@ class Block(NamedTuple):
 
 
 def blocks(page: str) -> list[Block]:
-    """Every block of shell commands on a page. Raises AssertionError if a block has no day and no walk runs it."""
+    """The blocks of shell commands on a page that no walk runs. Raises AssertionError if one of them has no day."""
     found = []
     for match in re.finditer(r"(?:<!-- (?P<note>[^>]*) -->\n)?```sh\n(?P<text>.*?)```", page, re.DOTALL):
         note = match["note"] or ""
@@ -98,7 +98,7 @@ def blocks(page: str) -> list[Block]:
 
 
 class Transport(SessionTransport):
-    """The transport of boards. It notes what it has heard, and checks and notes the server's certificates."""
+    """The transport of boards. It notes topics of messages, and checks and notes the server's certificates."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class Life:
         self.ledgers: dict[str, FleetLedger] = {}
         # (device, report) -> the Unix second of the first acknowledgement, and the campaign.
         self.acknowledged: dict[tuple[str, bytes], tuple[float, str]] = {}
-        # Campaigns that have ended. Their devices stay switched on but get no more messages.
+        # Campaigns that were retired. Their devices stay switched on but get no more messages.
         self.ended: set[str] = set()
         self.said = ""
         self.alerts: list[bytes] = []
@@ -223,7 +223,7 @@ class Life:
     # --- the devices
 
     def install(self) -> None:
-        """Install a device's files as its owner would, if it is new or has a new password, and switch it on."""
+        """Install the files of each device that is new or has a new password, and switch the device on."""
         for path in sorted(self.home.glob("fleets/*/devices/*/device.json")):
             name, config = path.parent.name, read_config(str(path))
             password = assembly.read_password(config.broker) or ""
@@ -318,7 +318,7 @@ class Life:
             wait_for(lambda: self._passed() >= self.clock.now(), PATIENCE_SECONDS, "a pass of the server")
 
     def _passed(self) -> float:
-        """The second of the server's newest pass. A server with problems reports the second, too."""
+        """The Unix time of the server's newest pass. A server with problems reports this time, too."""
         try:
             answer = urllib.request.urlopen(f"http://127.0.0.1:{self.health}/readyz", timeout=PATIENCE_SECONDS)
         except urllib.error.HTTPError as problems:
@@ -327,9 +327,9 @@ class Life:
             return float(json.load(answer)["time"])
 
     def caught_up(self) -> None:
-        """Wait until each campaign has done what is due in this slot. It writes its status for the slot after that."""
+        """Wait until each campaign has done what is due in this slot, and has then written its status."""
         begin = int(self.clock.now()) // SLOT * SLOT
-        # The status comes a fixed time after that of the last slot, and no sooner.
+        # A status comes at least STATUS_SECONDS after the one before it.
         self.clock.set(max(self.clock.now(), begin + STATUS_SECONDS))
         for store in sorted(self.home.glob("stores/*.sqlite")):
             wait_for(lambda store=store: self._done(store) >= begin, PATIENCE_SECONDS, f"the status of {store.stem}")

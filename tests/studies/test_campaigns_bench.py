@@ -1,4 +1,4 @@
-"""The benchmark of many campaigns runs with a real server and its page. Its results are not judged here."""
+"""The benchmark of many campaigns runs with a real server and its page. Only the time of the page is judged here."""
 
 import gc
 from pathlib import Path

@@ -35,7 +35,7 @@ def test_what_is_said_of_the_k_ary_counter_follows_from_the_stored_rows() -> Non
 
 
 def test_what_is_said_of_the_blogs_counters_follows_from_the_stored_rows() -> None:
-    """At T = 10,000, `binary` is better with the blog's blocks of 10, and `two-level` is better with blocks of √T."""
+    """At T = 10,000, `two-level` is worse than `binary` with the blog's blocks of 10, and better with blocks of √T."""
     kept = Outcome.of(json.loads((RESULTS / "counting-blog.json").read_text(encoding="utf-8")))
     assert list(kept.notes)[-3:-1] == counting_blog.notes_of(kept.rows)
     of = {(row[0], row[1]): row[2] for row in kept.rows}

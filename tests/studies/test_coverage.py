@@ -1,7 +1,7 @@
 """Intervals on real readings: the share that contain the truth, with the vectorised mechanisms and fixed seeds.
 
 With a true coverage of 95 %, the share over n = slots x seeds independent intervals has a standard deviation of
-sqrt(.05 * .95 / n). The bounds below are more than five of these away (false alarm below 1e-6).
+sqrt(.05 * .95 / n).
 """
 
 import numpy as np

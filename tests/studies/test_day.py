@@ -33,7 +33,7 @@ def cut():
 )
 def test_predicted_errors_are_the_simulated_ones(cut, span, stride, epsilon, devices):
     # If the error is all noise, its value over 2,496 slots is known to 1/√4992 = 1.4 %. The limit of 5 % is 3.5 of
-    # these: a false alarm has a chance of .0005 a cell, and this seed gives none.
+    # these. The seed is fixed.
     slots = cut[span]
     predicted = predict_day(slots, devices, stride, Fraction(epsilon), coarse)
     simulated = simulate(slots, predicted, devices, stride, epsilon, 2_496, 3)

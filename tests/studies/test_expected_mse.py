@@ -24,7 +24,7 @@ def stream():
 def test_simulated_errors_are_the_expected_ones(stream, theta):
     drawn = [reports(stream.body, theta, seed) for seed in range(RUNS)]
     variance = constant_variance(1.0)(theta) * theta**2 / 4
-    # The sums over blocks have independent and normal errors: with 256 terms, the kurtosis is below a hundredth.
+    # The sums over blocks of 256 values have independent and nearly normal errors.
     noise = (np.array(drawn) - np.minimum(stream.body, theta)).reshape(-1, BLOCK).sum(axis=1)
     statistic = float(noise @ noise) / (BLOCK * variance)
     low, high = chi2.ppf([ALARM / 8, 1 - ALARM / 8], len(noise))

@@ -1,4 +1,4 @@
-"""Each figure and table of the five documents is made here, panel by panel. Each panel has the lines of the paper's."""
+"""The stored results have each figure and table of the papers, panel by panel, with the lines of the paper's panel."""
 
 import json
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ RESULTS = Path(__file__).parents[2] / "docs/results"
 DATA = ("POS", "DNS", "Fare (stand-in)", "Kosarak (stand-in)")
 METRICS = ("MAE", "MMAE", "MMSE")
 EPSILONS = ("ε = 0.25", "ε = 0.5", "ε = 1", "ε = 2")
-# The names in the legends of the papers' figures: the five smoothers, the five quantiles, and so on.
+# Lines of the papers' panels: smoothers, methods, quantiles, and sizes of blocks.
 SMOOTHERS = ("recent", "mean", "median", "moving-average", "exponential")
 END_TO_END = ("ToPS, paper's c = 60", "NM-E + H2", "S-PAK + H16 consistent, smoothed", "PAK", "Base")
 QUANTILES = ("p85", "p90", "p95", "p99.5", "NM-E", "Base")

@@ -33,14 +33,11 @@ def test_it_is_the_store_of_a_server(path: Path) -> None:
 
 @pytest.mark.slow
 def test_its_estimates_are_those_of_its_readings(path: Path) -> None:
-    """The mean over two days of 3 x 40 devices is within 5 standard errors.
-
-    A false alarm has a chance below 1e-6, and the seed is fixed.
-    """
+    """The mean over two days of 3 x 40 devices is within 5 standard errors and 5 Wh. The seed is fixed."""
     with open_public(path) as results:
         rows = [row for row in results.estimates() if row.kind == "report"]
         assert len(rows) == SLOTS - 96
         assert {row.group for row in results.estimates(groups=None)} == set(results.groups)
-    # Here, the histograms of all slots are drawn independently. Truncation at 700 removes at most 5 Wh of the mean.
+    # The histograms of all slots are drawn independently. Truncation at 700 removes at most 5 Wh of the mean.
     error = np.sqrt(np.mean([row.truncated_se**2 for row in rows if row.truncated_se is not None]) / len(rows))
     assert abs(np.mean([row.truncated_mean for row in rows]) - 150) < 5 * error + 5

@@ -56,8 +56,7 @@ def test_intervals_of_the_right_width_vary_by_as_many_slots_as_are_independent()
     parts = np.arange(672) % 48 // 8
     white = calibrated([rng.standard_normal(672)], parts, 1)
     assert white.held.mean() == pytest.approx(0.95, abs=6 * np.sqrt(0.95 * 0.05 / (1000 * 672)))
-    # The standard deviation is the binomial's. A standard deviation of 1,000 draws is known to 2 %, and the
-    # correlations of 672 numbers add about a tenth to the variance.
+    # The standard deviation is the binomial's, to within a fifth.
     assert white.chance == pytest.approx(np.sqrt(0.95 * 0.05 / 672), rel=0.2)
     # These errors stay the same for a day.
     daily = calibrated([np.repeat(rng.standard_normal(14), 48)], parts, 1)

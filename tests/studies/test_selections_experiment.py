@@ -60,7 +60,7 @@ def test_each_day_is_compared_with_its_own_truth() -> None:
     campaign = simulate(SimulateOptions(devices=200, slots=5 * CYCLE // 2, rounds=(0.25, 0.25, 0.5), epsilon=8, seed=3))
     errors = list(compared(campaign, EVENING, 1))
     assert errors
-    # At ε = 8, a mean over ten half-hours of 200 homes is certainly within half of the truth.
+    # At ε = 8, a mean over ten half-hours of 200 homes is off by less than half of the mean reading.
     truncated, level = campaign.truth(max(cell.slot for cell in campaign.truths))
     assert all(abs(each.away) < level / 2 and 0 < each.standard_error < level for each in errors)
     assert all(abs(each.noise) < truncated / 2 and 0 < each.noise_se <= each.standard_error for each in errors)

@@ -1,4 +1,4 @@
-"""Counters are exact without noise, have the computed variances, and handle empty items and the end of a stream.
+"""Counters have the computed variances, and handle empty items and the end of a stream.
 
 The sanitizer, quantiles, and ranges over releases are tested here, too.
 """
@@ -32,10 +32,7 @@ def counter(name, epsilon=1, seed=1, **options):
 @pytest.mark.slow_but("binary", "simple-2")
 @pytest.mark.parametrize("name", COUNTERS)
 def test_counts_follow_the_sums_and_have_the_computed_variance(name):
-    """Over 60 runs and five times t, the mean of (error / standard error)² is 1, give or take .9.
-
-    This limit is about 5 standard deviations.
-    """
+    """Over 60 runs and five times t, the mean of (error / standard error)² is 1, give or take .9."""
     true = np.cumsum(STREAM)
     ratios = []
     for seed in range(60):
@@ -123,15 +120,15 @@ def test_the_square_root_counter_beats_the_binary_one_by_far():
 
 
 def root_mean_variance(name, horizon, **options):
-    """The root of the mean variance of all counts, from the number of draws in each count."""
+    """The root of the mean variance of all counts, from the variances of the draws in each count."""
     made = make(name, 1, 1, horizon=horizon, **options)
     return np.sqrt(np.mean([sum(made.terms(t).values()) for t in range(1, horizon + 1)]))
 
 
 def test_the_k_ary_counter_has_the_least_error_of_pure_epsilon():
-    """The counter of Andersson et al. (2024) is compared with the other counters, by root mean square error.
+    """The counter of Andersson et al. (2024) is compared with four other counters, by root mean square error.
 
-    At T = 1000, its error is .839 of that of the best other counter, and .415 of that of the binary counter.
+    At T = 1000, its error is .839 of that of the best of these four, and .415 of that of the binary counter.
     """
     ours = root_mean_variance("k-ary", 1000)
     others = [root_mean_variance(name, 1000) for name in ("simple-1", "two-level", "binary")]
@@ -312,7 +309,7 @@ def test_the_projection_onto_a_simplex():
         nearest = onto_simplex(x, total)
         assert nearest.min() >= 0
         assert nearest.sum() == pytest.approx(total)
-        # At the optimum, all positive coordinates were shifted by the same amount and the others by less.
+        # At the optimum, all positive coordinates were shifted by the same amount, and the others by no more.
         shift = (x - nearest)[nearest > 0]
         # The tolerance is for rounding sums of up to six numbers and the total.
         rounded = 8 * np.finfo(float).eps * (np.abs(x).sum() + total)

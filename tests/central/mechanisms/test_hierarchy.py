@@ -132,7 +132,7 @@ def test_memory_is_one_block_and_the_siblings_above_it(monkeypatch):
 
 
 def test_nodes_close_in_order_with_their_exact_sums():
-    """The scale is so small that no noise is drawn. Complete nodes come in order of time and then of height."""
+    """The scale is so small that all noise is 0. Complete nodes come in order of time and then of height."""
     values = np.random.default_rng(6).integers(0, 9, 40)
     for fanout, levels in ((2, 4), (3, 2), (2, 1)):
         expected = []

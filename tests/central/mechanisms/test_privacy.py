@@ -1,4 +1,4 @@
-"""The privacy of every mechanism on small instances: exact couplings, exact laws, all neighbouring streams.
+"""The privacy of mechanisms on small instances: by couplings of their draws, and by laws over neighbouring streams.
 
 The couplings work as follows. Assume that for neighbours D, D' and any draws z there are integers d with M(D, z) =
 M(D', z + d). Then no release is more than e^(Σ |d_i|/scale_i) times as likely under D as under D', because a shift by
@@ -106,13 +106,13 @@ def test_monotone_counts_and_empty_items_come_from_the_counter_alone(monkeypatch
     assert monotone == expected
 
 
-# --- consistent hierarchies, smoothed and monotone -----------------------------------------------------------------
+# --- consistent hierarchies, smoothed ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("consistency", ["least-squares", "least-absolute"])
 @pytest.mark.parametrize("smoother", SMOOTHERS)
 def test_the_publisher_costs_at_most_epsilon(monkeypatch, consistency, smoother):
-    """The noise of a changed value's ancestors can shift so that the release, smoothed and monotone, stays the same."""
+    """The noise of a changed value's ancestors can shift so that the smoothed release stays the same."""
     theta, fanout, levels, smoothing = 4, 2, 3, 1
     rng = np.random.default_rng(7)
     trees = [rng.integers(-40, 40, size) for size in (4, 2, 1)]
@@ -226,10 +226,7 @@ def test_scores_move_by_at_most_one_and_in_one_direction(objective):
 
 @pytest.mark.slow
 def test_the_shipped_choice_follows_the_law(monkeypatch):
-    """Compares `choose_threshold` itself with the winner's law.
-
-    χ² above 40 at 4 degrees of freedom has a chance of 1e-7.
-    """
+    """Compares `choose_threshold` itself with the winner's law, by χ² with 4 degrees of freedom."""
     bound, workload, epsilon = 5, Workload(256, 4, 4, Fraction(1)), Fraction(1)
     histogram = np.array([1, 4, 3, 1, 1, 0])
     for kind in threshold.NOISES:
@@ -259,7 +256,7 @@ def without_last_shift(ordered, rank, bound, beta):
 
 LAWS = {"laplace": laplace, "gaussian": norm, "cauchy": cauchy}
 DATA, BOUND, RANK = (0, 9, 20), 20, 2
-# At these (ε, δ), all three mechanisms use up nearly all of their budget.
+# The (ε, δ) that the tests try besides (2, 1/1000).
 TIGHT = {"laplace": (6, Fraction(1, 20)), "gaussian": (20, Fraction(1, 10)), "cauchy": (5, Fraction(1, 10))}
 
 
@@ -303,11 +300,7 @@ def test_smooth_sensitivity_over_all_neighbours(noise, shifted):
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_the_published_off_by_one_fails_the_same_test(noise):
-    """With the wrong sensitivity, the excess probability is over 3 δ.
-
-    Cauchy noise is left out, because it does not show the mistake: one of two neighbours keeps the full sensitivity,
-    and there is no δ to exceed.
-    """
+    """With the wrong sensitivity, the excess probability is over 3 δ. Cauchy noise has no δ, and is left out."""
     epsilon, delta = TIGHT[noise]
     assert worst_excess(noise, without_last_shift, Fraction(epsilon), delta) > 3 * delta
 
@@ -359,7 +352,10 @@ def test_parameters_cover_the_worst_shift_and_dilation(noise):
 
 
 def released_law(items, monkeypatch, epsilon, scale_reach=14):
-    """The law of the threshold sanitizer's output for a domain of two values. All noise within reach is enumerated."""
+    """The law of the threshold sanitizer's output for a domain of two values, and a bound on what it leaves out.
+
+    The law is a sum over all noise within ``scale_reach`` times its scale.
+    """
     offline = threshold_class.ThresholdSanitizer(1, epsilon)
     scale = float(offline._law.scale)
     reach = int(scale_reach * scale)
@@ -470,10 +466,7 @@ def test_subsets_are_uniform_and_items_outside_are_not_looked_at():
 
 
 def test_the_square_root_counters_noise_covers_its_sensitivity(monkeypatch):
-    """In exact integers, σ² - 4 >= (multiplier B)² Σ c_k².
-
-    The multiplier is that of the analytic Gaussian mechanism.
-    """
+    """σ² - 4 >= (multiplier B)² Σ c_k², where the multiplier is that of the analytic Gaussian mechanism."""
     for epsilon, delta, horizon in ((1, 1e-6, 50), (0.1, 1e-9, 7)):
         counter = SquareRoot(3, epsilon, horizon, seeded(), delta=delta)
         sigma = factorisation.analytic_multiplier(epsilon, delta)

@@ -180,10 +180,7 @@ def test_the_default_threshold_needs_no_constant(pos):
 
 
 def test_a_threshold_that_is_far_too_large_is_rare_where_few_values_choose_it():
-    """The ratio of the MSE to that of the best θ is small in the mean, not only in the median.
-
-    If E_θ were capped at θ itself, the mean would be 355.
-    """
+    """The ratio of the MSE to that of the best θ is small in the mean, not only in the median."""
     bound, m, scale, epsilon = 60_000, 16_384, 100, Fraction(1, 100)
     workload = Workload(2**20, 16, 2, epsilon)
     values = np.random.default_rng(5).exponential(scale, m).astype(np.int64)
@@ -212,7 +209,7 @@ def mse_at(values, queries, workload):
 def test_on_meter_readings_the_default_threshold_is_within_twice_the_best(undertone_data):
     """θ is chosen 15 times on EDRP in time order at ε = .05; errors are those of ToPS without smoothing.
 
-    It is very unlikely that more than five choices have over twice the least error.
+    The median error is within 1.5 times the least one, and at most five of the errors are over twice the least one.
     """
     readings = np.load(undertone_data / "edrp_scotland_622x4416_halfhour_wh.npz")["wh"].T.reshape(-1).astype(np.int64)
     workload = Workload(2**20, 16, 5, Fraction(1, 20))
@@ -229,7 +226,7 @@ def test_on_meter_readings_the_default_threshold_is_within_twice_the_best(undert
 
 
 def test_pak_is_as_bad_as_the_paper_says(pos):
-    """At ε = .05, the shift alone is far beyond the bound, so θ = B. ToPS chooses a θ near 50."""
+    """At ε = .05, the shift alone is far beyond the bound, so θ = B. ToPS chooses a θ from 31 to 109."""
     mechanism = Pak(1657, ".05", seeded(2))
     mechanism.extend(pos[:65536])
     assert mechanism.theta == 1657
@@ -312,7 +309,7 @@ def test_drift_decides_the_blocks_and_the_mean_the_first_prediction():
         groups.append(made.parameters["group"])
         firsts.append(released[0])
     assert groups == [2048, 256]
-    # The noise of the mean is below 1: at most 500/(0.01 × 65,536). The rest of the limit is for rounding.
+    # The scale of the mean's noise is below 1: at most 500/(0.01 × 65,536). The rest of the limit is for rounding.
     assert abs(firsts[0] - still.mean()) < 3
 
 
@@ -328,7 +325,6 @@ def test_what_one_size_of_blocks_shows_corrects_another():
         pilot.best_layout(values, 500, 1 << 20, 16, Fraction(1), Fraction(1, 20), seeded(seed)).group
         for seed in range(40)
     ]
-    # If each size were judged by its own noisy drift alone, only 25 of the 40 choices would be blocks of 256.
     assert chosen.count(256) >= 36
 
 

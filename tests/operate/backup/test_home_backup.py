@@ -26,7 +26,7 @@ from undertone_shared.errors import Invalid
 
 @pytest.fixture
 def home(tmp_path: Path, free_port: Callable[[], int]) -> Path:
-    """A server's folder with a campaign, some devices and a store, on a machine that will be lost."""
+    """A server's folder with a campaign, three devices and a store."""
     folder = tmp_path / "home"
     made = undertone("init", str(folder), "--port", str(free_port()), "--health", "127.0.0.1:0")
     assert made.returncode == 0, made.stderr

@@ -1,4 +1,4 @@
-"""`undertone campaign extend` moves a campaign's end to a later time that the devices' policies still allow."""
+"""`undertone campaign extend` moves a campaign's end to a later time."""
 
 import json
 import time

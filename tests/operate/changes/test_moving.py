@@ -1,4 +1,4 @@
-"""Devices move to another campaign or server. What does the signed hand-over ask, and how does the folder change?"""
+"""Devices move to another campaign, group or server: what a signed hand-over asks, and how the folder changes."""
 
 import json
 from pathlib import Path

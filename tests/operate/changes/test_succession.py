@@ -35,7 +35,7 @@ def run(*words: object, code: int = 0) -> str:
 
 
 def begin(home: Home, name: str, now: int) -> int:
-    """Issue the first epoch, as the server does; return the second at which it ends."""
+    """Issue the first epoch; return the Unix second at which the campaign ends."""
     config = home.config(name)
     with open_store(config.store_url, campaign=name) as store:
         open_campaign(store, config.campaign, config.stream)

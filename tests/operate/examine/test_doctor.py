@@ -43,7 +43,7 @@ def mosquitto(mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
     # On a busy machine, a broker answers late.
     monkeypatch.setattr(doctor_broker, "_WAIT_SECONDS", 60.0)
-    # Where doctor checks that no message comes, waiting longer would show nothing more.
+    # So long doctor waits for what must not happen: a message that the rules forbid, or the end of a connection.
     monkeypatch.setattr(doctor_broker, "_QUIET_SECONDS", 0.1)
 
 
@@ -175,8 +175,8 @@ def test_init_of_a_direct_endpoint_with_certificates_is_served(
             socket.create_connection(("127.0.0.1", port), 60) as plain,
             context.wrap_socket(plain, server_hostname="localhost") as secure,
         ):
-            # This is a CONNECT with the device's name alone. The broker answers with a CONNACK that accepts the
-            # connection.
+            # This CONNECT has the device's name as client id and as user, and no password. The endpoint answers with a
+            # CONNACK that accepts the connection.
             name = b"power-002"
             connect = b"\x00\x04MQTT\x04\x82\x00\x3c" + (len(name).to_bytes(2, "big") + name) * 2
             secure.sendall(bytes([0x10, len(connect)]) + connect)

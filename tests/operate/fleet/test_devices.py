@@ -1,4 +1,4 @@
-"""Devices come and go while a broker runs. Each step is a command, and the real broker shows its effect."""
+"""Commands add, rotate, revoke, forget and list devices: their effect on files, stores and a running endpoint."""
 
 import json
 import threading
@@ -63,7 +63,7 @@ def test_at_the_servers_own_endpoint_every_device_is_tied_to_its_campaign(tmp_pa
 
 
 class Client:
-    """A device's connection: whether the broker accepts it, and when the broker ends it."""
+    """A device's connection: whether the endpoint refuses it (``refused``), and whether it has ended (``out``)."""
 
     def __init__(self, port: int, name: str, password: str) -> None:
         self.answer = threading.Event()
@@ -90,14 +90,14 @@ def password(tmp_path: Path, name: str) -> str:
 
 
 def lets_in(port: int, name: str, secret: str, expected: bool) -> None:
-    """Wait until the broker has read its files again and accepts the device, or refuses it if ``expected`` is False."""
+    """Wait until the endpoint has read its files again and accepts the device, or refuses it if not ``expected``."""
 
     def as_expected():
         client = Client(port, name, secret)
         client.close()
         return client.refused != expected
 
-    wait_for(as_expected, what=f"the broker's answer to {name}")
+    wait_for(as_expected, what=f"the endpoint's answer to {name}")
 
 
 def test_add_rotate_and_revoke_at_a_running_endpoint(run, tmp_path):
@@ -163,7 +163,7 @@ def test_no_file_of_the_fleet_names_a_forgotten_device(run, tmp_path, monkeypatc
     # The store's file keeps the bytes of a deleted row for a while.
     files = [path for path in (tmp_path / "home").rglob("*") if path.is_file() and path.parent.name != "stores"]
     assert [path for path in files if b"load-004" in path.read_bytes()] == []
-    # A device that is in no group leaves the file as it is.
+    # To forget a device that is in no group leaves the file of groups as it is.
     before = groups.stat()
     run("devices", "revoke", "load-001")
     run("devices", "forget", "load-001")

@@ -1,4 +1,4 @@
-"""Commands about groups, turns, policies and brokers, typed as the help and the operator's page show them."""
+"""Commands about groups, turns, policies and brokers."""
 
 import json
 from collections.abc import Callable
@@ -86,7 +86,7 @@ def test_rounds_that_are_no_numbers_are_refused(home: Path, rounds: str) -> None
 
 
 def test_a_policy_has_a_spare_tenth_of_time_as_it_has_of_reports(home: Path, done: Callable[..., str]) -> None:
-    """A policy allows a tenth more time and reports, so that a campaign of a year can be extended by 30 days."""
+    """A policy allows a tenth more time than its plan, so that a campaign of a year can be extended by 30 days."""
     done("devices", "add", 1, "--home", home)
     plan = Home(home).config("load").campaign
     policy = json.loads((home / "fleets/load/devices/load-001/policy.json").read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""`undertone readers`: files of a server's folder."""
+"""`undertone readers` adds, lists, rotates and removes readers in a server's folder."""
 
 from pathlib import Path
 

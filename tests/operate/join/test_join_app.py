@@ -24,7 +24,7 @@ REPLY = {"device": "power-001", "files": {"password": "secret-of-the-device"}}
 
 
 class Fake(Joining):
-    """Codes in memory. One code is known. ``error``, if it is set, is raised by each call."""
+    """Codes in memory, of which one is known. Each call raises ``error``, if set; ``redeem`` returns a JoinRefused."""
 
     def __init__(self) -> None:
         self.asked: list[Redemption] = []
@@ -211,7 +211,7 @@ def test_requests_under_way_are_counted_and_one_network_stops_no_other(site):
     assert set(asyncio.run(send())) == {404}
     for number in range(100):
         assert site.post("offer", {"code": code_text(CODE)}, f"198.51.100.{number}").status_code == 200
-    # The network itself has to wait, but only until its own allowance of requests is full again.
+    # The network itself has to wait, but no longer than until its own allowance of requests is full again.
     answer = site.post("offer", {"code": code_text(CODE)})
     assert answer.status_code == 429
     assert int(answer.headers["retry-after"]) <= (EACH_NETWORK.burst + 1) / EACH_NETWORK.per_second + 1

@@ -122,7 +122,7 @@ def site(template: Path, tmp_path: Path) -> Site:
 
 
 def test_connections_are_counted_before_tls() -> None:
-    """A client that never begins TLS counts as a connection. The next connection of its network is closed at once."""
+    """Clients that never begin TLS are counted. The third connection of one address and the fifth of all are closed."""
     listening = Listening(socket.create_server(("127.0.0.1", 0)))
     listening.most = (4, 2)
     address = listening.getsockname()
@@ -166,7 +166,8 @@ def request(code: str, key: str) -> bytes:
 async def send(site: Site, data: bytes, cut: float | None) -> tuple[int, Any] | None:
     """Send a request; return the status and the JSON of its answer, or None for a connection that was cut.
 
-    ``cut``: the share of the request (below 1) or of the answer (above 1) after which the connection is cut.
+    ``cut``: below 1, the share of the request that is sent before the connection is cut; from 1 on, the request is sent
+    whole, and above 1 up to 1000 (``cut`` - 1) + 1 bytes of the answer are read.
     """
     reader, writer = await asyncio.open_connection("localhost", site.port, ssl=site.context)
     try:
@@ -185,7 +186,7 @@ async def send(site: Site, data: bytes, cut: float | None) -> tuple[int, Any] | 
 
 
 async def join(site: Site, code: str, key: str, cut: float | None) -> tuple[int, Any]:
-    """Redeem a code as a client does: try again with the same key until there is an answer."""
+    """Redeem a code: try again with the same key until there is an answer whose status is neither 429 nor 503."""
     data = request(code, key)
     if cut is not None:
         with contextlib.suppress(OSError):
@@ -201,7 +202,7 @@ async def join(site: Site, code: str, key: str, cut: float | None) -> tuple[int,
 
 
 def many_join(site: Site, count: int) -> None:
-    """Redeem ``count`` codes at once; cut a tenth of the connections, and try a tenth of the codes with two keys."""
+    """Redeem ``count`` codes at once. A tenth have their first connection cut, and a tenth are tried with two keys."""
     rng = random.Random(count)
     codes = site.codes(count)
     cuts = {code: rng.uniform(0, 2) for code in rng.sample(codes, count // 10)}
@@ -246,7 +247,7 @@ def test_a_thousand_codes_at_once(site):
 
 
 def killed_at_any_moment(site: Site, kills: int) -> None:
-    """Kill a process at random points while it redeems three codes.
+    """Kill ``kills`` processes at random points, each while it redeems three codes.
 
     Afterwards, each code is redeemed by its first key.
     """
@@ -316,7 +317,7 @@ def test_a_command_adds_devices_while_people_join(site):
 
 
 def ended(connection: socket.socket, begun: bytes) -> bool:
-    """Whether the server ends a connection on which only a part of a request was sent."""
+    """Whether the server ends a connection without an answer after these bytes."""
     try:
         connection.sendall(begun)
         return connection.recv(100) == b""

@@ -322,7 +322,7 @@ class Cut(BaseException):
     """Stands for kill -9: no code catches this exception."""
 
 
-# Each step of a redemption after which the process may end.
+# Steps of a redemption. The test ends the redemption before and after each of them.
 STEPS = (
     "undertone_operate.fleet.join_codes.JoinCodes.bind",
     "undertone_operate.fleet.join_codes.JoinCodes.promise",
@@ -386,7 +386,7 @@ def test_an_offer_is_who_asks_and_the_policy_that_the_device_gets(home):
     same_policy(offer["policy"], reply["files"]["policy.json"])
     policy = offered(offer["policy"], offer["operator"], offer["about"])
     assert (policy.sensor, policy.unit, policy.measures, policy.slot_seconds) == ("load", "Wh", ("sum",), 1800)
-    # The policy's time suffices for all reports that its lifetime allows, and at most for a day more.
+    # The policy's time suffices for all reports that its lifetime allows, and at most for a day and two slots more.
     end = epochs_of(home.config("power")).first(NOW).campaign.epoch + allowed_reports(policy) * 1800
     assert 0 <= policy.until - end <= DAY + 2 * 1800
 
@@ -395,7 +395,7 @@ def test_an_offer_is_who_asks_and_the_policy_that_the_device_gets(home):
 @pytest.mark.waits
 @pytest.mark.parametrize("begins_after", [None, DAY // 2, 3 * DAY])
 def test_an_offer_stays_what_it_was_over_midnight_and_the_campaigns_beginning(home, begins_after):
-    """Somebody reads an offer in the evening and agrees after midnight (UTC). What was read still holds."""
+    """Somebody reads an offer and agrees up to nine days later. The policy is still the one that was read."""
     codes = JoinCodes(home.folder).create("power", 6, "all", "", NOW, NOW + 14 * DAY)
     clock = Clock()
     joining = Joining(home, clock)

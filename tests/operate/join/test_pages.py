@@ -1,4 +1,4 @@
-"""The sizes of the files that a phone loads from the server when its owner joins."""
+"""The size of the files that a phone loads from the server when its owner joins."""
 
 import re
 
