@@ -102,7 +102,9 @@ def test_the_log_says_in_words_why_connections_ended(tmp_path: Path) -> None:
 
 def test_the_log_has_words_for_each_reason() -> None:
     endpoint = Path(roster.__file__).parent
-    text = "".join(file.read_text() for file in (*endpoint.glob("*.py"), endpoint.parent / "packets.py"))
+    text = "".join(
+        file.read_text(encoding="utf-8") for file in (*endpoint.glob("*.py"), endpoint.parent / "packets.py")
+    )
     counted = re.findall(r'(?:ProtocolError|abort|\.end|_stream\.close)\("([a-z_]+)"', text)
     assert set(counted) == set(roster.REASONS)
 
