@@ -346,11 +346,11 @@ class Phone:
 
 def clock_off(trouble: str) -> "int | None":
     """Return how many seconds the phone's clock is ahead of the server's time. None if ``trouble`` does not say so."""
-    start, middle = "campaign refused: issued_at is ", ", this device's clock says "
+    start, middle = "campaign refused: it was issued at ", ", and this device's clock says "
     if trouble[: len(start)] != start or middle not in trouble:
         return None
     issued_at, here = trouble[len(start) :].split(middle)
-    return int(here) - int(issued_at)
+    return int(here.split()[0]) - int(issued_at)
 
 
 def describe_offer(offer: "dict[str, Any]", words: "dict[str, Any]") -> "dict[str, Any]":

@@ -138,7 +138,7 @@ class Policy:
         finally:
             garbage.collect()
             garbage.set_threshold(before)
-        raise Refused("signature", "none of the policy's %d signers signed the campaign" % len(self.signers))
+        raise Refused("signature", "none of the policy's %d signers signed this message" % len(self.signers))
 
     def check_succession(
         self,

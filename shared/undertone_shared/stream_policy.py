@@ -58,7 +58,7 @@ class StreamPolicy:
                 raise Refused(
                     "rho", "rule.reports is %d, expected at most the %d slots of a window" % (rule.reports, slots)
                 )
-            self._check(rule.report_charge(), self.rho, "report")
+            self._check(rule.report_charge(), self.rho, "a report of the stream costs")
         self.check_total(self.charge(campaign, rule), rule)
 
     def charge(self, campaign: "Campaign", rule: StreamRule) -> int:
@@ -78,13 +78,11 @@ class StreamPolicy:
 
     def check_total(self, total: int, rule: StreamRule) -> None:
         """Check a period's ``total``. Raises Refused if it is above the cap."""
-        self._check(total, self.cap(rule), "period")
+        self._check(total, self.cap(rule), "all streams of a period cost")
 
-    def _check(self, total: int, cap: int, span: str) -> None:
+    def _check(self, total: int, cap: int, what: str) -> None:
         if total > cap:
-            raise Refused(
-                "rho", "the stream costs rho = %d/2^20 in a %s, expected at most %d/2^20" % (total, span, cap)
-            )
+            raise Refused("rho", "%s rho = %d/2^20, expected at most %d/2^20" % (what, total, cap))
 
 
 def rho_below(epsilon: object, bits: int) -> int:

@@ -61,8 +61,8 @@ def allow_connections(count: int) -> None:
 def ran_out() -> str:
     """Return the sentence of the alarm that the process can open no more files."""
     return (
-        f"alarm: the limit of {limit()[0]} open files is reached: no further device can connect, and a store may fail;"
-        " undertone doctor says how many are needed and how to raise the limit"
+        f"alarm: this process can open no further file (its limit is {limit()[0]}): it accepts no new connection, and a"
+        " store may fail; undertone doctor says how many files are needed and how to raise the limit"
     )
 
 

@@ -103,8 +103,8 @@ class Watch:
             yield "disk", f"the disk of the store has only {look.free >> 20} MB of free space"
         for path, end in look.certificates.items():
             if (days := notice(end, look.now)) is not None:
-                sentence = f"the certificate in {path} ends in {days_left(end, look.now)} days: {cure(path)}"
-                yield f"certificate {path} {days}", sentence
+                ends = "has ended" if end <= look.now else f"ends in {days_left(end, look.now)} days"
+                yield f"certificate {path} {days}", f"the certificate in {path} {ends}: {cure(path)}"
         last = self._last
         if last is None or retired:
             return

@@ -83,7 +83,7 @@ def lasting(seconds: int, *, short: bool = False) -> str:
 
 def stream_guarantee(rule: StreamRule, budget: Budget) -> Guarantee:
     """Return the guarantee of all reports of a device in one window. ρ is the quantity that adds up over windows."""
-    span = f"each window of {rule.renewal} slots" if rule.renewal else "the whole campaign"
+    span = f"one window of {rule.renewal} slots" if rule.renewal else "the whole campaign"
     rho = Fraction(rule.charge(), RHO_UNIT)
     sentence = (
         f"user-level local differential privacy, {budget.text} for all reports of a device "

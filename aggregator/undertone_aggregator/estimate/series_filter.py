@@ -100,7 +100,7 @@ class SeriesFilter:
         if not self.used:
             return "not filtered, as the plan says"
         day = self.cycle * self.slot_seconds == 86400
-        local = f" (by the clock of {self.days.zone}; weekends and holidays have their own)" if day else ""
+        local = f" (by the clock of {self.days.zone}; days off have a pattern of their own)" if day else ""
         return (
             "filtered: the sum of three parts, estimated from this series alone: a pattern that repeats every"
             f" {self.cycle} slots and changes slowly{local}, a slow level, and deviations that last for some slots."

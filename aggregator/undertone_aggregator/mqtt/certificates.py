@@ -27,7 +27,7 @@ def certificate_ends(config: Config) -> dict[str, int]:
 def cure(path: str) -> str:
     """Return how an operator replaces the certificate in this file before it expires, as a part of a sentence."""
     if Path(path).name == "ca.crt":
-        return "no command renews an authority: give every device the certificate of a new authority before that day"
+        return "no command renews an authority: give every device the certificate of a new authority"
     return "run undertone authority renew, or put a new certificate there"
 
 

@@ -23,7 +23,8 @@ LASTING = {
     "disk": "little space is left on the disk of the stores: free space",
     CROWD: "devices are turned away, because there is no room for more connections: undertone doctor says why, and how"
     " to make room",
-    "certificate": "a certificate of the server ends soon: undertone doctor says which one, and what to do",
+    "certificate": "a certificate of the server ends soon, or has ended: undertone doctor says which one, and what to"
+    " do",
     "failed": "the campaign does not run: undertone campaign show and the log have the reason",
     "not-ready": "the campaign takes in no reports: undertone doctor has the reason",
     STRAYS: "the server refuses the reports of some devices, because it does not know their epoch: undertone doctor"
@@ -43,7 +44,7 @@ MOMENTARY = {
     "files": "the server ran out of open files: undertone doctor says how many it needs and how to raise the limit",
     "foreign": "another program broadcasts the campaign: find out who else may publish at the broker",
     "take_over": "this server replaced the campaign of another server, which loses its devices",
-    "groups": "the changed groups file is not in use, because it is not valid: the log says why",
+    "groups": "the changed groups file is not in use, because it is not valid or cannot be read: the log says why",
     "plan": "the changed plan is not in use: undertone campaign apply checks it and puts it in use",
     "handover": "the campaign's devices cannot be moved to the next campaign: the log says why",
 }

@@ -111,7 +111,7 @@ class CampaignPlan(Checked):
     filter: bool = option(True, "true: people are shown the series smoothed over time; false: the raw series",
                           boolean)  # fmt: skip
     theta_max: int | None = option(None, "the threshold never exceeds this reading, even if reports suggest so; "
-                                   "absent: the largest under the bound", integer(-_READING, _READING))  # fmt: skip
+                                   "absent: it may be as large as the bound", integer(-_READING, _READING))  # fmt: skip
     blocks: int = option(8, "largest number of blocks of the cycle with thresholds of their own; 1: one for all slots, "
                          "as streams have", integer(1, 8))  # fmt: skip
     levels: int = option(256, "input levels of the report mechanism (fewer for a large threshold)", integer(1, 4096))

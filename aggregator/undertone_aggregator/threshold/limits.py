@@ -51,7 +51,10 @@ def limit_range(chosen: Threshold, low: int, theta: int, bound: int) -> Threshol
     if (bottom, top) == (chosen.bottom, chosen.theta):
         return chosen
     ends = f"{chosen.offset + chosen.bottom} to {chosen.offset + chosen.theta}"
-    notice = f"the range would be {ends}; one epoch moves its ends by one width at most"
+    notice = (
+        f"the range would be {ends}; from one epoch to the next, each end moves outwards by at most the range's width,"
+        " and the range keeps at least half of its width"
+    )
     return replace(chosen, theta=top, bottom=bottom, notices=[*chosen.notices, notice])
 
 

@@ -78,7 +78,7 @@ def _manifest(url: str, digest: str) -> "dict[str, str]":
     finally:
         answer.close()
     if answer.status_code != 200 or _hex(hashlib.sha256(data)) != digest:
-        raise Invalid("%s has another sha256 than %s" % (url, digest))
+        raise Invalid("%s is not there, or has another sha256 than %s" % (url, digest))
     files: dict[str, str] = json.loads(data)["sha256"]
     return files
 

@@ -68,7 +68,7 @@ class Acceptance:
         _check_name(campaign, name)
         self.policy.check_campaign(campaign)
         if not _agree(now, issued_at):
-            raise Refused("clock", "issued_at is %d, this device's clock says %d" % (issued_at, now))
+            raise Refused("clock", "it was issued at %d, and this device's clock says %d (Unix s)" % (issued_at, now))
         if campaign.fingerprint in (self.ledger.current, self.ledger.next):
             self._restore(campaign)
             self._hear(issued_at, now)
@@ -78,7 +78,7 @@ class Acceptance:
         newest = self.following or self.campaign
         self.policy.check_succession(campaign, newest, self.ledger.last_epoch, now, self.successors)
         if self.following is not None:
-            raise Refused("epoch_pending", "epoch %d must begin first" % self.following.epoch)
+            raise Refused("epoch_pending", "epoch %d is accepted and must begin first" % self.following.epoch)
         self._keep(campaign, now)
         self._hear(issued_at, now)
         return True

@@ -73,7 +73,8 @@ def take(
     if number > now + policy.lead_seconds:
         # A number far ahead is refused: with it, a thief of the key could block every later hand-over.
         raise Refused(
-            "ahead", "the hand-over's number is %d, over %d s after the clock's %d" % (number, policy.lead_seconds, now)
+            "ahead",
+            "the hand-over's number is %d, expected at most %d s after now (%d)" % (number, policy.lead_seconds, now),
         )
     entry = handover.entry_of(fields, device)
     after = dict(before)

@@ -116,7 +116,8 @@ def explain(state: dict[str, Any]) -> list[str]:
     if state["trouble"]:
         lines.append(f"last event  {state['trouble']}")
     if state.get("source"):
-        lines.append(f"source      {state['source']}; slots report the campaign's public default, with noise")
+        default = "a slot without samples reports the campaign's public default, with noise"
+        lines.append(f"source      {state['source']}; {default}")
     return lines
 
 

@@ -108,7 +108,7 @@ def test_running_out_is_one_alarm_and_doctor_says_how_many_are_needed(home: tupl
         for client in clients:
             client.close()
         (alarm,) = alarms(log, FILES)
-    assert "the limit of 100 open files is reached" in alarm["message"]
+    assert "can open no further file (its limit is 100)" in alarm["message"]
     assert "undertone doctor" in alarm["message"]
     assert finding.result == "failure"
     said = "2 devices have a password, and at most 1 can be connected at once, because of the limit of 100 open files"
@@ -263,7 +263,7 @@ def test_a_loop_that_accepts_nobody_says_why() -> None:
         loop.call_exception_handler({"message": "socket.accept() out of system resource", "exception": full})
         loop.call_exception_handler({"message": "other", "exception": ValueError()})
     assert len(said) == 1
-    assert "open files is reached" in said[0]
+    assert "can open no further file" in said[0]
 
 
 def test_whether_a_file_is_left() -> None:

@@ -135,3 +135,9 @@ def test_of_an_authority_that_ends_no_command_is_named_that_does_not_help() -> N
     assert server.endswith("run undertone authority renew, or put a new certificate there")
     assert "no command renews an authority" in authority
     assert "undertone authority renew" not in authority
+
+
+@pytest.mark.parametrize(("left", "words"), [(5 * 86400, "ends in 5 days"), (-1, "has ended"), (-86400, "has ended")])
+def test_a_certificate_that_has_ended_is_named_so(left: int, words: str) -> None:
+    ((_, sentence),) = Watch(1800, 2).look(replace(FINE, certificates={"broker/server.crt": int(FINE.now) + left}))
+    assert sentence.startswith(f"the certificate in broker/server.crt {words}: ")

@@ -122,7 +122,7 @@ def test_a_range_moves_by_its_width_at_most():
     assert limit_range(choice(550, 650), 560, 640, BOUND) == choice(550, 650)
     far = limit_range(choice(100, 900), 560, 640, BOUND)
     assert (far.bottom, far.theta) == (480, 720)
-    assert "one width at most" in far.notices[-1]
+    assert "outwards by at most the range's width" in far.notices[-1]
     narrow = limit_range(choice(600, 610), 560, 640, BOUND)
     assert narrow.width == 40
     high = limit_range(choice(BOUND - 1, BOUND), BOUND - 80, BOUND, BOUND)

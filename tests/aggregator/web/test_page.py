@@ -327,7 +327,7 @@ def test_a_number_below_its_error_is_no_number(open_page: Callable[..., Any], na
     page.wait_for_selector(".card .value")
     said = page.locator(".card .value").inner_text()
     assert said.startswith("Cannot be told from noise: the error, ± ")
-    assert "Too few homes take part for it" in said
+    assert "With more homes, the error becomes smaller" in said
     assert "12,970" not in said
 
 

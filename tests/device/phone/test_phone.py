@@ -501,7 +501,7 @@ def test_a_wrong_clock_draws_nothing_and_the_page_says_so(
     page = phones()
     take_part(page)
     says(page, f"This phone’s clock is 3 days {'ahead of' if ahead > 0 else 'behind'} the server’s time")  # noqa: RUF001
-    assert "issued_at" not in page.inner_text("#screen")
+    assert "issued at" not in page.inner_text("#screen")
     assert drawn(page) == 0
     site.replaced["clock.js"] = clock.script()
     page.evaluate("caches.keys().then((names) => Promise.all(names.map((name) => caches.delete(name))))")

@@ -70,7 +70,7 @@ class StreamCertificate:
             f"mechanism    {self.rule.law} stream: {integers}",
             f"certificate  rho = {float(self.rho):.6f}, so (ε, δ) = ({self.epsilon_achieved:.6f}, {delta:g})"
             f" <= ({shown(self.budget.epsilon)}, {delta:g})",
-            f"guarantee    user level: {self._span()}; each further window costs the same rho again",
+            f"guarantee    user level: {self._span()}",
             f"one chain    rho = {float(self.chain_rho):.6f} by the closed form, {exact}",
             f"one report   ε = {single}",
             "",
@@ -78,8 +78,9 @@ class StreamCertificate:
 
     def _span(self) -> str:
         rule = self.rule
-        window = f"each window of {rule.renewal} slots" if rule.renewal else "the whole campaign"
-        return f"all reports of a device in {window}, up to {rule.reports} in {rule.chains} chains"
+        window = f"one window of {rule.renewal} slots" if rule.renewal else "the whole campaign"
+        again = "; each further window costs the same rho again" if rule.renewal else ""
+        return f"all reports of a device in {window}, up to {rule.reports} in {rule.chains} chains{again}"
 
 
 def certify_stream(rule: StreamRule, epsilon: str, delta: float) -> StreamCertificate:

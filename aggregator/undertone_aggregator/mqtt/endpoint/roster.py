@@ -20,6 +20,33 @@ _TELL_SECONDS = 60.0
 # A device that was turned away and has not tried again for this many seconds counts as gone: no device waits longer
 # before it tries again (`undertone_device.mqtt.knocks`).
 _GONE_SECONDS = 900.0
+# Word under which the end of a connection is counted -> what the log says of the connection.
+REASONS = {
+    "certificate": "with a certificate that is not the user's",
+    "connections": "without room for them",
+    "flags": "with flags that the server does not support",
+    "handshake": "with a failed TLS handshake",
+    "http": "with an HTTP request that opens no WebSocket",
+    "idle_frames": "with too many WebSocket frames without data",
+    "keepalive": "with the keepalive 0",
+    "leaving": "open when the server ended",
+    "level": "with another version of MQTT than 3.1.1",
+    "malformed": "with malformed data",
+    "not_binary": "with text in a WebSocket",
+    "not_connect": "without a CONNECT packet first",
+    "oversized": "with too large a packet or request",
+    "packet": "with a packet of a type that the client may not send",
+    "password": "with a wrong user name or password",
+    "qos": "with a QoS that the server does not support",
+    "removed": "of users that were removed or changed",
+    "silent": "silent for longer than their keepalive allows",
+    "slow_connect": "without a login in time",
+    "slow_packet": "with a packet that did not end in time",
+    "strangers": "closed before their login to make room",
+    "system": "closed after an error in the server",
+    "taken_over": "replaced by a newer connection of the same user",
+    "unread": "of clients that did not read what the server sent",
+}
 
 
 class Roster:
@@ -240,8 +267,9 @@ class Roster:
         counted = (self.refused.total(), self.throttled, self.unknown)
         if counted != self._told:
             self._told = counted
-            reasons = ", ".join(f"{n} {reason}" for reason, n in sorted(self.refused.items())) or "none"
-            sentence = f"{len(self.online)} devices are online; connections that the server ended, by reason: {reasons}"
+            reasons = ", ".join(f"{n} {REASONS.get(reason, reason)}" for reason, n in sorted(self.refused.items()))
+            sentence = f"{len(self.online)} devices are online; connections that the server refused or ended: "
+            sentence += reasons or "none"
             sentence += f"; the server waited {self.throttled} times because a device sent too much"
             if self.unknown:
                 sentence += f"; {self.unknown} reports were for unknown campaigns, and are not acknowledged"

@@ -120,7 +120,8 @@ export function aboutIt(campaign, week) {
     element(
       "dd",
       "Only your own device knows: this page does not say which homes are in a mean. Your device shows what it has reported:" +
-        " in the phone's app, in Home Assistant at Last report, on a gateway by undertone-device status, at reports.",
+        " in the phone's app, in Home Assistant at Last report, on a gateway by undertone-device status, at reports. A board" +
+        " shows nothing.",
     ),
     element("dt", "Do I use more than the others?"),
     element(
@@ -132,7 +133,7 @@ export function aboutIt(campaign, week) {
     element(
       "dd",
       `${watched(campaign)} These limits hold even if very few homes take part. Each further report tells a little more: a device counts` +
-        " this, stops by itself at the limit that its home agreed to, if there is one, and shows both. A number from too few reports is not shown.",
+        " this, stops by itself at the limit that its home agreed to, if there is one, and (unless it is a board) shows both. A number from too few reports is not shown.",
     ),
     element("dt", "What does the server see of my home?"),
     seen,

@@ -23,15 +23,15 @@ const ADVICE = {
 // Event of an alarm -> the alarm in a few words. Any other alarm is "a warning".
 const SHORT = {
   disk: "disk full",
-  clock: "the clock is wrong",
-  conflict: "devices were copied",
+  clock: "the clock is in doubt",
+  conflict: "reports contradict each other",
   silent: "devices are silent",
   dropped: "the broker drops reports",
   foreign: "somebody else broadcasts",
   unsigned: "the signing key is missing",
   certificate: "the certificate ends soon",
   groups: "the file of groups is damaged",
-  files: "no files left",
+  files: "too many open files",
   crowd: "no room for all devices",
 };
 
@@ -178,8 +178,8 @@ export const drowned = (estimate, error, { offset }) => error !== null && error 
 // True if a number says little, because its error is more than half of it. The page fades it.
 export const doubtful = (estimate, error, { offset }) => error !== null && 2 * error > Math.abs(estimate - offset);
 
-// Why a number is only noise, and what would help.
-export const FEW = "Too few homes take part for it; with more homes the error becomes smaller.";
+// What would help if a number is only noise.
+export const FEW = "With more homes, the error becomes smaller.";
 
 // True if the newest number does not describe the present: the campaign does not go on, or the next number is overdue by more
 // than two slots, and by more than a minute. A server publishes a slot's number `settle_slots` slots after the slot has

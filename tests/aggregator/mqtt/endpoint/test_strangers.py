@@ -1,6 +1,7 @@
 """Connections that have not logged in (strangers) are limited, so that devices can connect and stay connected."""
 
 import random
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 
 from support.direct import PREFIX, password, write_passwords
 from undertone_aggregator.mqtt import packets as mqtt
+from undertone_aggregator.mqtt.endpoint import roster
 from undertone_aggregator.mqtt.endpoint.connection import Connection
 from undertone_aggregator.mqtt.endpoint.gate import Gate
 from undertone_aggregator.mqtt.endpoint.limits import Limits
@@ -47,7 +49,8 @@ class World:
 
     def __init__(self, folder: Path, limits: Limits) -> None:
         gate = Gate(write_passwords(folder / "passwords", USERS))
-        self.roster = Roster(gate, limits, PREFIX, lambda _: None)
+        self.said: list[str] = []
+        self.roster = Roster(gate, limits, PREFIX, self.said.append)
 
     def stranger(self, address: str) -> Wire:
         wire: Any = Wire()
@@ -83,6 +86,27 @@ def test_79_addresses_with_256_strangers_each_lock_no_device_out(tmp_path: Path,
     assert world.accepted(inside, "meter-0")
     assert len(world.roster.strangers) <= Limits().strangers
     assert len(world.roster.open) == len(world.roster.strangers) + 2
+
+
+def test_the_log_says_in_words_why_connections_ended(tmp_path: Path) -> None:
+    world = World(tmp_path, Limits(strangers=1))
+    world.connect(world.stranger("192.0.2.1"), USERS[0]).end("silent")
+    world.stranger("192.0.2.2")
+    world.stranger("192.0.2.3")
+    world.roster.sweep()
+    assert world.said[-1].startswith(
+        "0 devices are online; connections that the server refused or ended: 1 silent for longer than their keepalive"
+        " allows, 1 closed before their login to make room; "
+    )
+
+
+def test_the_log_has_words_for_each_reason() -> None:
+    endpoint = Path(roster.__file__).parent
+    text = "".join(
+        file.read_text(encoding="utf-8") for file in (*endpoint.glob("*.py"), endpoint.parent / "packets.py")
+    )
+    counted = re.findall(r'(?:ProtocolError|abort|\.end|_stream\.close)\("([a-z_]+)"', text)
+    assert set(counted) == set(roster.REASONS)
 
 
 def test_an_ipv6_network_counts_as_one_address(tmp_path: Path) -> None:
