@@ -120,7 +120,7 @@ def _certificates(config: Config) -> Iterator[Finding]:
     """Yield a finding about each certificate that the server, its broker or its devices use."""
     now = time.time()
     for path, end in certificate_ends(config).items():
-        sentence = f"{path} is valid for {days_left(end, now)} more days"
+        sentence = f"{path} has ended" if end <= now else f"{path} is valid for {days_left(end, now)} more days"
         fix = cure(path) if notice(end, now) is not None else ""
         yield Finding("certificate", WARNING if fix else OK, sentence, fix)
 

@@ -9,6 +9,7 @@ import socket
 import ssl
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -134,6 +135,13 @@ def test_what_init_writes_for_a_broker_is_served_and_healthy_without_editing(
         broken = {finding.check: finding for finding in examine(folder) if finding.result == "failure"}
         assert list(broken) == ["broadcast of power"]
         assert "is not signed by" in broken["broadcast of power"].sentence
+
+
+def test_a_certificate_that_has_ended_is_a_warning_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "certificate_ends", lambda _: {"tls/server.crt": int(time.time()) - 3 * 86400})
+    (finding,) = doctor._certificates(None)  # type: ignore[arg-type]
+    assert (finding.result, finding.sentence) == ("warning", "tls/server.crt has ended")
+    assert finding.fix == "run undertone authority renew, or put a new certificate there"
 
 
 def test_init_of_a_direct_endpoint_with_certificates_is_served(
