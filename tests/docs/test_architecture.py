@@ -11,9 +11,10 @@ TEXT = (REPO / "docs/architecture.md").read_text(encoding="utf-8")
 ROWS = [line for line in TEXT.splitlines() if re.match(r"\| [^|]*\? \|", line)]
 # An item of a list of folders: the folder, and what the item says about its files.
 ITEMS = re.findall(r"^- `([\w./]+)`(.*(?:\n  .*)*)", TEXT, re.MULTILINE)
-SUFFIXES = (".py", ".js", ".json", ".yml")
+SUFFIXES = (".py", ".js", ".json", ".yml", ".toml")
 FOLDERS = ("shared", "device", "aggregator", "simulator", "cli", "scripts", "tests")
 FILES = [path for folder in FOLDERS for path in (REPO / folder).rglob("*") if path.suffix in SUFFIXES]
+FILES += [path for path in REPO.iterdir() if path.suffix in SUFFIXES]
 # The owner of a board writes this file, so it is not in the repository.
 NOT_HERE = ("sensor.py",)
 
@@ -21,7 +22,7 @@ NOT_HERE = ("sensor.py",)
 def named_files(row: str) -> list[Path]:
     """Return the files that a row names; a name without its folder may be any file whose path ends with it."""
     found = []
-    for name in re.findall(r"`([\w./-]+\.(?:py|js|json|yml))`", row):
+    for name in re.findall(r"`([\w./-]+\.(?:py|js|json|yml|toml))`", row):
         ends = [path for path in FILES if path.as_posix().endswith(f"/{name}")]
         assert ends or name in NOT_HERE, f"{name} does not exist: {row[:80]}"
         found += ends
