@@ -31,15 +31,13 @@ from undertone_simulator.readings.readings import Integers
 
 Vector = NDArray[np.float64]
 
+# Steps of the grid of readings.
 _GRID = 64
 
 
 @dataclass(frozen=True)
 class Crowd:
-    """``devices`` devices with the readings of a sample of ``sample`` devices; ``seed``: of everything that is drawn.
-
-    ``readings``, as `ScalarReporting.report` gets them, are those of the sample.
-    """
+    """``devices`` devices with the readings of a sample of ``sample`` devices; ``seed``: of everything that is drawn."""
 
     devices: int
     sample: int
@@ -55,7 +53,7 @@ class Crowd:
     ) -> None:
         """Draw and count the reports of these slots, and record the true sums over the sample.
 
-        ``readings`` [slots, sample]; ``has``: mask of readings that exist [slots, sample], None for all.
+        ``readings`` [slots, sample]: those of the sample; ``has``: mask of readings that exist, None for all.
         """
         rule, schedule = context.campaign.rule, context.campaign.schedule
         assert isinstance(rule, ScalarRule)

@@ -34,8 +34,9 @@ _SEED = 1001
 class Campaign:
     """A campaign to simulate: its options with its seed as ``options.seed``.
 
-    ``span``: number of slots of the data that are one slot of the campaign. ``over``: numbers of slots, for which
-    errors of means are wanted; 1 for a slot of the filtered series.
+    ``devices``: the devices of the fleet; if ``options.devices`` are fewer, they are the sample of a crowd. ``days``:
+    length after the threshold rounds, as `DAYS`. ``span``: number of slots of the data that are one slot of the
+    campaign. ``over``: numbers of slots, for which errors of means are wanted; 1 for a slot of the filtered series.
     """
 
     options: SimulateOptions

@@ -241,9 +241,9 @@ def with_filtered(
         progress(campaigns * len(errors) + done, campaigns * len(held))
 
     for way in held:
-        window = None if way.held == EVENT else f"{max(plan.window_seconds, way.slot_seconds)}s"
+        windows = {EVENT: None, TURNS: f"{max(plan.window_seconds, way.slot_seconds)}s"}
         span = way.slot_seconds // seconds
-        (error,) = Headline(options, campaigns, processes, tick).errors(span=span, window=window)
+        (error,) = Headline(options, campaigns, processes, tick).errors(span=span, window=windows[str(way.held)])
         # The readings of a slot are sums over `span` slots, so their mean is as many times as large.
         errors[way.name] = error / (plan.mean * span)
     return _concluded(replace(plan, ways=tuple(replace(way, filtered=errors.get(way.name)) for way in plan.ways)))
