@@ -37,7 +37,7 @@ _GRID = 64
 
 @dataclass(frozen=True)
 class Crowd:
-    """``devices`` devices with the readings of a sample of ``sample`` devices; ``seed``: of everything that is drawn."""
+    """``devices`` devices with the readings of ``sample`` devices; ``seed``: of everything that is drawn."""
 
     devices: int
     sample: int
