@@ -133,7 +133,9 @@ def _hours(text: str) -> int:
 
 def _status(config: DeviceConfig, as_json: bool) -> int:
     path = f"{config.state}/{status.FILE}"
-    if not os.path.exists(path):
+    # In a folder that belongs to another user, nobody can see whether the file exists.
+    hidden = os.path.isdir(config.state) and not os.access(config.state, os.X_OK)
+    if not hidden and not os.path.exists(path):
         raise Invalid(f"{path} does not exist: start the device, which writes this file")
     state = status.parse_status(read_bounded(path, status.LARGEST))
     if as_json:

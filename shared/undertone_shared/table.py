@@ -107,7 +107,9 @@ class TableMechanism(TableAnalysis):
         that the mean is exact, with one word more. Raises Invalid for x or theta out of range.
         """
         if x < 0 or x > theta or not self.covers(theta):
-            raise Invalid("the truncated reading is %d, expected 0 to theta = %d, which the table covers" % (x, theta))
+            raise Invalid(
+                "the truncated reading is %d, expected 0 to theta = %d, within the table's range" % (x, theta)
+            )
         if theta != self.reach:
             scaled = x * self.reach
             x = scaled // theta

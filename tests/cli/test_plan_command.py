@@ -27,7 +27,7 @@ def test_the_page_says_what_it_would_cost():
     result = plan("--devices", 3)
     assert result.exit_code == 0, result.output
     words = " ".join(result.stdout.split())
-    assert "with 3 devices at ε = 1 nothing would be visible" in words
+    assert "with 3 devices at ε = 1, without the filter, nothing would be visible" in words
     assert "each day: 48 readings add up to ε = 48" in words
     assert "48 reports of 24 bytes" in words
 

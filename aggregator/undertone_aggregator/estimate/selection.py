@@ -30,7 +30,9 @@ class Hours:
         match = _BETWEEN.fullmatch(text)
         begin, end = (60 * int(match[i]) + int(match[i + 1]) for i in (1, 3)) if match else (0, 0)
         if match is None or max(begin, end) > _DAY_MINUTES or begin in (end, _DAY_MINUTES):
-            raise Invalid(f"{name} is {text!r}, expected two times of day such as 18:00-23:00")
+            raise Invalid(
+                f"{name} is {text!r}, expected two different times of day, HH:MM-HH:MM, the first before 24:00"
+            )
         return cls(begin, end)
 
     def __str__(self) -> str:

@@ -219,7 +219,8 @@ class Ingest:
                 break
             except StoreError as wrong:
                 # While the store fails, nothing is acknowledged, so the broker keeps the reports that cannot be stored.
-                self._say(f"the store cannot be written, trying again: {wrong}")
+                where = "the store" if self._landing is None else "the store or the landing folder"
+                self._say(f"{where} cannot be written, trying again: {wrong}")
                 self._stale = True
                 self._report_ready(False)
                 if self._stop.wait(RETRY_SECONDS):

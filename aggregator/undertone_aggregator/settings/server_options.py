@@ -35,7 +35,8 @@ class ServerOptions(Checked):
     signing_key: str = option("signing.key", "the file with the key that signs campaigns, made by undertone "
                               "init; without it they are not signed, and only insecure devices accept them",
                               text)  # fmt: skip
-    batch_milliseconds: int = option(50, "longest wait for a batch to fill", integer(1, 10_000))
+    batch_milliseconds: int = option(50, "how long a batch waits for more reports; while many arrive, about twice as "
+                                     "long at most", integer(1, 10_000))  # fmt: skip
     health: str | None = option(
         None, "ADDRESS:PORT of /metrics, /healthz and /readyz, such as 127.0.0.1:9464", listen_at
     )

@@ -251,7 +251,10 @@ def _extract(archive: tarfile.TarFile, folder: Path) -> str:
             entry = wanted.pop(name, None)
             path = folder / name
             if entry is None or not member.isfile() or not _is_plain(name):
-                raise Invalid(f"the backup contains {member.name!r}, which its manifest does not name")
+                raise Invalid(
+                    f"the backup contains {member.name!r}, expected each file that its manifest names, once, and"
+                    " nothing else"
+                )
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             content = archive.extractfile(member)
             assert content is not None
@@ -270,7 +273,7 @@ def _extract(archive: tarfile.TarFile, folder: Path) -> str:
     except (ValueError, KeyError, TypeError):
         raise Invalid(f"the backup's {MANIFEST} is not valid, expected the one that undertone backup wrote") from None
     if wanted:
-        raise Invalid(f"the backup is truncated: it lacks {many(len(wanted), 'file')}, such as {sorted(wanted)[0]}")
+        raise Invalid(f"the backup is incomplete: it lacks {many(len(wanted), 'file')}, such as {sorted(wanted)[0]}")
     return before
 
 

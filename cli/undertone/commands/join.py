@@ -74,8 +74,8 @@ def create(
     options = home.join
     if options.listen is None:
         raise Invalid(
-            f"listen is missing in [join] of {home.folder / 'server.toml'}, expected listen, ADDRESS:PORT at which"
-            " people join, and url, which their links begin with"
+            f"listen is missing in [join] of {home.folder / 'server.toml'}: set listen to the ADDRESS:PORT at which"
+            " people join, and url to what their links begin with"
         )
     if qr is not None:
         check_sheet(qr, devices)

@@ -75,9 +75,9 @@ def _show_reports(plan: "FleetPlan") -> None:
         truncated = plan.spans[0].error
         console.print(
             "if the threshold rounds show that readings differ by time of day, each block of the day has its own θ:"
-            f" {first.theta}{unit} from {_time_of(first.first, plan.per_day)} on, {thetas}; in a slot, noise is then"
-            f" {least:.3g} to {most:.3g}{unit}, and the column truncated is {plan.day.error:.3g} instead of"
-            f" {truncated:.3g}{unit} ({plan.day.ratio:.2f} of the mean square error)"
+            f" {first.theta}{unit} from {_time_of(first.first, plan.per_day)} on, {thetas}. In a slot, noise is then"
+            f" {least:.3g} to {most:.3g}{unit}. The error in the column 'truncated' is then {plan.day.error:.3g}{unit}"
+            f" in a slot, instead of {truncated:.3g}{unit}"
         )
     for sentence in plan.warnings:
         console.print(sentence)

@@ -76,8 +76,8 @@ def query(
     against: Annotated[
         str | None,
         typer.Option(
-            help="Compare the mean of the selected slots with the mean of group:NAME, of the time that was 7d earlier,"
-            " of FROM..TO, or of other days (--days workdays --against days:days-off)."
+            help="Compare the mean of the selected slots with another mean: group:NAME (a group), 7d (the same time 7"
+            " days earlier), FROM..TO (another time), or days:days-off (other days, with --days workdays)."
         ),
     ] = None,
     losses: Annotated[

@@ -13,7 +13,9 @@ def query(
     path: Annotated[Path, typer.Argument(metavar="RELEASE", help="The file that a release has written.")],
     ranges: Annotated[
         list[str] | None,
-        typer.Option("--range", help="FIRST:END: print the sum of the values number FIRST to END - 1."),
+        typer.Option(
+            "--range", help="FIRST:END: print the sum of values FIRST to END - 1; the first value has number 0."
+        ),
     ] = None,
     quantiles: Annotated[
         list[float] | None,

@@ -42,7 +42,10 @@ def summary(samples: "Sequence[int]") -> "tuple[int, int, int, int]":
 def _of_ulab(samples: "Any") -> "tuple[int, int, int, int]":
     # ulab's own ``sum`` is a mean times n, which rounds; ``dot`` adds, which is exact below 2^24.
     if samples.dtype not in (_ulab.int8, _ulab.uint8, _ulab.int16, _ulab.uint16) or len(samples.shape) != 1:
-        raise Invalid("samples are %r, expected one row of int8, uint8, int16 or uint16" % samples.dtype)
+        raise Invalid(
+            "samples are of dtype %r and shape %r, expected one row of int8, uint8, int16 or uint16"
+            % (samples.dtype, samples.shape)
+        )
     count = len(samples)
     if not count:
         return 0, 0, 0, 0

@@ -140,7 +140,8 @@ def _campaign(campaign: dict[str, Any] | None) -> list[str]:
 
 def _spent(state: dict[str, Any]) -> list[str]:
     cap = state["cap"]
-    lines = [f"owner's cap {cap[0]}/{cap[1]}, epsilon = {math.log(cap[0] / cap[1]):.4f} per reading (event level)"]
+    cost = f"epsilon = {math.log(cap[0] / cap[1]):.4f} per reading (event level)"
+    lines = [f"owner's cap {cap[0]}/{cap[1]}: one report changes odds by at most this factor, {cost}"]
     campaign = state["campaign"]
     if campaign is not None and campaign["stream"] is not None:
         lines += _stream(campaign["stream"])

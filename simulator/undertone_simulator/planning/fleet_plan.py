@@ -331,13 +331,13 @@ def visible(
         )
     if slot > left / 2:
         return (
-            f"{fleet} nothing would be visible in a single slot: {level}, and its standard error is {slot:.3g}"
-            f" {population.unit} in a slot and {day:.3g} {population.unit} over a day",
+            f"{fleet}, without the filter, nothing would be visible in a single slot: {level}, and its standard error"
+            f" is {slot:.3g} {population.unit} in a slot and {day:.3g} {population.unit} over a day",
         )
     if slot > curve:
         return (
-            f"{fleet} the level would be visible, but not the daily curve: a slot's standard error is {slot:.3g}"
-            f" {population.unit}, and the curve's standard deviation is {curve:.3g} {population.unit}",
+            f"{fleet}, without the filter, the level would be visible, but not the daily curve: a slot's standard error"
+            f" is {slot:.3g} {population.unit}, and the curve's standard deviation is {curve:.3g} {population.unit}",
         )
     return ()
 

@@ -207,7 +207,8 @@ def test_a_full_disk_acknowledges_nothing_and_leaves_no_half_file(
     ingest._stop.clear()
     intake.break_connection()
     assert ingest.step() == 30
-    assert said == ["the store cannot be written, trying again: landing: [Errno 28] No space left on device"] * 3
+    why = "landing: [Errno 28] No space left on device"
+    assert said == [f"the store or the landing folder cannot be written, trying again: {why}"] * 3
     assert rows(tmp_path) == 30
     assert store.outcomes() == {"counted": 30, "received": 30}
 

@@ -560,7 +560,7 @@ def test_a_topic_of_another_campaign_is_no_campaign(phones: Any, receiver: Recei
     receiver.client.publish(config_topic(DEFAULT_PREFIX, "meters"), message, 1, retain=True).wait_for_publish(PATIENCE)
     page = phones()
     take_part(page)
-    says(page, "Your phone refused it")
+    says(page, "Your phone refused what the server asked for")
     assert drawn(page) == 0
 
 

@@ -79,7 +79,7 @@ def test_bad_tables_are_one_sentence():
     assert table.breach((3, 2)) == 0
     assert refused(table.decode, 0, 5) == "this table has no decode values: a device never decodes"
     assert refused(table.level, 7, 6, None) == (
-        "the truncated reading is 7, expected 0 to theta = 6, which the table covers"
+        "the truncated reading is 7, expected 0 to theta = 6, within the table's range"
     )
     assert refused(table.draw, 2, None) == "level is 2, expected 0 to 1"
 

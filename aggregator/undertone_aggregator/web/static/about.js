@@ -31,7 +31,7 @@ function link(words, to) {
 function watched({ odds }) {
   const told = odds.map(({ of, at_most: share }) => `with ${of}, ${sure(share)}`).join("; ");
   const holder = told
-    ? ` Whoever holds the reports of a home, as the server does, can tell two guesses about the home apart: ${told}; without reports, 50 %.`
+    ? ` Suppose somebody holds a home's reports, as the server does, and thinks two guesses about the home equally likely (50 %). How sure they can then be of one of them: ${told}.`
     : "";
   const usual = odds.some(({ of, at_most: share }) => of !== "one report" && share > 0.95)
     ? " How much the home used in one slot they cannot see; but over many reports they can learn what it uses as a habit."
