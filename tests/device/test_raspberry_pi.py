@@ -1,7 +1,7 @@
 """The guide for a Raspberry Pi on a German meter: its settings are tried alone, and its lines as its users type them.
 
-A recorded SML file of a meter, with a register that rises, comes over a pseudo-terminal. Only two things differ from
-the guide: times are shorter, and the port is the test's.
+A recorded SML file of a meter, with a register that rises, comes over a pseudo-terminal. Times are shorter than in the
+guide, and the port is the test's.
 """
 
 import contextlib
