@@ -216,7 +216,10 @@ class Pi:
 @pytest.mark.slow
 @pytest.mark.services
 def test_the_guide_line_by_line_as_its_users(tmp_path, free_port):
-    """Each line of the page as it stands, from `useradd` to `status`, by root and by the user `undertone`."""
+    """The page's lines from `useradd` to `status`, by root and by the user `undertone`.
+
+    The package is installed from this clone.
+    """
     pi = Pi(tmp_path / "pi")
     utility = Utility(tmp_path, free_port)
     meter = Meter()
