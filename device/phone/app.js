@@ -22,8 +22,8 @@ const DENIED = ["bad user name or password", "not authorised"];
 
 const upper = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
-// The sentences that this phone has computed from the policy that it stores. Only who asks, and why, are the server's
-// words.
+// The sentences that this phone has computed from the policy that is offered or stored. Only who asks, and why, are the
+// server's words.
 const rows = ({ agreed }, ...keys) =>
   agreed.rows.filter(([key]) => keys.includes(key)).map(([, title, text]) => [title, upper(text)]);
 

@@ -33,7 +33,7 @@ export const number = (value, digits = 0) => value.toLocaleString(tag, { maximum
 export const moment = (seconds) =>
   new Date(seconds * 1000).toLocaleString(tag, { dateStyle: "medium", timeStyle: "short" });
 
-// A length of time in words, in days, hours or minutes: "3 days".
+// A length of time in words, in the largest unit that fits into it: "3 days".
 export function duration(seconds) {
   const [unit, size] = [
     ["day", 86400],

@@ -1,8 +1,8 @@
 """The program of a phone: the device package over the browser's storage, clock, random numbers and WebSocket.
 
 The program runs under MicroPython's WebAssembly build in a Web Worker. worker.js registers the module ``_phone`` and
-calls the functions below. Bytes pass between the two as hexadecimal text, because this build copies no bytes; Unix
-seconds pass as text, because integers from JavaScript have 32 bits in this build.
+calls `call`. Bytes pass between the two as hexadecimal text, because this build copies no bytes; Unix seconds pass as
+text, because integers from JavaScript have 32 bits in this build.
 """
 
 import errno
@@ -345,7 +345,7 @@ class Phone:
 
 
 def clock_off(trouble: str) -> "int | None":
-    """Return how many seconds the phone's clock is ahead of the server's time. None if ``trouble`` does not say so."""
+    """Return the phone's clock less the server's time in seconds, as in ``trouble``; None if that does not say so."""
     start, middle = "campaign refused: it was issued at ", ", and this device's clock says "
     if trouble[: len(start)] != start or middle not in trouble:
         return None

@@ -307,8 +307,8 @@ function writeGone(left) {
   else journal.delete(GONE);
 }
 
-// Has the server revoke the devices, so that the server does not count a phone that has left as silent. All requests
-// run at the same time.
+// Asks the server to revoke the devices that have left, so that it does not count them as silent. All requests run at
+// the same time.
 function tellGone() {
   for (const each of gone()) if (!telling.has(each.key)) tell(each);
 }

@@ -2,7 +2,7 @@
 
 ``undertone device`` is the same command where the server's package is installed.
 
-Exit codes: 0 done, 2 bad input or usage.
+Exit codes: 0 done, 2 an error.
 """
 
 import argparse
@@ -65,7 +65,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(argv: list[str], name: str = "undertone-device") -> int:
-    """Run the command line; return the exit code. For bad input, print one sentence on stderr.
+    """Run the command line; return the exit code. For an error, print one sentence on stderr.
 
     ``name``: the command's name as people type it.
     """

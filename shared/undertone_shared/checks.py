@@ -1,4 +1,4 @@
-"""Checks of single values; each names the field, the value and what was expected."""
+"""Checks of single values; each raises Invalid for a wrong value, with a sentence that names the field."""
 
 from undertone_shared.errors import Invalid
 
@@ -28,8 +28,8 @@ def check_text(name: str, value: object, most: int) -> str:
         raise Invalid("%s is %r, expected text of at most %d characters" % (name, value, most))
     for character in value:
         code = ord(character)
-        # Characters that are invisible or reorder others: controls, soft hyphen, marks of direction and width, line
-        # separators, surrogates, tags. Comparisons are used because a board has no memory for a table of them.
+        # Characters that are invisible or reorder others, such as controls, soft hyphen and marks of direction.
+        # Comparisons are used because a board has no memory for a table of them.
         if (
             code < 0x20
             or 0x7F <= code <= 0x9F

@@ -27,7 +27,10 @@ _APART = REPETITION_CUTOFF - 1
 
 
 class EntropyError(Exception):
-    """The byte source is absent, returns too few bytes or fails the health test: nothing may be drawn from it."""
+    """The byte source is absent, returns too few bytes or fails the health test, or the buffer is used up.
+
+    Nothing may be drawn then.
+    """
 
 
 class Entropy:
@@ -48,7 +51,10 @@ class Entropy:
         self._run = 0
 
     def refill(self) -> None:
-        """Fill the whole buffer with fresh bytes. Raises EntropyError if the health test or the source fails."""
+        """Fill the whole buffer with fresh bytes.
+
+        Raises EntropyError if the source gives too few bytes, or if they fail the health test.
+        """
         self._next = BUFFER_BYTES
         position = 0
         while position < BUFFER_BYTES:

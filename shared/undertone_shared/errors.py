@@ -2,7 +2,7 @@
 
 
 class Invalid(ValueError):
-    """An input is not what it claims to be; the message names the field, the value and what was expected."""
+    """An input is not what it claims to be; the message says, for people, what is wrong."""
 
 
 class Refused(Exception):

@@ -1,7 +1,7 @@
 """The device owner's policy, fixed when the device's files are made.
 
-A device refuses a campaign that its policy does not allow, and says why. Privacy depends on this policy alone: the
-server, the broker and the clock are not trusted.
+A device refuses a campaign that its policy does not allow, and says why. Neither server nor broker can change the
+policy.
 
 The words with which the device says why it refused a campaign:
 
@@ -15,7 +15,7 @@ slot_seconds   slots shorter than allowed
 epsilon        a mechanism's certificate exceeds the cap
 theta          theta outside the allowed range
 stream         a stream that the owner does not allow, or not of this kind or dimension
-rho            a stream's privacy budget exceeds what is left of the cap
+rho            a stream's privacy budget exceeds the cap, or what is left of it or of the lifetime
 rest           a stream, although the owner wants rest between reports
 duration       it lasts longer than allowed
 until          it ends later than allowed

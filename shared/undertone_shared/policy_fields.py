@@ -48,8 +48,8 @@ def default_fields() -> "dict[str, Any]":
         # What measures rests and periods. "ticks": the clock, and also the tick counter, which nobody can set. "clock":
         # the clock alone, which the network can set. None means "clock" with one_shot, and otherwise "ticks".
         "rest_by": None,
-        # The largest sum of the epsilon of all reports ever, in units of 2^-20, 0 for no limit. Streams have a limit of
-        # their own.
+        # The largest sum of the epsilon of all single reports ever, in units of 2^-20, 0 for no limit. Streams have a
+        # limit of their own.
         "lifetime": 0,
         # An epoch begins at least this many seconds after the one before it; 0 means one cycle of the campaign.
         "epoch_seconds": 0,
@@ -71,8 +71,8 @@ def default_fields() -> "dict[str, Any]":
         "stream": False,
         # True: a signer may send the device to another address, and to another campaign that this policy allows.
         "handover": False,
-        # The fingerprint of what the household agreed to, 32 hexadecimal digits, "" for none. A hand-over may name
-        # another campaign only if that campaign has the same fingerprint.
+        # The fingerprint of what the household agreed to, 32 hexadecimal digits, "" for none. The device follows a
+        # hand-over to other campaigns only if the hand-over's ``agreed`` has this fingerprint.
         "agreed": "",
     }
 

@@ -1,4 +1,4 @@
-"""The device owner's limits for streams; imported only if a policy has any."""
+"""The device owner's limits for streams. A board imports this module only if its policy has such limits."""
 
 from undertone_shared.checks import SMALL, check_integer, check_object, integers
 from undertone_shared.errors import Invalid, Refused

@@ -34,5 +34,5 @@ def config_topic(prefix: str, campaign: str) -> str:
 
 
 def report_topic(prefix: str, campaign: str, device: str) -> str:
-    """Return the topic of a device's reports; only this device may publish there."""
+    """Return the topic of a device's reports."""
     return "%s/%s/%d/%s/report" % (prefix, campaign, shard(device), device)

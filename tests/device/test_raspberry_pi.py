@@ -1,7 +1,7 @@
 """The guide for a Raspberry Pi on a German meter: its settings are tried alone, and its lines as its users type them.
 
-A recorded SML file of a meter, with a register that rises, comes over a pseudo-terminal. Only two things differ from
-the guide: times are shorter, and the port is the test's.
+A recorded SML file of a meter, with a register that rises, comes over a pseudo-terminal. Times are shorter than in the
+guide, and the port is the test's.
 """
 
 import contextlib
@@ -216,7 +216,10 @@ class Pi:
 @pytest.mark.slow
 @pytest.mark.services
 def test_the_guide_line_by_line_as_its_users(tmp_path, free_port):
-    """Each line of the page as it stands, from `useradd` to `status`, by root and by the user `undertone`."""
+    """The page's lines from `useradd` to `status`, by root and by the user `undertone`.
+
+    The package is installed from this clone.
+    """
     pi = Pi(tmp_path / "pi")
     utility = Utility(tmp_path, free_port)
     meter = Meter()

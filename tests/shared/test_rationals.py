@@ -1,4 +1,4 @@
-"""The one parser of privacy parameters agrees with `Fraction`, which reads the same texts."""
+"""The parser of privacy parameters agrees with `Fraction`, which reads the same texts."""
 
 from fractions import Fraction
 from typing import Any

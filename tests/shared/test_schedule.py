@@ -6,7 +6,7 @@ from scipy.stats import chi2
 from undertone_shared.schedule import Schedule
 
 CYCLE, DEVICES, SEEDS, STRIDE = 48, 4000, 40, 19
-# The chance of a false alarm of each chi-square test, if seeds were drawn at random. The seeds here are fixed.
+# The chance of a false alarm in each tested tail of a chi-square, if seeds were drawn at random. The seeds are fixed.
 FALSE_ALARM = 1e-6
 
 

@@ -1,4 +1,4 @@
-"""A broker with a fleet, and a server in this process, both with an injected clock if a test asks for it."""
+"""A broker, and in this process a fleet and a server, which share a clock that a test may give."""
 
 import asyncio
 import importlib

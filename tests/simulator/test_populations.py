@@ -5,7 +5,7 @@ from undertone_simulator.readings.populations import BOUND, HALF_HOURS, POPULATI
 from undertone_simulator.readings.populations.households import SHAPE, _appliances
 from undertone_studies.theta_populations import in_time_order
 
-# Quantiles of the readings of EDRP. The docstring of `populations/households.py` has the same numbers.
+# Quantiles of the readings of EDRP. The docstring of `readings/populations/households.py` has the same numbers.
 QUANTILES = {0.25: 66, 0.5: 129, 0.75: 252, 0.9: 488, 0.95: 755, 0.99: 1408, 0.999: 2531}
 
 

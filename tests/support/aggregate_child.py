@@ -1,4 +1,4 @@
-"""The server as a child process that may end itself by SIGKILL at a failpoint. Only the fault tests use it."""
+"""The server as a child process that may end itself by SIGKILL at a failpoint. Only tests use it."""
 
 import os
 import signal

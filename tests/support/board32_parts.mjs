@@ -3,8 +3,8 @@ import { connect } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 // What every board that may run a device has and this build has not: os.urandom, and a binascii in C, which takes text
-// and raises ValueError where the frozen one in Python takes bytes alone and raises Exception. Its file system has
-// numbers of its own for errors: 20 is EEXIST.
+// and raises ValueError where the frozen one in Python takes bytes alone and raises Exception. The file system
+// of this build has numbers of its own for errors: 20 is EEXIST.
 export const LIKE_A_BOARD = `
 import binascii, os
 

@@ -18,7 +18,7 @@ ABSENT = "not on this machine: "
 
 
 def absent(reason: str) -> NoReturn:
-    """Skip because something is missing that CI need not have: a data set, an optional interpreter, IPv6."""
+    """Skip because something is missing that CI need not have, such as a data set, an optional interpreter or IPv6."""
     pytest.skip(ABSENT + reason)
 
 

@@ -60,7 +60,8 @@ def campaign_of(mechanism, theta):
 def check_contract(mechanism, epsilon, theta):
     """Try the mechanism in a campaign, a device, a worker, an estimate and a certificate.
 
-    Raises AssertionError. If the mechanism lacks something that the product calls, the error names it.
+    Raises AssertionError, or the error of the part with which the mechanism does not work. If the mechanism lacks
+    something that the product calls, the error names it.
     """
     lacks = missing(mechanism)
     assert not lacks, "; ".join(lacks)

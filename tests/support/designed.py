@@ -1,6 +1,6 @@
-"""The designer's mechanisms in the sizes that devices use, (name, epsilon, mechanism), but for tables; and some tables.
+"""The designer's mechanisms without tables, as (name, epsilon, mechanism), in the sizes that devices use; and tables.
 
-The tables are the frozen ones, (epsilon, theta, table), and a small one.
+The tables are the frozen ones, as (epsilon, theta, table), and a small one.
 """
 
 import sys

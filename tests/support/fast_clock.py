@@ -1,7 +1,8 @@
 """A clock that a test sets and that all its processes read, so that commands and servers run through years in minutes.
 
-``python -m support.fast_clock FILE WORDS`` runs ``undertone WORDS`` with the clock in FILE. All wall-clock time in
-Python is that of the file. Monotonic time, which waits and timeouts use, stays real. OpenSSL has its own clock.
+``python -m support.fast_clock FILE WORDS`` runs ``undertone WORDS`` with the clock in FILE. The functions of `time` and
+`datetime.now`, with which the product reads the wall clock, read the file instead. Monotonic time, which waits and
+timeouts use, stays real. OpenSSL has its own clock.
 """
 
 import datetime

@@ -39,7 +39,7 @@ def land_slot(folder: Path, store: Store, epoch: Epoch, slot: int, devices: int)
 def land(folder: Path, store: Store, devices: int, slots: int, seed: int = 1) -> int:
     """Land what a fleet sends in ``slots`` slots, and count it into ``store``; return the number of deliveries.
 
-    There is one report of each device and slot. In addition, 5 % come again, 1 % contradict an earlier report, and 1 %
+    There is one report of each device and slot. In addition, 5 % come again, 1 % contradict another report, and 1 %
     are refused.
     """
     groups = {f"d{number}": f"g{number % GROUPS}" for number in range(devices)}

@@ -1,4 +1,4 @@
-"""A server of many campaigns in this process, and commands in this or in another process."""
+"""A server of many campaigns in this process, and the command `undertone` in another process."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""The page in a real browser: a server for it, and pages whose errors make the test fail."""
+"""The page in a real browser: a server for it, and pages whose errors and warnings make the test fail."""
 
 import contextlib
 import socket
@@ -46,7 +46,7 @@ class PageServer:
 def pages(chromium: Any, address: str) -> Iterator[Callable[..., Any]]:
     """Yields a function that opens a page.
 
-    At the end, errors of pages, and what their policy forbade, make the test fail.
+    At the end, errors and warnings of pages, and what their policy forbade, make the test fail.
     """
     trouble: list[str] = []
     with contextlib.ExitStack() as stack:

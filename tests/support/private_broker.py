@@ -1,6 +1,6 @@
 """A mosquitto on the loopback address for one test.
 
-Everybody may use it, and it can be killed and started again on the same port.
+Everybody may connect, and it can be killed and started again on the same port.
 """
 
 import socket

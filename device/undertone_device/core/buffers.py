@@ -63,8 +63,8 @@ def _of_ulab(samples: "Any") -> "tuple[int, int, int, int]":
 def slot_value(measure: str, samples: "Sequence[int]") -> "int | None":
     """Return the value of a slot all of whose samples are in ``samples``; None if there are none.
 
-    Raises Invalid for a duration, which needs the time of each sample, and for a counter, which needs a reading of the
-    slot before. A device that sleeps between slots has neither.
+    Raises Invalid like `summary`; also for a duration, which needs the time of each sample, and for a counter, which
+    needs a reading of the slot before. A device that sleeps between slots has neither.
     """
     count, total, largest, last = summary(samples)
     if measure not in ("sum", "mean", "max", "last"):

@@ -104,7 +104,7 @@ class Guard:
         self.ledger.uptime += seconds
 
     def rested(self, opened: int) -> bool:
-        """Return True if a slot that opened at this uptime began a rest after the last draw and boot, by the ticks.
+        """Return True if, by the ticks, a rest lay between the last draw and boot and the uptime ``opened``.
 
         Also return True if the policy has no rest, or counts it by the clock.
         """

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 def forget_campaigns(storage: "Storage", policy: "Policy", now: int, capacity: int = DEFAULT_OUTBOX) -> None:
     """Forget the accepted campaigns and the newest epoch; keep every count. No device may run on this storage.
 
-    Raises Invalid for a clock that cannot be right or a state without a ledger, OSError if it cannot be written.
+    Raises Invalid for a clock that cannot be right, a state without a ledger or a storage in use, OSError if the ledger
+    cannot be read or written.
     """
     if now < BUILT:
         raise Invalid("set the clock: it says %d, expected at least %d (Unix s)" % (now, BUILT))

@@ -1,6 +1,7 @@
 """The slot that is being measured, and its value from raw samples, in integers.
 
-No sample is used in two slots, except that a counter's last reading in a slot is also the start of the next slot.
+No sample is used in two slots, with two exceptions: a counter's last reading in a slot is also the start of the next
+slot, and the last state of a duration goes on in the next slot.
 """
 
 from undertone_shared.errors import Invalid

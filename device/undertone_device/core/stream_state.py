@@ -60,9 +60,9 @@ class StreamState:
     def charge(self, campaign: "Campaign", now: int) -> None:
         """Add the whole campaign to the ledger: ``rho`` bounds the charge of any period up to ``rho_period``.
 
-        The sum ``rho`` restarts from zero when the clock is past that period and, if the policy counts by ticks, the
-        ticks have counted a period's length since the last sum began. Raises Refused if the sum is above the period's
-        cap, or the total of all streams above the lifetime limit.
+        The sum ``rho`` restarts from zero when the clock or the campaign's beginning is past that period and, if the
+        policy counts by ticks, the ticks have counted 31/32 of a period since the last sum began. Raises Refused if the
+        sum is above the period's cap, or the total of all streams above the lifetime limit.
         """
         rule: StreamRule = campaign.rule  # type: ignore[assignment]
         ledger = self.ledger

@@ -1,8 +1,8 @@
 """What a person reads before and after agreeing, computed from the policy that their device stores.
 
-The sentences that explain a policy to a person come from here: on the phone, in Home Assistant, at the end of `device
-status` and on printed sheets. A server's offer adds who asks and why, and nothing else. Numbers are integers, and each
-is rounded to the side on which it stays a bound. Sentences come from one file for each language, see `words`.
+The sentences that explain a policy to a person come from here. A server's offer adds who asks and why, and nothing
+else. Numbers are integers, and each is rounded to the side on which it stays a bound. Sentences come from one file for
+each language, see `words`.
 
 The module runs on the phone's MicroPython, too. A board shows nothing and never loads it.
 """
@@ -140,7 +140,10 @@ def percent(units: int) -> "int | None":
 
 
 def figure(units: "int | None", words: "dict[str, Any]") -> str:
-    """Return epsilon as a number of four significant digits, rounded up. For None, return the words for "no limit"."""
+    """Return epsilon with at most four significant digits and six decimals, rounded up.
+
+    For None, return the words for "no limit".
+    """
     if units is None:
         return str(words["no_limit"])
     scale, up = 0, _up(units, UNIT)

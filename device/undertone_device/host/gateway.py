@@ -83,7 +83,11 @@ class HostedDevice:
         self.say(f"started, broker {transport.places[0][0]}:{transport.places[0][1]}")
 
     def step(self, milliseconds: int) -> None:
-        """Run one round: process samples, send reports, and write the status if it changed."""
+        """Run one round: process samples, send reports, and write the status.
+
+        An unchanged status is not written. A change that leaves the line for people as it was is written at most every
+        ten seconds.
+        """
         self._observe()
         self._client.step(milliseconds)
         now = clock.unix_time()
@@ -128,7 +132,7 @@ class HostedDevice:
                 reporter.observe(answer, now)
 
     def finish(self) -> None:
-        """Send the outbox, and disconnect."""
+        """Send the outbox, for at most two seconds; disconnect, and write the status."""
         self._client.finish(_FINISH_MILLISECONDS)
         self._source.close()
         if self._home is not None:
@@ -181,9 +185,9 @@ def configuration(path: str) -> DeviceConfig:
 def run(paths: list[str], as_json: bool, ledger: str | None = None) -> None:
     """Run the devices of these configuration files until SIGTERM or Ctrl-C.
 
-    ``ledger``: a file that records each report before it is sent, and when it is acknowledged, so that it contains
-    everything that this machine ever sent. Raises Invalid before anything runs if a configuration is wrong, or if two
-    share a name or a state folder; OSError for a ledger that cannot be written.
+    ``ledger``: a file that records each report before it is sent, and when it is acknowledged. Raises Invalid before
+    anything runs if a configuration is wrong, or if two share a name or a state folder; OSError for a ledger that
+    cannot be written.
     """
     configs = [configuration(path) for path in paths]
     for what in ("name", "state"):
@@ -252,7 +256,10 @@ def _private(path: str, flags: int) -> int:
 
 
 def configurations(folder: str) -> list[str]:
-    """Return every ``device.json`` in ``folder`` or in its subfolders. Raises Invalid if there is none."""
+    """Return the paths of ``device.json`` in ``folder`` and in the folders directly in it, at least one.
+
+    Raises Invalid if there is none.
+    """
     paths = sorted(str(path) for pattern in ("device.json", "*/device.json") for path in Path(folder).glob(pattern))
     if not paths:
         raise Invalid(f"{folder} and its folders have no device.json")

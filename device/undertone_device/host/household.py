@@ -69,7 +69,7 @@ def _pausing(config: DeviceConfig) -> tuple[FileStorage, int, int]:
         campaign = status.parse_status(read_bounded(f"{config.state}/{status.FILE}", status.LARGEST))["campaign"]
         slot = campaign["slot_seconds"] if campaign else slot
     except Invalid:
-        pass  # There is no status before the first run.
+        pass  # There is no valid status, for example before the first run.
     return FileStorage(config.state), slot, policy.rest_seconds
 
 

@@ -1,8 +1,8 @@
 """A home's own readings beside the published means of the campaign. The comparison never leaves the home.
 
 `Others` receives the mean of the home's group, which the server publishes, or the mean of all homes if the home has no
-group. It only sends the subscription. `Comparison` keeps the home's own values of the last week of slots, and the
-published means of the same slots.
+group. For this it sends only a subscription. `Comparison` keeps the home's own values and the published means of the
+last week of slots, or of the last 1000 slots if a week has more.
 """
 
 import json
@@ -182,8 +182,8 @@ class Comparison:
 
         Each span is {start, end, slots, own, mean, low, high} over the slots that both sides know, or None if there is
         no such slot. The last four are whole thousandths of the unit. Values that add up over slots are sums. The
-        interval of several slots assumes that their errors are fully correlated, so it is never too narrow. ``others``
-        is the newest published mean: {start, end, mean, low, high}. Returns None before a mean is known.
+        interval of several slots assumes that their errors are fully correlated, which gives the widest interval.
+        ``others`` is the newest published mean: {start, end, mean, low, high}. Returns None before a mean is known.
         """
         if not self._all or not self.seconds:
             return None

@@ -64,7 +64,7 @@ class PahoTransport:
 
     Each connection is a new paho client with a clean session, because paho would otherwise resend messages by itself
     that the outbox resends. ``host``: "wss://" before the name means MQTT over WebSocket. Raises Invalid for a
-    keepalive of 0, and for a WebSocket without TLS.
+    keepalive outside 1 to 65,535, and for a WebSocket without TLS.
     """
 
     def __init__(

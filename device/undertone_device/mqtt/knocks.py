@@ -7,8 +7,7 @@ does not depend on a reading.
 
 import hashlib
 
-# Milliseconds between two knocks while no server answers. Within this time after the server is back, every device has
-# knocked: 100,000 devices make 1,667 knocks a second.
+# Milliseconds between two knocks while no server answers: 100,000 devices make 1,667 knocks a second.
 PERIOD = 60000
 # Least milliseconds that a device waits, so that two devices with the same name do not close each other's connection
 # all the time.
@@ -19,7 +18,7 @@ _DOUBLINGS = 2
 class Knocks:
     """The waits of one device. ``period``: milliseconds between two knocks while nobody answers.
 
-    h is the number in bytes 1 to 3 of sha256(device). All results are milliseconds.
+    h is the big-endian number in bytes 1 to 3, counted from 0, of sha256(device). All results are milliseconds.
     """
 
     def __init__(self, device: str, period: int = PERIOD):

@@ -23,7 +23,7 @@ LOST = "lost"  # event ("lost", why), from transports only and once per connecti
 DENIED = "denied"  # event ("denied", topic): the broker refused the subscription
 
 DEFAULT_KEEPALIVE = 60
-# Largest body of a PUBLISH that is read; a campaign message with its topic fits into it.
+# Largest body of a PUBLISH that is read; a campaign message with a topic of up to 256 bytes fits into it.
 LARGEST_PACKET = HEADER_BYTES + LARGEST_BODY + SIGNATURE_BYTES + 2 + 256
 _U16 = 0xFFFF
 
@@ -70,7 +70,10 @@ def _packet(first: int, body: bytes) -> bytes:
 
 
 def encode_connect(client_id: str, user: "str | None", password: "str | None", keepalive: int) -> bytes:
-    """Encode CONNECT with a clean session (3.1). Raises Invalid for a keepalive outside 1 to 65,535."""
+    """Encode CONNECT with a clean session (3.1).
+
+    Raises Invalid for a keepalive outside 1 to 65,535, and for a text above 65,535 bytes.
+    """
     check_integer("keepalive", keepalive, 1, _U16)
     flags = 0x02
     fields = _field("client identifier", client_id)
@@ -89,7 +92,10 @@ def encode_subscribe(packet_id: int, topic: str) -> bytes:
 
 
 def encode_publish(packet_id: int, topic: str, payload: bytes) -> bytes:
-    """Encode PUBLISH at QoS 1, not retained, not a duplicate (3.3). Raises Invalid for a payload above 65,535 bytes."""
+    """Encode PUBLISH at QoS 1, not retained, not a duplicate (3.3).
+
+    Raises Invalid for a topic or a payload above 65,535 bytes.
+    """
     check_integer("payload's length", len(payload), 0, _U16)
     return _packet(_PUBLISH | _QOS1, _field("topic", topic) + struct.pack(">H", packet_id) + payload)
 

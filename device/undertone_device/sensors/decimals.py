@@ -35,7 +35,10 @@ def scaled(value: int, denominator: int, scale: "Scale") -> int:
 
 
 def binary32(bits: int, scale: "Scale") -> int:
-    """Return the IEEE 754 single of these 32 bits times ``scale``. Raises ValueError for NaN and infinities."""
+    """Return the IEEE 754 single of these 32 bits times ``scale``, rounded half up.
+
+    Raises ValueError for NaN and infinities, and for a result beyond 30 bits and sign.
+    """
     exponent = bits >> 23 & 0xFF
     if exponent == 0xFF:
         raise ValueError("not a finite number")

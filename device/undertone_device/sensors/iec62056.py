@@ -1,8 +1,8 @@
-"""IEC 62056-21 (formerly IEC 1107) by an optical head: readouts on request (mode C), and unasked telegrams (mode D).
+"""IEC 62056-21 (formerly IEC 1107) by an optical head: readouts on request (modes A, B, C), unasked telegrams (mode D).
 
 Characters have 7 bits and even parity; open the port with 8 bits and no parity, because the parity is checked here. A
-readout is ``STX lines ETX BCC``, where BCC is the exclusive or of everything after STX up to ETX. A telegram that a
-meter sends by itself is ``/ident CR LF CR LF lines ! CR LF`` and has no BCC: only the parity shows damage there.
+readout is ``STX lines ETX BCC``, where BCC is the exclusive or of everything after STX, ETX included. A telegram that a
+meter sends by itself is ``/ident CR LF CR LF lines ! CR LF`` and has no BCC, only the parity.
 """
 
 from undertone_device.sensors.lines import RegisterLines, brackets, quantity

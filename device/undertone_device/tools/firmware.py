@@ -115,7 +115,7 @@ def build(
 ) -> Path:
     """Build the firmware below ``out``, and return the image; ``meters``: with the code that reads meters.
 
-    Raises Invalid before anything is written, or if make fails.
+    Raises Invalid before anything is written if something is missing, and later if make fails or writes no image.
     """
     micropython = micropython.resolve()
     needs = missing(name, board, micropython)

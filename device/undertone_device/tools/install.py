@@ -23,8 +23,8 @@ def unit(config: Path, python: str = sys.executable) -> str:
 def install(config: Path, agreed: Callable[[Path, str], bool], folder: Path = UNITS) -> list[str]:
     """Write the service and return the commands that remain to be run.
 
-    Writes nothing if ``agreed(path, text)`` is False. Raises Invalid if the file cannot be written, or if another
-    service has that name.
+    Writes nothing if ``agreed(path, text)`` is False. Raises Invalid if there is no such configuration, or if the
+    service's file cannot be written or exists with other content.
     """
     path = folder / NAME
     if not config.is_file():

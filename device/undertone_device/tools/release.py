@@ -1,7 +1,7 @@
-"""A release for boards: compiled modules and a package.json with the sha256 of each, in one zip for any web server.
+"""A release for boards: main.py, compiled modules and a package.json with the sha256 of each module, in one zip.
 
-Boards fetch the unpacked files with `undertone_device.board.update`, which checks them against the sha256 of
-package.json that the owner gives.
+Boards fetch the unpacked modules from any web server with `undertone_device.board.update`, which checks them against
+the sha256 of package.json that the owner gives.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""The contract of a scalar mechanism: everything that other code calls on it. A board does not carry this module."""
+"""The contract of a scalar mechanism: what other code calls on it. A board does not carry this module."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class ChosenPart(Protocol):
 
 
 class Mechanism(Protocol):
-    """All members of a scalar mechanism that other code uses.
+    """The members of a scalar mechanism that other code uses.
 
     It has K = ``levels``, so levels 0..K, and symbols 0..``symbols`` - 1. Rationals are pairs (numerator, positive
     denominator). ``value``, ``decode`` and ``variance`` are in units of the truncated reading, 0 to theta. ``edges``:

@@ -1,7 +1,7 @@
 """Home Assistant's MQTT discovery: one message per device that names its sensors. A board does not carry this module.
 
-Topic ``<prefix>/device/<identifier>/config``, retained; an empty message removes the device again. Every sensor reads a
-field of a JSON object that is published on a topic of its own.
+Topic ``<prefix>/device/<identifier>/config``, retained; an empty message removes the device again. The states of the
+sensors are in JSON objects, which are published on other topics.
 """
 
 import json
@@ -19,7 +19,7 @@ ORIGIN = "Undertone"
 
 
 class Sensor:
-    """One sensor: ``key`` names it within its device; ``field`` of the object on ``topic`` is its state.
+    """One sensor: ``key`` names it within its device; ``field`` of the JSON object on ``topic`` is its state.
 
     ``template`` in place of a field is a Jinja expression over ``value_json``. ``binary``: on or off. ``precision``:
     digits that are shown after the point. ``device_class``, ``state_class``: Home Assistant's words for what is

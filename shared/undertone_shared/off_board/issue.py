@@ -1,4 +1,4 @@
-"""Messages that the aggregator publishes: campaigns, and the topics of its series.
+"""Messages that the aggregator publishes: campaigns and hand-overs; and the topics of its series.
 
 A board does not carry this module.
 """

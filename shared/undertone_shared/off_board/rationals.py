@@ -1,6 +1,6 @@
 """Parsing of a number in text as an exact rational: 0.1 is 1/10, not the nearest double.
 
-This is the only parser of privacy parameters on the server. A board does not carry this module.
+A board does not carry this module.
 """
 
 from undertone_shared.errors import Invalid

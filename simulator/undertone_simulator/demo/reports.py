@@ -42,10 +42,11 @@ PAPERS_EM = (
 
 @dataclass(frozen=True)
 class SlotResult:
-    """One report slot: the mean of the readings with its 95 % interval, and true means of the devices that reported.
+    """One report slot: the mean of the readings with its 95 % interval, and the true means.
 
     ``truncated_mean``, ``truncated_se``: the mean of the truncated readings, and its standard error. ``column``: column
     of the readings that devices measured in this slot. ``filtered``: the filter's estimate of the mean from all slots.
+    ``truth_truncated``, ``truth_raw``: means of the devices that reported; of all devices if they take turns.
     """
 
     slot: int
@@ -106,7 +107,7 @@ class ReportsResult:
 
     @property
     def tolerance(self) -> float:
-        """Half the 95 % interval of `standardised` if the prediction is right."""
+        """About half the 95 % interval of `standardised` if the prediction is right."""
         return Z / math.sqrt(2 * len(self.slots))
 
     @property
@@ -316,7 +317,10 @@ def _known(estimate: Estimate) -> tuple[float, float, float, float, float]:
 
 
 def _truths(plan: PreparedDemo, sent: Sent, store: Store, reporting: list[Campaign]) -> dict[int, tuple[float, float]]:
-    """Return a map: slot -> (mean truncated reading, mean raw reading) of the devices whose reports were counted."""
+    """Return a map: slot -> (mean truncated reading, mean raw reading), for slots with a counted report.
+
+    The means are those of the devices whose reports were counted; of all devices if they take turns.
+    """
     campaigns = {campaign.fingerprint: campaign for campaign in reporting}
     row = {name: number for number, name in enumerate(plan.names)}
     values: dict[int, list[tuple[int, int]]] = {}

@@ -31,8 +31,7 @@ DEMO_COLLECTIONS: dict[str, DemoCollection] = {"reports": Reports(), "stream": D
 SLACK_SECONDS = 60.0
 # Seconds between the aggregator's kill and its restart.
 DEAD_SECONDS = 1.5
-# Seconds within which a device reconnects after the server returns; its waiting time is random and grows with each
-# failure.
+# Longest wait in seconds, at the end of a run, until the MicroPython device is connected again.
 RETURN_SECONDS = 30.0
 _POLL_SECONDS = 0.1
 

@@ -100,7 +100,7 @@ def _shares(readings: Integers, points: Vector) -> Vector:
 
 
 def _rounded(expected: Vector, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Return integers that each differ from ``expected`` by less than 1 and have its sum, rounded to an integer."""
+    """Return integers that differ from ``expected`` by less than 1 each, and have its sum, rounded at random."""
     sums = np.floor(np.cumsum(expected) + rng.random())
     return np.diff(sums, prepend=0.0).astype(np.int64)
 

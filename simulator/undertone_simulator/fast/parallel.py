@@ -28,7 +28,7 @@ class Workers(Protocol):
     """Workers that run tasks: this process, or several processes."""
 
     def bind(self, work: "Work[Context, Task, Result]", context: Context) -> "Call[Task, Result]":
-        """Return ``work`` with ``context``. Both are sent to every worker once, so pickle must be able to copy them."""
+        """Return ``work`` with ``context``. Both may go to other processes, so pickle must be able to copy them."""
 
 
 class InProcess:

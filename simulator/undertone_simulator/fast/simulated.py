@@ -121,7 +121,7 @@ class Simulated(Summarised):
 
     @property
     def _measured(self) -> Partial:
-        """The reports of all slots outside threshold rounds, whose estimates would take milliseconds a slot."""
+        """The reports of all slots outside threshold rounds. Estimates for rounds would take milliseconds a slot."""
         slots = {key.slot for key in self.partial if key.kind != COHORT}
         return Partial({key: counts for key, counts in self.partial.items() if key.slot in slots})
 

@@ -90,7 +90,8 @@ class _TableNumbers:
 
     ``levels``: number of the level at or below a scaled reading. ``values``: the levels' values modulo 2^32; ``gaps``:
     from each level to the next one. ``cells``: lookup of level · row total + drawn word in the cumulative weights of
-    all rows one after the other: those of row k lie between k and k + 1 row totals.
+    all rows one after the other: those of row k lie between k and k + 1 row totals. ``kind``: integer type of the
+    numbers that ``cells`` looks up.
     """
 
     levels: Lookup

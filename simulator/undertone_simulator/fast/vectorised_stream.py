@@ -130,7 +130,7 @@ class Streams:
 
 
 def shrink(point: Integers, radius: int) -> Integers:
-    """Apply `undertone_shared.stream.shrink` to each column."""
+    """Apply `undertone_shared.points.shrink` to each column."""
     square = (point * point).sum(axis=0)
     far = np.flatnonzero(square > radius * radius)
     if len(far):
@@ -139,7 +139,7 @@ def shrink(point: Integers, radius: int) -> Integers:
 
 
 def clip(point: Integers, previous: Integers, slew: int, radius: int) -> Integers:
-    """Apply `undertone_shared.stream.clip` to each column."""
+    """Apply `undertone_shared.points.clip` to each column."""
     if len(point) == 1:
         return np.clip(point, previous - slew, previous + slew)
     move = point - previous

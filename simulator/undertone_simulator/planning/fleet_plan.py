@@ -181,10 +181,10 @@ class Predictor:
         return self.known.predicted(chosen.theta, self.variance(reports), reports, chosen.bottom)
 
     def spans(self, reports: int, as_papers: bool) -> tuple[Span, ...]:
-        """Return the errors of the means over a slot, an hour and a day, of ``reports`` reports in each slot.
+        """Return the errors of the means over a slot, and over an hour and a day if these have several slots.
 
-        ``as_papers``: the means of truncated readings are shown as they are, without a filter and without a model of
-        what truncation removes. Otherwise, ``shown`` is None.
+        ``reports``: number of reports in each slot. ``as_papers``: the means of truncated readings are shown as they
+        are, without a filter and without a model of what truncation removes. Otherwise, ``shown`` is None.
         """
         known, prediction = self.known, self.prediction(reports)
         lengths = {"an hour": known.per_day // 24, "a day": known.per_day}

@@ -24,8 +24,8 @@ def load(path: Path, unit: str | None = None, devices: int = 1) -> Readings:
     """Read the readings in `path`; the suffix gives the format (.npz, .csv, .parquet or .pq).
 
     `unit` is the file's own unit if its header does not name it (kWh becomes Wh, others are kept); `devices`: number of
-    devices to which a single stream is dealt. Bad rows become gaps and are named in `notes`. Raises Invalid for another
-    kind of file or one without readings, OSError if it cannot be read.
+    devices to which a single stream is dealt. Bad rows and cells are left out, and `notes` names the first of them.
+    Raises Invalid for another kind of file or one without readings, OSError if it cannot be read.
     """
     suffix = path.suffix.lower()
     if path.is_dir():

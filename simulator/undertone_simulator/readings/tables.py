@@ -1,7 +1,7 @@
 """Readings from tables, CSV or Parquet, read by pyarrow.
 
-A table has a column per household, or three columns, in any order: household, time and reading. Errors in a row or a
-cell are reported with the row's number in the file, and become gaps.
+A table has a column per household, or three columns, in any order: household, time and reading. A row or a cell with an
+error is left out; `Faults` counts these errors, and names the first of them with the row's number in the file.
 """
 
 import math

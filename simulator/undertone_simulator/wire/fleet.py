@@ -1,7 +1,7 @@
 """A fleet on the wire: one asyncio process, thousands of MQTT connections, each with the shipped reporter core.
 
-Every device draws with the machine's entropy. Seeded entropy exists only through the explicit argument ``source`` of
-`Fleet`, for the comparison with the vectorised simulator.
+Every device draws with the machine's entropy, unless the argument ``source`` of `Fleet` gives it seeded bytes, for the
+comparison with the vectorised simulator.
 """
 
 import asyncio

@@ -145,7 +145,7 @@ class Sent:
             self.take(f"{words[1]}000 {words[0]} {device} {words[2]}")
 
     def take(self, line: str) -> None:
-        """Add a line. Raises Invalid if the line is of none of the five kinds."""
+        """Add a line. Raises Invalid if the line is of none of the five kinds, or incomplete."""
         words = line.split()
         try:
             moment, kind, arguments = int(words[0]), words[1], words[2:]

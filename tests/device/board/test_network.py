@@ -51,7 +51,7 @@ def board(micropython, compiled, mosquitto_binary, tmp_path, free_port):
 
 @pytest.mark.long
 def test_a_server_of_100_bytes_every_2_s(board):
-    """The handshake takes some 20 s. The device completes it and then reports."""
+    """The device completes the slow handshake in one connection, and then reports."""
     stretch, _, connections = board(2, part=100, pause=2, slow=900)
     assert stretch < LONGEST_STRETCH
     assert connections == 1

@@ -19,7 +19,7 @@ from undertone_device.tools.release import release
 
 pytestmark = pytest.mark.micropython
 
-# This program ends at the N-th change of its files, as if the power failed.
+# This program makes N changes of its files, and ends at the next one, as if the power failed.
 CUT = """
 import builtins, os, sys
 left = int(sys.argv[3])

@@ -130,6 +130,6 @@ def test_twenty_thousand_messages_that_nobody_signs():
 
 @pytest.mark.slow
 def test_a_million_messages():
-    """This test takes three minutes on one core."""
+    """20,000 messages under a policy with signers, and 980,000 under one without."""
     play(20_000, 3, **signed())
     play(980_000, 4)

@@ -37,7 +37,7 @@ def shown(reporter, now):
 
 
 def shown_of_the_campaign(reporter, now):
-    """The same number, computed from the present campaign alone, as in an earlier version."""
+    """The largest epsilon of any 24 hours, computed wrongly: from the present campaign alone."""
     campaign = reporter.campaign
     if campaign is None:
         return math.inf

@@ -157,7 +157,10 @@ async def _follow(
 
 
 async def async_unload_entry(hass: HomeAssistant, entry: UndertoneEntry) -> bool:
-    """Stop a participation; False if its thread does not end, so that no second one can be started beside it."""
+    """Stop a participation; return True once its entities are removed and its thread has ended.
+
+    While the thread runs, no second one may be started beside it.
+    """
     if not await hass.config_entries.async_unload_platforms(entry, PLATFORMS):
         return False
     return await hass.async_add_executor_job(entry.runtime_data.stop)

@@ -45,7 +45,8 @@ class JoinServer:
     async def redeem(self, key: str) -> dict[str, Any]:
         """Redeem the code with ``key``, 64 hexadecimal digits: the same key gets the same answer again.
 
-        After a broken connection the request is repeated, because the code may have been redeemed just before.
+        If the server cannot be reached or is unavailable, the request is repeated, because the code may have been
+        redeemed just before.
         """
         for attempt in range(_TRIES):
             try:

@@ -12,7 +12,7 @@ _MISREAD = str.maketrans("018", "OIB", "- ")
 
 
 class JoinError(Exception):
-    """The server refused, or could not be reached.
+    """The link is not valid, or the server refused or could not be reached.
 
     ``reason``: a word of the API, or cannot_connect, certificate, invalid_link.
     """

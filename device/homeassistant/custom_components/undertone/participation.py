@@ -55,10 +55,8 @@ _FILES = (CONFIG, "policy.json", "ca.crt", "password", "device.crt", "device.key
 class StateSource(SensorSource):
     """Turns the states of an entity into samples in the campaign's ``unit``.
 
-    ``cumulative``: the entity is a meter that only counts up.
-
-    A state that is unavailable, unknown or no number is no sample. If a meter was reset or replaced, its new readings
-    continue the old ones, as Home Assistant's statistics do.
+    A state that is unavailable, unknown or no number is no sample. ``cumulative``: the entity is a meter that only
+    counts up; if it was reset or replaced, the new readings continue the old ones.
     """
 
     polled = False
@@ -220,7 +218,7 @@ class Participation:
                 file.write(f"{time.time_ns() // 1_000_000} {word} {device} {report.hex()}\n")
 
     def stop(self) -> bool:
-        """End the thread after its current step; it may block for some seconds. Return True if the thread has ended."""
+        """End the thread after its current step; return True if it has ended. The call may block for 25 seconds."""
         self._stopped.set()
         if self._thread is None:
             return True
@@ -347,7 +345,10 @@ def store_files(folder: Path, files: dict[str, str], joined: Joined) -> None:
 
 
 def _home_configuration(files: dict[str, str], link: Link) -> dict[str, Any]:
-    """Return the fields of device.json without a source, because Home Assistant gives the samples. Raises Invalid."""
+    """Return the fields of device.json without ``source``, ``wifi`` and ``ntp``. Raises Invalid.
+
+    Home Assistant gives the samples, the network and the clock.
+    """
     fields: Any
     try:
         fields = json.loads(files[CONFIG])

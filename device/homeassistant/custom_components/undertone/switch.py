@@ -54,7 +54,7 @@ class PauseSwitch(ParticipationEntity, SwitchEntity):
         await self._pause(True)
 
     async def async_turn_off(self, **_: Any) -> None:
-        """End the pause at the edge of a slot."""
+        """End the pause at an edge of a slot, as early as the device's rules allow; drop one that has not begun."""
         await self._pause(False)
 
     async def _pause(self, on: bool) -> None:
@@ -65,7 +65,10 @@ class PauseSwitch(ParticipationEntity, SwitchEntity):
 
 
 class CompareSwitch(ParticipationEntity, SwitchEntity):
-    """On: this home receives the published means, and shows its own numbers beside them. It sends nothing for this."""
+    """On: this home receives the published means, and shows its own numbers beside them.
+
+    For this the home sends only a subscription.
+    """
 
     _attr_entity_category = EntityCategory.CONFIG
 

@@ -19,7 +19,10 @@ _LARGEST = (1 << 30) - 1
 
 
 def parse_object(name: str, value: Any, folder: str, needed: Checks, optional: Checks) -> Fields:
-    """Return an object's fields, each as its check returns it. Raises Invalid for unknown and for missing fields."""
+    """Return an object's fields, each as its check returns it.
+
+    Raises Invalid for an unknown, a missing or a wrong field.
+    """
     checks = needed | optional
     fields = check_object(name, value, needed, optional)
     return {field: checks[field](f"{name}.{field}", fields[field], folder) for field in fields}

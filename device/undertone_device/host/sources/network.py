@@ -148,7 +148,7 @@ class Entity(SensorSource):
         self._scale = fields.get("scale", (1, 1))
 
     def sample(self, now: int) -> int:
-        """Return the current state. Raises ValueError for ``unavailable`` and ``unknown``.
+        """Return the current state. Raises ValueError for a state that is no number, such as ``unavailable``; OSError.
 
         A redirection is an error, because the token must not be sent to another address.
         """
@@ -162,8 +162,8 @@ class Entity(SensorSource):
             with answer:
                 answer.begin()
                 if not 200 <= answer.status < 300:
-                    # The message appears in status and log, so it does not name the target: an address may contain a
-                    # secret.
+                    # The message appears in status and log, so it does not name the target of a redirection: that
+                    # address may contain a secret.
                     elsewhere = " and redirects: give source.url the new address"
                     points = elsewhere if answer.getheader("Location") else ""
                     raise OSError(f"{self._url} answers {answer.status}{points}")

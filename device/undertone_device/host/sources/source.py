@@ -19,8 +19,8 @@ class SensorSource:
 
     Otherwise ``arrived`` returns the samples that have come since the last call.
 
-    While no sample is available, ``trouble`` is a sentence that says why; the slot then reports the campaign's public
-    default.
+    ``trouble`` is a sentence that says why there was no sample last, or empty. A slot without samples reports the
+    campaign's public default.
     """
 
     polled = True

@@ -37,7 +37,7 @@ class Choices:
         return values[self.below(len(values))]
 
 
-# --- mutants: each has one defect of an earlier version
+# --- mutants: each has one defect
 
 
 def base_of_any_age(reporter):

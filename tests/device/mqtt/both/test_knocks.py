@@ -9,7 +9,7 @@ def test_a_fleet_comes_back_evenly_within_a_period():
     waits = [Knocks(name).lost() for name in NAMES]
     assert min(waits) >= 1000
     assert max(waits) < PERIOD
-    # Each tenth of the time has a tenth of the 4,000 devices. The limit is six standard deviations, 19 devices each.
+    # Each tenth of the time has about a tenth of the 4,000 devices. The limit is six standard deviations of 19 devices.
     tenths = [0] * 10
     for wait in waits:
         tenths[(wait - 1000) * 10 // (PERIOD - 1000)] += 1
@@ -24,7 +24,7 @@ def test_who_is_turned_away_waits_longer_and_stays_spread():
         assert min(waits) >= times * PERIOD
         assert max(waits) < 2 * times * PERIOD
         half = sum([wait < 3 * times * PERIOD // 2 for wait in waits])
-        # Half of the 4,000 devices wait less. The limit is six standard deviations, 32 devices each.
+        # About half of the 4,000 devices wait less. The limit is six standard deviations of 31.6 devices.
         assert 1810 <= half <= 2190
     fleet[0].accepted()
     assert fleet[0].failed(True) < 2 * PERIOD
