@@ -48,7 +48,10 @@ class _Opening:
             self.client.connect(host, port, keepalive)
         except OSError as error:
             self.error = str(error)
-            self.reached = isinstance(error, ANSWERS)
+            # A server that takes the connection and says nothing of TLS was reached, too. Only the words of this error
+            # differ from those of an address where nobody answers.
+            silent = isinstance(error, TimeoutError) and "handshake" in str(error)
+            self.reached = isinstance(error, ANSWERS) or silent
         except Exception as error:  # For example, an invalid host name raises ValueError.
             self.error = f"{host}: {error}"
             self.reached = False

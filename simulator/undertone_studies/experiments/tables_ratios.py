@@ -17,14 +17,14 @@ from undertone_studies.theta_populations import real
 
 TITLE = "Mean variance of designed tables, divided by the variance of the Hybrid"
 PARAGRAPH = (
-    "Most published mechanisms are the same for all readings; the page [Papers](../papers.md#what-is-new-here) names "
-    "two papers that find mechanisms by optimisation. The ratio is the mean variance over the readings, divided by "
-    "the largest variance of the Hybrid at the same threshold. The study designs each table for frequencies that are "
-    "estimated from private reports. The variance of the table is almost the same for the true frequencies as for "
-    "the estimated ones, so the server can predict it well. At ε = 0.5 the variance of a table is only a little "
-    "smaller than that of the Hybrid. At ε = 4 it is less than half of the Hybrid's variance. In return, the "
-    "variance for the worst reading may be larger with a table than with the Hybrid. A cap limits this variance of a "
-    "table to 1.25 times the largest variance of the Hybrid."
+    "Most published mechanisms do not depend on how the readings are distributed; a designed table does. The page "
+    "[Papers](../papers.md#what-is-new-here) names two papers that find mechanisms by optimisation. The ratio is the "
+    "table's mean variance over the readings, divided by the largest variance of the Hybrid at the same threshold. "
+    "The study designs each table for frequencies that are estimated from private reports. The variance of the table "
+    "is almost the same for the true frequencies as for the estimated ones, so the server can predict it well. At ε ="
+    " 0.5 the variance of a table is only a little smaller than that of the Hybrid. At ε = 4 it is less than half of "
+    "the Hybrid's variance. In return, the variance for the worst reading may be larger with a table than with the "
+    "Hybrid. A cap limits this variance of a table to 1.25 times the largest variance of the Hybrid."
 )
 
 

@@ -165,6 +165,16 @@ def test_who_answers_and_speaks_no_tls_was_reached(answer):
     assert not transport.reached, "nobody listens there any more"
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_who_takes_a_connection_and_never_begins_tls_was_reached(monkeypatch):
+    monkeypatch.setattr(paho_transport, "ANSWER_MILLISECONDS", 300)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        transport = PahoTransport("127.0.0.1", port, "phone", context=ssl.create_default_context())
+        assert "handshake" in lost_by(transport)
+        assert transport.reached
+
+
 @pytest.fixture
 def unreachable(monkeypatch):
     """No name is looked up until this event is set, as if no name server answered."""
