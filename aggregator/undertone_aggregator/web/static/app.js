@@ -860,7 +860,8 @@ function drawReports(raw, zone, width) {
       `${number(absent, 6)} of ${number(sent.length, 6)} slots have no number: nobody reported, or too few did.`,
     );
   if (sum("late")) words.push(`On top: ${number(sum("late"), 9)} came too late.`);
-  if (sum("lost")) words.push(`On top: ${number(sum("lost"), 9)} were lost; they are drawn at the slot whose report showed it.`);
+  if (sum("lost"))
+    words.push(`On top: ${number(sum("lost"), 9)} were lost; they are drawn at the slot whose report showed it.`);
   if (sum("refused"))
     words.push(`At the very top, when they arrived: ${number(sum("refused"), 9)} deliveries were refused.`);
   $("reports-caption").textContent = words.join(" ");
