@@ -44,7 +44,7 @@ def text_of(page: str, first: str) -> str:
 
 
 def stores() -> list[str]:
-    """The words by which people name the kinds of store: "a file", or the scheme of a URL."""
+    """The words by which people name the kinds of store: "file", or the scheme of a URL with its colon."""
     return ["file" if kind == "sqlite" else f"{kind}:" for kind in STORES]
 
 

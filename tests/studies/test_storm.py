@@ -15,9 +15,8 @@ RESULTS = Path(__file__).parents[2] / "docs/results"
 @pytest.mark.slow
 @pytest.mark.long
 def test_everybody_comes_back_with_what_was_stored() -> None:
-    # The report of the slot before the kill leaves in the next slot. It waits for the absence of two slots, the
-    # server's start and the device's next try. It must come within four slots, so a slot must be longer than the start
-    # and the try together.
+    # The oldest stored report is of the slot before the kill, and must come within four slots. Up to one slot passes
+    # until the kill, and two during the absence. So the server's start and the next try have one slot for both.
     period, devices = 500, 60
     came = come_back(Storm(devices, period, 5))
     assert len(came.waits) == devices

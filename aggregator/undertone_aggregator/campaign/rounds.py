@@ -159,7 +159,7 @@ class Rounds:
         return look * self.plan.slot_seconds if look + self.plan.lead_slots <= newest.campaign.last_slot else None
 
     def waits(self, timeline: Timeline, now: int) -> str:
-        """Return a sentence while devices that reported before are away, see `presence`; "" once they are back."""
+        """Return a sentence while too many devices that reported before are away, see `presence`; otherwise ""."""
         settled = now // self.plan.slot_seconds - self.plan.settle_slots - 1
         first = timeline.epochs[0].campaign.first_slot
         presence = presence_of(self._means.read, first, settled, self.plan.stride, self._means.strays(now))

@@ -79,7 +79,7 @@ def record(key: int, slot: int, code: int) -> bytes:
 
 
 class Seen:
-    """The state of all devices. ``judge`` is exact for a device's newest 96 slots; older slots are not counted."""
+    """The state of all devices. ``judge`` counts each of a device's newest 96 slots exactly once, and no older slot."""
 
     def __init__(self) -> None:
         self._young: dict[int, Entry] = {}

@@ -51,7 +51,7 @@ def released(sizes: Sizes, least: int) -> frozenset[str]:
     """Return the groups whose numbers may be published together; `EVERYBODY` among them stands for all reports.
 
     ``sizes``: reports of each group. Groups are disjoint, and the reports under `EVERYBODY` here are those in no group.
-    ``least`` >= 1. Each published number, and the remainder of all reports minus the published groups, is over 0 or at
+    ``least`` >= 1. Each published number, and the remainder of all reports minus the published groups, is over no or at
     least ``least`` reports. If the remainder would be smaller, the smallest of the groups that are large enough is
     withheld, too. With a larger ``least``, no group is published that a smaller ``least`` would withhold.
     """

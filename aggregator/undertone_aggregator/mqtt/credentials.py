@@ -55,7 +55,9 @@ def entry_of(user: str, secret: Secret) -> str:
 
 
 def write_passwords(path: Path, users: Mapping[str, Secret]) -> None:
-    """Write the password file from user -> password or certificate, readable by its owner only. Raises Invalid."""
+    """Write the password file from user -> password or certificate, readable by its owner only. Raises Invalid,
+    OSError.
+    """
     write_private(path, "".join(entry_of(user, secret) for user, secret in users.items()))
 
 

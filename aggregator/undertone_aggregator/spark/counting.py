@@ -24,8 +24,9 @@ from undertone_shared.off_board.intake import Report
 
 # Spark's schemas of a bucket's memory (STATE), and of the rows that counting a bucket returns (ROWS). The column `what`
 # says what a row holds: `cells` a packed histogram; `outcome` the number n of deliveries with the outcome in `grp`;
-# `missing` the number n of missing reports; `conflicts` the number n of reports that contradict a counted one;
-# `refused` the number n of deliveries that arrived in the slot and were refused for the reason in `grp`.
+# `missing` by how many n the known missing reports of the slot became more (below 0: fewer); `conflicts` the number n
+# of reports that contradict a counted one; `refused` the number n of deliveries that arrived in the slot and were
+# refused for the reason in `grp`.
 STATE = "seen binary, sequences binary, chains binary, missing string"
 ROWS = "what string, grp string, fingerprint long, kind int, slot long, n long, counts binary"
 CELLS, OUTCOME, MISSING, CONFLICTS, REFUSED = "cells", "outcome", "missing", "conflicts", "refused"

@@ -81,7 +81,7 @@ class Threshold:
 
     @property
     def population(self) -> Population:
-        """Fitted distribution of all readings, shifted down by the bottom."""
+        """Fitted distribution of max(reading - bottom, 0) over all readings."""
         return Population(self.density, self.edges).above(self.bottom)
 
     @property

@@ -2,7 +2,8 @@
 
 Blocks are disjoint, so if the offline sanitizer is (ε, δ)-DP for a block, the stream is (ε, δ)-DP. Anything computed
 from the synthetic items (such as quantiles by a sketch) is post-processing. If the offline sanitizer errs by at most α
-with probability 1 - β, the stream of k blocks errs by at most α with probability 1 - kβ, and by α + 2β as k grows.
+with probability 1 - β, the stream of k blocks errs by at most α with probability 1 - kβ. As k grows, it errs
+by at most α + 2β with a probability that tends to 1.
 
 Subsampling: of every block a fixed share, drawn without replacement, is sanitized with a larger ε' (Remark 2.3). Blocks
 have a fixed size, and neighbouring streams differ in one value. So the amplification is that of sampling without

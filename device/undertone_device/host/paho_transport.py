@@ -133,7 +133,9 @@ class PahoTransport:
         return 0 if self._client is None else self._client.publish(topic, payload, qos=1, retain=retain).mid
 
     def poll(self, milliseconds: int) -> "list[Event]":
-        """Send, wait for at most ``milliseconds``, receive; return the events since the last call."""
+        """Send, wait for at most ``milliseconds`` (twice if the connection opens meanwhile), receive; return the events
+        since the last call.
+        """
         if self._opening is not None and (lost := self._opened(milliseconds)):
             return [(LOST, lost)]
         if self._client is None:

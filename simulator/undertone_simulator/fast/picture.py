@@ -58,7 +58,7 @@ def _panel(axes: Axes, simulated: Simulated, raw: list[Compared], filtered: list
 
 
 def _thresholds(axes: Axes, hours: NDArray[np.float64], raw: list[Compared]) -> None:
-    """Draw θ on a scale of its own on the right, if the blocks of the day have different θ."""
+    """Draw θ on a scale of its own on the right, if not all slots have the same θ."""
     thetas = [each.estimate.theta or 0 for each in raw]
     if len(set(thetas)) < 2:
         return

@@ -73,7 +73,7 @@ class KnownPopulation:
     def far_from_zero(self) -> bool:
         """True if nearly all readings are far from zero, as temperatures may be.
 
-        A share of their mean then says nothing.
+        Plans then give errors in the unit only, because a percentage of the mean would say nothing.
         """
         return far_range(self.density, self.edges, self.bound) is not None
 

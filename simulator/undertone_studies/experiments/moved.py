@@ -36,7 +36,7 @@ CYCLE, DAYS, REPEATS = 48, 21, 3
 # Columns of the readings before the change: three threshold rounds of a day, and two days of reports.
 _BEFORE = 5 * CYCLE
 _WEEK = 7 * CYCLE
-# Number of slots after a sudden change that are compared as published: two hours.
+# Number of slots after a sudden change whose intervals are checked as they are when the slot has just ended: two hours.
 _FIRST = 4
 
 Array = NDArray[np.float64]

@@ -118,7 +118,9 @@ def _noise(epsilon: str | Fraction) -> float:
 def _regret(
     stream: TopsStream, workload: Workload, name: str, objective: str, options: StudyOptions, choices: int
 ) -> str:
-    """Return a sentence about noisy choices of θ: their error on the 200 ranges, divided by that of the best θ."""
+    """Return what is said of noisy choices of θ: their median, and their mean square error on the 200 ranges, divided
+    by that of the best θ.
+    """
     thetas = np.unique(np.geomspace(1, stream.bound, 30 if options.quick else 150).astype(np.int64))
     bias = [np.mean(range_sums(np.maximum(stream.body - theta, 0)) ** 2) for theta in thetas]
     mse = (workload.root_k * thetas / float(workload.epsilon)) ** 2 + bias

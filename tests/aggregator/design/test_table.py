@@ -91,7 +91,8 @@ def test_one_false_report_moves_a_mean_little_further_than_it_must(tables, epsil
         return float(largest), float(np.average(variances, weights=density))
 
     (largest, variance), (_, least) = facts(table), facts(wide)
-    # Cells are shifted to repair the rounding, at most 1.6 % further out.
+    # A table moves some decoded values, so that rounded rows keep their exact means. This makes the largest value at
+    # most 1.6 % larger.
     assert largest <= 1.1 / np.tanh(float(epsilon) / 2) * 1.016
     assert variance <= 1.05 * least
     hybrid = 1 / np.tanh(float(epsilon) / 4)

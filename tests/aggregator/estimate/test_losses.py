@@ -1,4 +1,4 @@
-"""How many reports of each slot came late or are lost, and how many deliveries were refused."""
+"""For each slot: reports that came late, losses that were noticed in it, and deliveries that were refused in it."""
 
 import shutil
 from collections import Counter

@@ -332,8 +332,8 @@ def test_a_restored_store_publishes_no_slot_that_another_server_may_have_publish
         send(store, [(device, slot, EVERYBODY, report.REPORT) for device in range(2)])
     settle(store, 1, 2)
     assert withhold(store, 5, 2) == (2, 5)
-    # Devices send the reports that they had kept to the restored server. The lost server had counted three reports of
-    # slot 3.
+    # The restored server now gets the reports that devices had kept. With them slot 3 has three reports, as it had at
+    # the lost server.
     send(store, [(2, 3, EVERYBODY, report.REPORT), (0, 6, EVERYBODY, report.REPORT), (1, 6, EVERYBODY, report.REPORT)])
     settle(store, 6, 2)
     publication = publication_of(store, 2)

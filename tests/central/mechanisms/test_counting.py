@@ -206,8 +206,8 @@ def test_a_sanitized_block_keeps_its_thresholds():
         assert 0 <= synthetic.min() <= synthetic.max() <= bound
         places = np.unique(np.concatenate([items, synthetic]))
         error = np.searchsorted(np.sort(items), places, "right") - np.searchsorted(synthetic, places, "right")
-        # `deviation` leaves out the error inside nodes that are not divided. Such a node has a count of at most three
-        # standard deviations of a count's noise, and the limit of 6 has room for it.
+        # `deviation` leaves out the error inside nodes that are not divided. The noisy count of such a node is at
+        # most three standard deviations of its noise, and the limit of 6 has room for it.
         assert np.abs(error).max() < 6 * offline.deviation()
 
 

@@ -55,8 +55,8 @@ policy = assembly.read_policy(config)
 platform = Platform(device.unix_time, ticks, clock.sleep_ms)
 platform.read = lambda now: now % 3000
 client = assembly.make_client(config, policy, assembly.board_transport(config, policy, ticks), platform)
-# main.py deletes these after the start, too.
-del config, policy, assembly, platform
+# On a board, these are gone after the start as well; main.py keeps ``config``.
+del policy, assembly, platform
 unload("undertone_device.setup.assembly")
 unload("undertone_device.setup.tls_context")
 gc.collect()

@@ -38,7 +38,7 @@ class EndpointOutlet:
     def publish(
         self, topic: str, payload: bytes, *, again: bool = False, permitted: Callable[[], bool] = always
     ) -> None:
-        """Publish at the endpoint, and an estimate also at the broker."""
+        """Publish at the endpoint and, except for campaigns, also at the broker."""
         self._endpoint.publish(topic, payload)
         if self._outlet is not None and campaign_of(self._prefix, topic) is None:
             self._outlet.publish(topic, payload, again=again, permitted=permitted)
