@@ -1,4 +1,6 @@
-"""Follows "Several machines" in docs/scale.md: two servers and a worker on one PostgreSQL, two brokers, and a fleet.
+"""Two servers and a worker share one PostgreSQL and two brokers, as "Several machines" in docs/scale.md describes.
+
+A fleet sends reports to them.
 
 The brokers have the files that `undertone init` writes.
 """

@@ -18,9 +18,10 @@ _LEFT_OUT = 1e-15
 
 @dataclass(frozen=True)
 class Losses:
-    """A distribution of privacy losses on a grid. ``mass[i]`` is the probability of the loss (first + i) · step.
+    """A distribution of the privacy loss over the values (first + i) · step, i = 0, 1, 2, …
 
-    ``mass`` has the shape [points]. The loss is infinite with probability ``infinite``.
+    ``mass[i]`` is the probability of value number i; shape [points]. With probability ``infinite``, the loss is
+    infinite.
     """
 
     step: float

@@ -68,7 +68,7 @@ class Counter(Continual):
 
 
 class Bounded(Counter):
-    """A counter for at most ``horizon`` values, T in formulas. Raises Invalid if more values arrive."""
+    """A counter for at most ``horizon`` values; formulas call this number T. Raises Invalid if more values arrive."""
 
     def __init__(self, bound: int, epsilon: Epsilon, horizon: int, source: FreshBytes | None = None) -> None:
         super().__init__(bound, epsilon, source)

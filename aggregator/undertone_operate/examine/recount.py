@@ -1,9 +1,10 @@
 """Recount of landed reports with DuckDB on one machine: an audit, and the reference for the engine that counts them.
 
-The recount deliberately does not use `Tally`. `Tally` remembers 32 bytes per device and sees each report once,
-in any order. SQL sees all reports together and states the rule directly: *a device's first report for a slot counts,
-unless its report for a slot at least 96 later came before*. If the rules without memory refused a report when it was
-landed, the file holds the reason, and the recount counts the report under the same reason.
+The recount does not use the server's `Tally`, so that it can find mistakes there. `Tally` keeps 32 bytes for each
+device, and gets the reports one after the other, in any order. SQL sees all reports together and states the rule
+directly: *a device's first report for a slot counts, unless its report for a slot at least 96 later came before*. If
+the rules without memory refused a report when it was landed, the file holds the reason, and the recount counts the
+report under the same reason.
 """
 
 from collections import Counter

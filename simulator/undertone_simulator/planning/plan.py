@@ -51,11 +51,12 @@ def plan(options: PlanOptions, rounds: Sequence[int] | None = None, progress: Pr
     ``rounds``: for a campaign that collects reports in every slot, the slots of each threshold round; None for the
     default. ``progress(done, planned)`` gets numbers of simulated campaigns.
     """
-    if options.planner == "reports":
-        return _reports(options, rounds, progress)
-    if options.planner == "window":
-        return _window(options, progress)
-    return _stream(options)
+    planners: dict[str, Callable[[], Plan]] = {
+        "reports": lambda: _reports(options, rounds, progress),
+        "stream": lambda: _stream(options),
+        "window": lambda: _window(options, progress),
+    }
+    return planners[options.planner]()
 
 
 def _reports(options: PlanOptions, rounds: Sequence[int] | None, progress: Progress) -> FleetPlan:

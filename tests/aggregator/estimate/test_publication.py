@@ -69,7 +69,7 @@ def groupings(most: int) -> Iterator[tuple[list[str], tuple[int, ...]]]:
 @pytest.mark.slow_but("2")
 @pytest.mark.parametrize("least", [1, 2, 3, 4])
 def test_no_combination_of_a_slots_numbers_is_over_a_few_reports(least: int) -> None:
-    """The test tries up to four groups with up to 5 reports each. A larger min_reports publishes no more groups."""
+    """For all choices of up to four groups with up to 5 reports each. A larger min_reports adds no published group."""
     for names, sizes in groupings(5):
         of = dict(zip(names, sizes, strict=True))
         published = released(of, least)

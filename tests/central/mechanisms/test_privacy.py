@@ -256,7 +256,7 @@ def without_last_shift(ordered, rank, bound, beta):
 
 LAWS = {"laplace": laplace, "gaussian": norm, "cauchy": cauchy}
 DATA, BOUND, RANK = (0, 9, 20), 20, 2
-# The (ε, δ) that the tests try besides (2, 1/1000).
+# Noise -> a second (ε, δ) for the tests, which also use (2, 1/1000).
 TIGHT = {"laplace": (6, Fraction(1, 20)), "gaussian": (20, Fraction(1, 10)), "cauchy": (5, Fraction(1, 10))}
 
 

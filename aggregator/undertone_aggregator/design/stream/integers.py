@@ -29,9 +29,9 @@ from undertone_shared.stream import (
 
 SHIFT = 8
 LEVELS = 10_000
-# Least variance of the Gaussian noise, in squared steps of the integers that are drawn. With a smaller variance the (ε,
-# δ) formula for continuous noise would not hold for a discrete Gaussian. With the usual number of levels the
-# variance is far above this limit.
+# Least variance of the Gaussian noise, in squared steps of the integers that are drawn. The formula for (ε, δ) is that
+# of continuous noise. For a discrete Gaussian with a smaller variance it would not hold. With the usual number of
+# levels, the variance is far above this limit.
 _LEAST_VARIANCE = 16
 
 

@@ -159,7 +159,7 @@ async def _follow(
 async def async_unload_entry(hass: HomeAssistant, entry: UndertoneEntry) -> bool:
     """Stop a participation; return True once its entities are removed and its thread has ended.
 
-    While the thread runs, no second one may be started beside it.
+    Until then, nobody may start this participation again, because two threads would use the same files.
     """
     if not await hass.config_entries.async_unload_platforms(entry, PLATFORMS):
         return False

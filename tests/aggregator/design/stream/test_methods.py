@@ -34,7 +34,7 @@ def test_corollary_5_2_by_simulation():
         flat = np.full((2000, slots), 0.5)
         error = np.mean((paper.release(flat, rng) - 0.5) ** 2)
         limits.append(error / (4 * 0.1 - 4 * 0.01) / (slots / mu(1, 1e-5) ** 2))
-        # Over 2,000 series, the mean square is within 5 % of the stated variance.
+        # The mean square error of 2,000 simulated series is within 5 % of the variance that the method states.
         assert error == pytest.approx(np.mean(np.diag(paper.covariance)), rel=0.05)
     assert 1.0 < limits[1] + 0.05 < limits[0] + 0.05
     assert limits[1] == pytest.approx(1.0, abs=0.06)

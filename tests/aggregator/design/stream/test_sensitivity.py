@@ -1,4 +1,6 @@
-"""The exact squared sensitivity equals a brute force, is exceeded by no random path, and has the known values."""
+"""The exact squared sensitivity is what a search of all paths finds, and has the known values; no random path exceeds
+it.
+"""
 
 from fractions import Fraction as F
 from itertools import product
