@@ -7,8 +7,10 @@ import pytest
 
 REPO = Path(__file__).resolve().parents[2]
 TEXT = (REPO / "docs/architecture.md").read_text(encoding="utf-8")
-# The rows of "Where to look". The first column of each is a question.
+# The rows of "Where to look", whose first column is a question, and those of the index.
 ROWS = [line for line in TEXT.splitlines() if re.match(r"\| [^|]*\? \|", line)]
+INDEX = TEXT.split("\n### Index\n")[1].split("\n#")[0]
+ROWS += [line for line in INDEX.splitlines() if line.startswith("| ") and not line.startswith("| word |")]
 # An item of a list of folders: the folder, and what the item says about its files.
 ITEMS = re.findall(r"^- `([\w./]+)`(.*(?:\n  .*)*)", TEXT, re.MULTILINE)
 SUFFIXES = (".py", ".js", ".json", ".yml", ".toml")
