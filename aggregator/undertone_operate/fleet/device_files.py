@@ -112,7 +112,7 @@ def outbox_for(plan: CampaignPlan, absence: int) -> int:
     if reports > LARGEST_OUTBOX:
         raise Invalid(
             f"absence is {absence} s, in which a device may draw {reports} reports, expected at most {LARGEST_OUTBOX}:"
-            " for more, use a broker, which queues them"
+            " for a longer absence, use a broker, which queues reports"
         )
     return reports
 

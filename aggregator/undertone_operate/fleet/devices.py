@@ -71,7 +71,7 @@ class FleetFiles:
     def at_home(home: Home, name: str, store: Store) -> "FleetFiles":
         """Open the devices of one campaign of a server's folder, whose campaigns share one broker. Raises Invalid."""
         if not (home.broker / "passwords").is_file():
-            raise Invalid(f"{home.broker} contains no passwords, expected a folder as undertone init makes it")
+            raise Invalid(f"{home.broker} contains no file passwords, expected a folder as undertone init makes it")
         folder = home.fleet(name)
         for path in (folder, folder / "devices"):
             if not path.is_dir():
