@@ -65,7 +65,7 @@ def run(options: DemoOptions, folder: Path, display: Display) -> DemoResult:
     for note in (*plan.readings.notes, plan.bound_note, plan.rounds_note):
         if note:
             display.say(note)
-    missing = NO_MICROPYTHON if find_micropython() is None else ""
+    missing = f"all devices run under CPython: {NO_MICROPYTHON}" if find_micropython() is None else ""
     if missing:
         display.say(missing, loud=True)
     with Processes(folder, plan.site, log_messages=options.window is not None) as processes:

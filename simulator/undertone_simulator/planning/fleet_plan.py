@@ -30,9 +30,9 @@ from undertone_simulator.planning.traffic import Traffic, traffic
 
 _LARGEST_EPSILON = 8
 AS_PAPERS = (
-    "as the papers: one round of the Square Wave, then reports by the Hybrid. θ is the best one for the query {} and"
-    " these readings. (A campaign does not know the readings; it estimates their distribution, and the papers' white"
-    " box says when to stop.)"
+    "collected as in the papers: one round of the Square Wave, then reports by the Hybrid. θ is the best one for the"
+    " query {} and these readings. (A campaign does not know the readings; it estimates their distribution, and the"
+    " papers' white box says when to stop.)"
 )
 
 
