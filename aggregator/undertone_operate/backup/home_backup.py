@@ -67,7 +67,8 @@ _SECRETS = {
     "*.urls": "the addresses to which alerts go, with passwords",
     "fleets/*": "the devices' files, with their passwords",
     JOIN_CODES: "the names of devices that joined by a code; of each code, only the hash",
-    "*.sqlite": "the names of devices and when each reported; with audit = true, also each report; never a reading",
+    "*.sqlite": "the names of devices and when each reported; with audit = true, also a digest of each report; never a"
+    " reading",
 }
 
 
@@ -309,7 +310,7 @@ def _check_stores(home: Home) -> list[str]:
             if damage:
                 raise Invalid(f"the store of {name} is damaged: {damage}")
             newest, counted = store.newest_slot(), store.outcomes()["counted"]
-            of = f", the newest of slot {newest}" if counted else ""
+            of = f", the newest from slot {newest}" if counted else ""
             sentences.append(f"{name}: {many(store.epoch_count(), 'epoch')}, {many(counted, 'report')}{of}")
     return sentences
 

@@ -97,7 +97,7 @@ def _apply(home: Home, name: str, text: str, *, although_refused: bool) -> list[
         if proposal.changes:
             if proposal.refusals.refusing and not although_refused:
                 raise Invalid(
-                    f"{proposal.expected}{proposal.refusals}: nothing was changed; --although-refused applies the"
+                    f"{proposal.expected}{proposal.refusals}. Nothing was changed; --although-refused applies the"
                     " change anyway"
                 )
             version = apply_plan(store, config.campaign, config.stream)

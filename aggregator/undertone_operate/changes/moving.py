@@ -49,12 +49,15 @@ def move_fleets(home: Home, host: str, port: int, *, endpoint: bool = False) -> 
 def _move_fleets(home: Home, host: str, port: int, *, endpoint: bool) -> list[str]:
     names = home.names()
     if not names:
-        raise Invalid(f"there is no campaign in {home.folder}, so there is no device to move: edit {SERVER} instead")
+        raise Invalid(
+            f"there is no campaign in {home.folder}, so there is no device to move: set the address in [broker] of"
+            f" {SERVER} yourself"
+        )
     config = home.config(names[0])
     if config.broker.hosts:
         raise Invalid(
-            f"broker.hosts in {home.folder / SERVER} names several brokers, expected one: this command cannot move the"
-            " devices of several brokers"
+            f"broker.hosts is set in {home.folder / SERVER}, expected broker.host: this command moves the devices of"
+            " one broker only"
         )
     if endpoint and not config.broker.source.broker:
         raise Invalid("devices connect to this server's endpoint already: --endpoint is for an external broker")

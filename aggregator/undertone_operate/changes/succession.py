@@ -88,7 +88,7 @@ def _succeed(
     campaign = epochs_of(config).first(now).campaign
     refusals = known_refusals(home.fleet(old), campaign)
     if refusals.refusing and not although_refused:
-        raise Invalid(f"{refusals}: nothing was written; --although-refused starts the campaign anyway")
+        raise Invalid(f"{refusals}. Nothing was written; --although-refused creates the campaign anyway")
     sentences = [*preview(config, now), *([str(refusals)] if refusals.known else [])]
     words = agreements(home, *home.chain(old)) if about is None else [(home.join.asks if about else "", about)]
     agreed = _agreed(home.fleet(old), words, campaign)

@@ -160,7 +160,7 @@ class FleetFiles:
         groups = self.config.campaign.groups
         if groups is None and group != EVERYBODY:
             raise Invalid(
-                f"group is {group!r}, but the campaign has no groups: name a file of groups in [campaign] groups"
+                f"group is {group!r}, but the campaign has no groups: set groups in [campaign] to a file of groups"
             )
         if groups is not None:
             append_groups(self.config.path(groups), group, [])

@@ -140,8 +140,9 @@ class StreamResult:
             f"[bold]θ = {self.theta} {self.unit}[/], {source}, signed and broadcast to all devices",
             self.guarantee,
             f"the error of a slot is {self.measured_error:.1f} {self.unit} as measured, and {self.predicted_error:.1f}"
-            f" {self.unit} as stated (slots share noise, so all may be off alike); the worst slot is off by"
-            f" {self.worst:.1f} standard errors; after smoothing, the error is {self.smoothed_error:.1f} {self.unit}",
+            f" {self.unit} as stated (slots share noise, so all slots may be off in the same direction); the worst slot"
+            f" is off by {self.worst:.1f} standard errors; after smoothing, the error is {self.smoothed_error:.1f}"
+            f" {self.unit}",
             *([weak] if self.predicted_error > level / 2 else []),
             f"reports that real MicroPython drew: {self.micropython}",
             self.accounts.sentence(),

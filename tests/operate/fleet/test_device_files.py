@@ -8,7 +8,7 @@ from cryptography.x509 import verification
 
 from undertone_aggregator.mqtt.signing import ensure_key
 from undertone_aggregator.settings.config import parse_config
-from undertone_device.core.units import epsilon_units
+from undertone_device.core.units import UNIT, epsilon_units
 from undertone_device.mqtt.client import Platform
 from undertone_device.setup import assembly
 from undertone_device.setup.config import read_config
@@ -142,6 +142,10 @@ def test_a_policy_bounds_a_life_by_the_plans_reports_and_a_tenth(config):
         epsilon = policy["lifetime"] / 2**20
         assert f"epsilon = {epsilon:.2f} in its whole life, which is {reports} reports" in life_sentence(policy)
     assert "not in its whole life" in life_sentence(dict(policy, lifetime=0))
+    both = dict(policy, lifetime=0, stream={"lifetime": UNIT // 2})
+    assert life_sentence(both).endswith(
+        "not in its whole life; on streams, it may spend rho = 0.50000 in its whole life"
+    )
 
 
 @pytest.mark.parametrize("host", ["broker.example", "127.0.0.1"])

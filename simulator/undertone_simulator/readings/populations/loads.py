@@ -186,7 +186,7 @@ class HeatWave(Households):
     """
 
     name = "heat-wave"
-    about = "half-hourly energy of households, a third of which cool on the afternoons of hot days"
+    about = "half-hourly energy of households, a third of which cool in the afternoon, mostly on hot days"
 
     COOLED, POWER, WAVE = 1 / 3, 700.0, (9, 13)
 
@@ -208,7 +208,7 @@ class Offices(Households):
     """
 
     name = "offices"
-    about = "half-hourly energy of offices, which use a fifth on nights and days off"
+    about = "half-hourly energy of offices, which use a fifth at night and on days off"
 
     CLOSED: ClassVar[tuple[int, ...]] = ()
 
