@@ -150,7 +150,7 @@ def restore_home(file: Path, folder: Path) -> list[str]:
             before = _extract(archive, scratch)
         for name in _WITH_PATHS:
             _relocate(scratch / name, before, str(folder.resolve()))
-        sentences = [f"{folder}: {_count(scratch)} files"]
+        sentences = [f"{folder}: {many(_count(scratch), 'file')} restored"]
         sentences += _check_stores(Home(scratch))
         sentences += _withhold(Home(scratch), int(time.time()))
         sentences += _notes(Home(scratch))

@@ -1,6 +1,7 @@
 """`undertone doctor`: findings about a server's folder and its broker, one line each, with the fix."""
 
 import os
+import shlex
 import shutil
 import socket
 import ssl
@@ -67,7 +68,7 @@ def examine(folder: Path, *, alert_test: bool = False) -> Iterator[Finding]:
     ``alert_test``: send a test message to each address of alerts.
     """
     if not (folder / SERVER).is_file():
-        yield Finding("folder", FAILURE, f"{folder} contains no {SERVER}", f"undertone init {folder}")
+        yield Finding("folder", FAILURE, f"{folder} contains no {SERVER}", f"undertone init {_quoted(folder)}")
         return
     home = Home(folder)
     yield from _files(home)
@@ -85,7 +86,8 @@ def examine(folder: Path, *, alert_test: bool = False) -> Iterator[Finding]:
         except (Invalid, OSError) as wrong:
             yield Finding(f"campaign {name}", FAILURE, str(wrong), f"edit {name}.toml in {home.folder / CAMPAIGNS}")
     if not home.names():
-        yield Finding("campaigns", WARNING, "there is no campaign yet", f"undertone campaign create {folder} NAME ...")
+        fix = f"undertone campaign create {_quoted(folder)} NAME ..."
+        yield Finding("campaigns", WARNING, "there is no campaign yet", fix)
     yield from _ports(server)
     yield from _join(home)
     yield from _alerts(home, server, alert_test)
@@ -105,6 +107,11 @@ def examine(folder: Path, *, alert_test: bool = False) -> Iterator[Finding]:
                 yield Finding(f"privacy of {config.campaign.name}", WARNING, sentence, fix)
     if configs:
         yield from examine_broker(configs)
+
+
+def _quoted(path: Path) -> str:
+    """Return a path as a word of a shell's command line."""
+    return shlex.quote(str(path))
 
 
 def _state(home: Home) -> Iterator[Finding]:
@@ -146,7 +153,8 @@ def _files(home: Home) -> Iterator[Finding]:
             continue
         mode = stat.S_IMODE(path.stat().st_mode)
         if mode & 0o077:
-            yield Finding("modes", FAILURE, f"other users may open {path}: its mode is {mode:04o}", f"chmod 600 {path}")
+            sentence = f"other users may open {path}: its mode is {mode:04o}"
+            yield Finding("modes", FAILURE, sentence, f"chmod 600 {_quoted(path)}")
             return
     yield Finding("modes", OK, "no other user may open the server's secret files")
     try:

@@ -12,6 +12,7 @@ from fractions import Fraction
 import numpy as np
 
 from undertone_aggregator.base.notebook import Summarised
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.design import Budget
 from undertone_aggregator.design.budget import shown
 from undertone_aggregator.design.fitted import Promise
@@ -322,7 +323,7 @@ def visible(
     slot, day = spans[0].standard_error, spans[-1].standard_error
     left = population.mean - bias
     curve = float(np.std(population.profile)) * left / population.mean if population.mean else 0.0
-    fleet = f"with {devices} devices at ε = {shown(epsilon)}"
+    fleet = f"with {many(devices, 'device')} at ε = {shown(epsilon)}"
     level = f"the truncated mean is {left:.3g} {population.unit}"
     if day > left / 2:
         return (
