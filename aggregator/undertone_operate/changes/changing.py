@@ -150,7 +150,9 @@ class _End:
         end, latest = f"the campaign ends at {utc(self.new)} instead of {utc(self.old)}", self._latest()
         if latest >= self.new:
             return end
-        return f"{end}, which some policies refuse; the policies of all devices allow an end up to {utc(latest)}"
+        return (
+            f"{end}; some policies refuse this later end: the policies of all devices allow an end up to {utc(latest)}"
+        )
 
     def _latest(self) -> int:
         """Return the latest end that all policies allow, or this end if they allow it."""
