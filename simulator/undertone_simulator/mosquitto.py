@@ -39,8 +39,8 @@ def find_mosquitto(start: Path | None = None) -> str:
     binary = shutil.which("mosquitto") or shutil.which("mosquitto", path=os.pathsep.join(places))
     if binary is None:
         raise Invalid(
-            "no mosquitto was found: run `make tools`, install it (apt install mosquitto, brew install mosquitto),"
-            " or name it in UNDERTONE_MOSQUITTO"
+            "no mosquitto was found: install it (apt install mosquitto, brew install mosquitto), run `make tools` in a"
+            " clone, or name the program in UNDERTONE_MOSQUITTO"
         )
     return binary
 
@@ -103,7 +103,7 @@ class Mosquitto:
     def start(self) -> None:
         """Start mosquitto and return when it accepts connections. Raises Invalid with its log if it does not."""
         if self._accepts():
-            raise Invalid(f"port {self.port} of {HOST} is another program's: choose one that is free, or 0")
+            raise Invalid(f"port {self.port} of {HOST} is another program's: choose a free port, or 0 for any")
         write_private(self._config, self._text)
         raise_limit()
         command = [find_mosquitto(), "-c", str(self._config)]

@@ -31,8 +31,8 @@ DRAIN_SECONDS = 60.0
 _STOP_SECONDS = 15.0
 _POLL_SECONDS = 0.1
 NO_MICROPYTHON = (
-    "MicroPython was not found, so all devices run under CPython. In a clone, `make test` installs it on x86-64 Linux"
-    " and on Apple silicon; elsewhere name MicroPython's unix port in UNDERTONE_MICROPYTHON."
+    "MicroPython was not found. In a clone, `make test` installs it on x86-64 Linux and on Apple silicon; elsewhere"
+    " name MicroPython's unix port in UNDERTONE_MICROPYTHON."
 )
 
 
@@ -128,7 +128,7 @@ class Processes:
             check_alive(child, name, self.words(log))
         for event in _events(self._failures):
             if event.get("event") == "failed":
-                raise Failed(f"the server: {event.get('message')}")
+                raise Failed(f"the server failed: {event.get('message')}")
 
     def wait_until_connected(
         self, clients: int, seconds: float = CONNECT_SECONDS, show: Callable[[str], None] | None = None
@@ -147,13 +147,13 @@ class Processes:
                 # The time limit starts anew when the fleet's process begins to connect its clients.
                 begun, deadline = True, time.monotonic() + seconds
             if show is not None:
-                show(f"{connected or 0} of {clients} connected")
+                show(f"{connected or 0} of {clients} devices connected")
             if time.monotonic() > deadline:
                 within = seconds if begun else START_SECONDS + seconds
                 missing = self.last_line("fleet.log", MISSING)
                 raise Failed(
-                    f"{connected or 0} of {clients} clients connected within {within:g} s"
-                    + (f"; some of the others: {missing}" if missing else "")
+                    f"only {connected or 0} of {clients} devices connected within {within:g} s"
+                    + (f"; some that did not: {missing}" if missing else "")
                 )
             time.sleep(_POLL_SECONDS)
 

@@ -118,7 +118,7 @@ def test_a_number_below_the_least_one_is_said(tmp_path: Path) -> None:
         (("certify", "--epsilon", "1", "--table", "w.csv"), "w.csv: the file is not JSON"),
         (("certify", "--epsilon", "1", "--message", "w.csv"), "w.csv: the campaign is not JSON"),
         (("query", "w.csv"), "w.csv cannot be used as a store: file is not a database"),
-        (("restore", "w.csv", "home"), "w.csv is not a backup of a server's folder"),
+        (("restore", "w.csv", "home"), "w.csv is not a complete backup of a server's folder"),
         (("release", "query", "w.csv", "--range", "0:1"), "w.csv is not a release"),
         (("simulate", "--data", "w.txt"), "w.txt ends in '.txt', expected .npz, .csv or .parquet"),
         (("simulate", "--data", "no.npz"), "no.npz is not a NumPy archive of plain arrays"),

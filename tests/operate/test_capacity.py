@@ -109,6 +109,7 @@ def test_the_command_says_it(monkeypatch: pytest.MonkeyPatch) -> None:
         "too few files for 100,000 homes: the limit of 20256 open files is enough for only 20,000 devices: use" in short
     )
     assert "too few files for 20,000" not in short
+    assert "or connections = 1000000 in [broker]" in undertone("capacity", "--homes", 10**6).stdout
     rows = json.loads(undertone("capacity", "--json").stdout)
     assert [row["homes"] for row in rows["needs"]] == [1000, 20_000, 100_000, 1_000_000]
     for words, said in ((("--homes", 0), "--homes is 0"), (("--slot", "2d"), "--slot is '2d', expected 1s to 24h")):

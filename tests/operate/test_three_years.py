@@ -513,7 +513,7 @@ SHOWN = (
     ("campaign succeed home load load-2\n", r"10 of 10 devices move to the new campaign by themselves\n"),
     ("campaign log", r"created: .*(?s:.*)version 2: .*(?s:.*)succeeded by load-2\n"),
     ("undertone move", r"has a new certificate for .*\n13 of 13 devices move to "),
-    ("authority renew", r"the server's certificate for .* is new"),
+    ("authority renew", r"the server has a new certificate for .*, valid until 20\S+\n"),
     ("campaign diff", r"campaign\.cohort_share 0\.05 -> 0\.1\n.*\nthe plan was changed; version 2 is in force:\n"),
     ("campaign retire", r"campaign heat is retired; it was running before\n"),
 )

@@ -111,7 +111,9 @@ def test_the_micropython_device_is_admitted_like_any_other(demo):
     if find_micropython() is None:
         assert any(loud and "MicroPython" in sentence for sentence, loud in display.said)
         unavailable("no MicroPython here")
-    assert f"device {name} is real MicroPython, in a process of its own" in [sentence for sentence, _ in display.said]
+    assert f"device {name} runs under real MicroPython, in a process of its own" in [
+        sentence for sentence, _ in display.said
+    ]
     reports = [unpack(report) for device, report in read_ledgers([folder / "micropython.log"]).sent]
     kinds = Counter(report.kind for report in reports)
     assert kinds[COHORT] >= 6

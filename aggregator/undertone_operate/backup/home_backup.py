@@ -58,16 +58,17 @@ _LEFT_OUT = (
 _WITH_PATHS = ("broker/mosquitto.conf", "compose.yaml", "undertone.service")
 # Pattern of a file name -> description of the secret in it.
 _SECRETS = {
-    "signing.key": "the key that signs campaigns: its owner can issue campaigns to all devices",
-    "*ca.key": "the private authority's key: its owner can make certificates that devices trust",
+    "signing.key": "the key that signs campaigns: whoever has the key can issue campaigns to all devices",
+    "*ca.key": "the private authority's key: whoever has the key can make certificates that devices trust",
     "*.key": "a private key for a certificate or for signatures",
     "*.password": "a password of the server or of a reader, in plain text",
-    "*passwords": "the broker's password file, with hashed passwords",
+    "*passwords": "the hashed passwords of devices, readers and the server",
     "*token*": "the token of the web page",
-    "*.urls": "the addresses of alerts, with their passwords",
+    "*.urls": "the addresses to which alerts go, with passwords",
     "fleets/*": "the devices' files, with their passwords",
-    JOIN_CODES: "the names of devices that joined by a code; codes themselves are only there as hashes",
-    "*.sqlite": "the names of devices and when each reported; with audit, each report, too; never a reading",
+    JOIN_CODES: "the names of devices that joined by a code; of each code, only the hash",
+    "*.sqlite": "the names of devices and when each reported; with audit = true, also a digest of each report; never a"
+    " reading",
 }
 
 
@@ -138,7 +139,8 @@ def restore_home(file: Path, folder: Path) -> list[str]:
     Raises Invalid for a folder that is not empty and for a file that is not a complete backup. Raises OSError.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise Invalid(f"{folder} is not empty, expected an empty or new folder, because a restore replaces no file")
+        found = "not empty" if folder.is_dir() else "a file"
+        raise Invalid(f"{folder} is {found}, expected an empty or new folder, because a restore replaces no file")
     folder.parent.mkdir(parents=True, exist_ok=True)
     scratch = folder.parent / f".{folder.name}.{secrets.token_hex(8)}"
     scratch.mkdir(mode=0o700)
@@ -148,7 +150,7 @@ def restore_home(file: Path, folder: Path) -> list[str]:
             before = _extract(archive, scratch)
         for name in _WITH_PATHS:
             _relocate(scratch / name, before, str(folder.resolve()))
-        sentences = [f"{folder}: {_count(scratch)} files"]
+        sentences = [f"{folder}: {many(_count(scratch), 'file')} restored"]
         sentences += _check_stores(Home(scratch))
         sentences += _withhold(Home(scratch), int(time.time()))
         sentences += _notes(Home(scratch))
@@ -160,25 +162,25 @@ def restore_home(file: Path, folder: Path) -> list[str]:
         scratch.rename(folder)
         sync(folder.parent)
     except tarfile.TarError as wrong:
-        raise Invalid(f"{file} is not a backup of a server's folder: {wrong}") from None
+        raise Invalid(f"{file} is not a complete backup of a server's folder: {wrong}") from None
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     sentences.append(
-        "reports that were acknowledged after the backup was made are not in these stores; the devices' sequence"
-        " numbers will show them as lost"
+        "reports that were acknowledged after the backup was made are not in the restored stores; the devices' sequence"
+        " numbers will show that these reports are lost"
     )
     if by_spark := [name for name in Home(folder).names() if Home(folder).config(name).landing.counts == SPARK]:
         sentences.append(
             f"Spark counts the landed reports of {', '.join(by_spark)}: run undertone spark recount with a new"
-            " checkpoint, so that the reports in the files that still exist are in the restored store"
+            " checkpoint, which counts the landed files that still exist into the restored store"
         )
     sentences.append(
-        "devices connect to the name or address in server.toml: give this machine that name or address,"
-        " then start the server"
+        "devices connect to the name or address in [broker] of server.toml: make it lead to this machine, or to your"
+        " broker; then start the server"
     )
     if any(code.state(time.time()) == OPEN for code in JoinCodes(folder).codes()):
         sentences.append(
-            "codes that people redeemed after the backup was made are open again: revoke them with"
+            "join codes that people redeemed after the backup was made are open again: revoke all open codes with"
             " undertone join revoke --all"
         )
     return sentences
@@ -239,7 +241,7 @@ def _extract(archive: tarfile.TarFile, folder: Path) -> str:
     first = archive.next()
     data = archive.extractfile(first) if first is not None and first.name == MANIFEST else None
     if data is None or first is None or first.size > _LARGEST_MANIFEST:
-        raise Invalid(f"{archive.name!s} is not a backup of a server's folder: it has no {MANIFEST}")
+        raise Invalid(f"{archive.name!s} is not a backup of a server's folder: it begins with no valid {MANIFEST}")
     try:
         manifest = json.loads(data.read())
         if manifest["format"] != _FORMAT:
@@ -252,8 +254,8 @@ def _extract(archive: tarfile.TarFile, folder: Path) -> str:
             path = folder / name
             if entry is None or not member.isfile() or not _is_plain(name):
                 raise Invalid(
-                    f"the backup contains {member.name!r}, expected each file that its manifest names, once, and"
-                    " nothing else"
+                    f"the backup contains {member.name!r}, expected only the files that its {MANIFEST} names, each one"
+                    " once"
                 )
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             content = archive.extractfile(member)
@@ -308,7 +310,7 @@ def _check_stores(home: Home) -> list[str]:
             if damage:
                 raise Invalid(f"the store of {name} is damaged: {damage}")
             newest, counted = store.newest_slot(), store.outcomes()["counted"]
-            of = f", the newest of slot {newest}" if counted else ""
+            of = f", the newest from slot {newest}" if counted else ""
             sentences.append(f"{name}: {many(store.epoch_count(), 'epoch')}, {many(counted, 'report')}{of}")
     return sentences
 
@@ -324,8 +326,8 @@ def _withhold(home: Home, now: int) -> list[str]:
             # The server compares this note with what the database has settled.
             SettledMark(home.folder, name).note(newest)
             sentences.append(
-                f"{name}: if its database was restored, too, no number is published for the time from its last"
-                " settled slot to now"
+                f"{name}: if you have also restored its database, no number is published for the time from the"
+                " database's last settled slot to now"
             )
             continue
         if not Path(store_address(config.store_url).where).exists():
@@ -341,7 +343,8 @@ def _withhold(home: Home, now: int) -> list[str]:
             )
             sentences.append(
                 f"{name}: no number is published for the time from {first if span[0] else 'the beginning'} to {last}:"
-                " the lost server may have published these slots, and no slot is published twice with other numbers"
+                " the lost server may have published numbers of these slots, and no slot gets a second, different"
+                " number"
             )
     return sentences
 
@@ -349,7 +352,7 @@ def _withhold(home: Home, now: int) -> list[str]:
 def _notes(home: Home) -> list[str]:
     """Return notes about what a new machine needs and the backup does not contain."""
     sentences = [
-        f"the counts of {name} are in a database: back it up with pg_dump"
+        f"the counts of {name} are in a database, which the backup does not contain: use pg_dump and pg_restore"
         for name, url in sorted(home.stores().items())
         if _is_shared(url)
     ]

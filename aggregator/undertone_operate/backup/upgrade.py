@@ -20,8 +20,8 @@ def what_would_change(home: Home | None, stores: Mapping[str, str]) -> list[str]
         file = store_address(url).file
         if file is None:
             sentences.append(
-                f"{name}: if its database is older than revision {tables.HEAD}, an upgrade changes it to that revision:"
-                " back it up with pg_dump first"
+                f"{name}: if its database is older than revision {tables.HEAD}, the upgrade changes it to revision"
+                f" {tables.HEAD}: back the database up with pg_dump first"
             )
             continue
         revision = revision_in(file)
@@ -34,8 +34,8 @@ def what_would_change(home: Home | None, stores: Mapping[str, str]) -> list[str]
             )
         elif revision != tables.HEAD:
             sentences.append(
-                f"{name}: {file} goes from revision {revision} to {tables.HEAD}; a copy of the old file stays in"
-                f" {copy_before(file)}"
+                f"{name}: the upgrade changes {file} from revision {revision} to {tables.HEAD}, and keeps a copy of the"
+                f" old file in {copy_before(file)}"
             )
     if home is None:
         return sentences

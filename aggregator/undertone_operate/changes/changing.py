@@ -97,7 +97,7 @@ def _apply(home: Home, name: str, text: str, *, although_refused: bool) -> list[
         if proposal.changes:
             if proposal.refusals.refusing and not although_refused:
                 raise Invalid(
-                    f"{proposal.expected}{proposal.refusals}: nothing was changed; --although-refused applies the"
+                    f"{proposal.expected}{proposal.refusals}. Nothing was changed; --although-refused applies the"
                     " change anyway"
                 )
             version = apply_plan(store, config.campaign, config.stream)
@@ -132,7 +132,7 @@ class _End:
         if policy.lifetime and allowed_reports(policy) < turns:
             allowed = allowed_reports(policy)
             raise Refused(
-                "lifetime", f"up to that end {turns} reports of a device may be due, expected at most {allowed}"
+                "lifetime", f"a device may have to send {turns} reports up to the new end, expected at most {allowed}"
             )
 
     def expected(self) -> str:
@@ -148,7 +148,11 @@ class _End:
         that all policies allow.
         """
         end, latest = f"the campaign ends at {utc(self.new)} instead of {utc(self.old)}", self._latest()
-        return f"{end}; the policies of all devices allow an end up to {utc(latest)}" if latest < self.new else end
+        if latest >= self.new:
+            return end
+        return (
+            f"{end}; some policies refuse this later end: the policies of all devices allow an end up to {utc(latest)}"
+        )
 
     def _latest(self) -> int:
         """Return the latest end that all policies allow, or this end if they allow it."""
@@ -168,20 +172,22 @@ def _new_end(home: Home, config: Config, timeline: Timeline, more: int, now: int
     length = f"campaign.{LENGTH} is {plan.report_slots}"
     epochs = epochs_of(config)
     if epochs.fixed_end:
-        raise Invalid(f"{length}, but {epochs.fixed_end}")
+        raise Invalid(f"{length}, but the campaign's length is fixed: {epochs.fixed_end}")
     successor = home.successor(plan.name)
     if successor is not None:
-        raise Invalid(f"campaign {successor} starts when {plan.name} ends, expected a campaign without a successor")
+        raise Invalid(f"campaign {successor} starts when {plan.name} ends, so the end of {plan.name} cannot change")
     learned = epochs.learning_ends(timeline)
     if learned is not None:
         begins, end = now, learned + plan.report_slots * plan.slot_seconds
     else:
-        extended = epochs.reissued(timeline, max(now, cycle_after(newest)))
+        issued = max(now, cycle_after(newest))
+        extended = epochs.reissued(timeline, issued)
         if extended is None:
+            earliest = issued // plan.slot_seconds + plan.lead_slots + min(plan.cycle, plan.epoch_slots)
             raise Invalid(
-                f"{length}, expected an end after {utc(newest.campaign.end)}, because a campaign is not shortened, and"
-                f" after {utc(int(now) + plan.cycle * plan.slot_seconds)}, because devices accept no shorter epoch. To"
-                " end the campaign, use undertone campaign retire"
+                f"{length}, which is too few: the campaign must end after {utc(newest.campaign.end)}, because a"
+                f" campaign is not shortened, and at {utc(earliest * plan.slot_seconds)} or later, because devices"
+                " accept no shorter epoch. To end the campaign now, use undertone campaign retire"
             )
         begins, end = extended.campaign.epoch, extended.campaign.end
     before = turns_in(home, home.chain(plan.name)[1:])
@@ -189,7 +195,7 @@ def _new_end(home: Home, config: Config, timeline: Timeline, more: int, now: int
     old = end - more * plan.slot_seconds
     if old <= now:
         raise Invalid(
-            f"{length}, but campaign {plan.name} ended at {utc(old)}: expected an extension before its end; undertone"
-            " campaign succeed starts the next campaign"
+            f"{length}, but campaign {plan.name} ended at {utc(old)}, and can no longer be extended: undertone campaign"
+            " succeed starts the next campaign"
         )
     return _End(home, plan, old, end, begins, timeline.epochs[0].campaign.first_slot, before)

@@ -29,7 +29,7 @@ def extend(
     slot = config.campaign.slot_seconds
     meta, timeline = begun(config)
     if meta.get(STATE) == RETIRED:
-        raise Invalid(f"campaign {name} is retired for good: make a new one")
+        raise Invalid(f"campaign {name} is retired for good: make a new campaign")
     if not len(timeline):
         raise Invalid(f"campaign {name} has no epoch yet: set campaign.{LENGTH} in its plan")
     end = epochs_of(config).last_slot(timeline) + 1
@@ -37,7 +37,8 @@ def extend(
     if more < 1:
         given = utc(end * slot + (by or 0) if until is None else until)
         raise Invalid(
-            f"the new end is {given}, expected at least a slot of {slot} s after {utc(end * slot)}, when {name} ends"
+            f"the new end is {given}, expected {utc((end + 1) * slot)} or later: {name} ends at {utc(end * slot)}, and"
+            f" a slot lasts {slot} s"
         )
     text = home.file(name).read_text(encoding="utf-8")
     text = with_option(text, "campaign", LENGTH, config.campaign.report_slots + more)

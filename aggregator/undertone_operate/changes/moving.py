@@ -8,7 +8,6 @@ well, because some devices get them by hand.
 import json
 import time
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 from undertone_aggregator.base.files import write_private
@@ -50,12 +49,15 @@ def move_fleets(home: Home, host: str, port: int, *, endpoint: bool = False) -> 
 def _move_fleets(home: Home, host: str, port: int, *, endpoint: bool) -> list[str]:
     names = home.names()
     if not names:
-        raise Invalid(f"there is no campaign in {home.folder}, so there is no device to move: edit {SERVER} instead")
+        raise Invalid(
+            f"there is no campaign in {home.folder}, so there is no device to move: set the address in [broker] of"
+            f" {SERVER} yourself"
+        )
     config = home.config(names[0])
     if config.broker.hosts:
         raise Invalid(
-            f"broker.hosts in {home.folder / SERVER} names several brokers, expected one: this command cannot move the"
-            " devices of several brokers"
+            f"broker.hosts is set in {home.folder / SERVER}, expected broker.host: this command moves the devices of"
+            " one broker only"
         )
     if endpoint and not config.broker.source.broker:
         raise Invalid("devices connect to this server's endpoint already: --endpoint is for an external broker")
@@ -83,17 +85,27 @@ def _move_fleets(home: Home, host: str, port: int, *, endpoint: bool) -> list[st
     sentences.append(
         f"{obeying} of {policies.total()} devices move to {host}:{port} at their next contact with this server"
     )
-    sentences += _by_hand(policies.total() - obeying, home.folder / "fleets")
+    if by_hand := policies.total() - obeying:
+        sentences.append(
+            f"{by_hand} of {policies.total()} devices cannot move by themselves, because their policies allow no"
+            f" hand-over by this server: copy the changed device.json of each from {home.folder / 'fleets'} to the"
+            " device"
+        )
     sentences.append("a device that cannot log in at the new address tries the old and the new address in turn")
     if home.join.listen is not None:
         sentences.append(
             f"phones learn from the web app at {home.join.url} where to report: keep the app at this address until each"
             " phone has opened it twice, or ask people to join again"
         )
-    first = "stop the broker, then the server" if endpoint else "stop the server"
+    if endpoint:
+        steps = "stop the broker, then the server, and start the server at the new address"
+    elif own:
+        steps = "stop the server, and start it at the new address"
+    else:
+        steps = "stop the server, let the broker listen at the new address, and start the server"
     sentences.append(
-        f"{SERVER} has the new address, which takes effect when the server starts: {first}, and start the server at the"
-        " new address"
+        f"{SERVER} has the new address, which takes effect when the server starts. When the devices have been in"
+        f" contact with this server, {steps}"
     )
     return sentences
 
@@ -169,7 +181,7 @@ def _signer(config: Config) -> Signer:
     try:
         return read_key(config.path(config.server.signing_key))
     except OSError as wrong:
-        raise Invalid(f"a hand-over needs the key that signs campaigns: {wrong}") from None
+        raise Invalid(f"a move needs the key that signs campaigns: {wrong}") from None
 
 
 def _obeys(policy: Policy, signer: Signer) -> bool:
@@ -183,15 +195,6 @@ def _check_policy(config: Config, policy: Policy, device: str, now: int) -> None
         policy.check_campaign(epochs_of(config).first(now).campaign)
     except Refused as refused:
         raise Invalid(f"the policy of {device} refuses {config.campaign.name}: {refused}") from None
-
-
-def _by_hand(devices: int, folder: Path) -> list[str]:
-    if not devices:
-        return []
-    return [
-        f"{devices} devices cannot move by themselves, because their policies allow no hand-over by this server: copy"
-        f" its changed device.json from {folder} to each"
-    ]
 
 
 def _endpoint_options(config: Config, host: str) -> dict[str, Any]:

@@ -72,7 +72,7 @@ def _succeed(
     if home.file(new).exists() or new in home.stores():
         raise Invalid(f"the new campaign's name is {new!r}, expected one that no campaign of {home.folder} has had")
     if (successor := home.successor(old)) is not None:
-        raise Invalid(f"campaign {successor} succeeds {old} already: its devices cannot follow two campaigns")
+        raise Invalid(f"campaign {successor} succeeds {old} already, and a campaign has at most one successor")
     with open_store(before.store_url, campaign=old) as store:
         timeline, state, devices = Timeline(store.epochs()), store.meta().get(STATE), store.devices()
     if not len(timeline) or state == RETIRED:
@@ -88,7 +88,7 @@ def _succeed(
     campaign = epochs_of(config).first(now).campaign
     refusals = known_refusals(home.fleet(old), campaign)
     if refusals.refusing and not although_refused:
-        raise Invalid(f"{refusals}: nothing was written; --although-refused starts the campaign anyway")
+        raise Invalid(f"{refusals}. Nothing was written; --although-refused creates the campaign anyway")
     sentences = [*preview(config, now), *([str(refusals)] if refusals.known else [])]
     words = agreements(home, *home.chain(old)) if about is None else [(home.join.asks if about else "", about)]
     agreed = _agreed(home.fleet(old), words, campaign)
@@ -135,9 +135,7 @@ def _agreed(fleet: Path, words: Sequence[Words], campaign: Campaign) -> list[str
         policy.agreed for policy, _ in policies_in(fleet) if is_inside(policy, words) and _allows(policy, campaign)
     }
     if len(found) > MOST_AGREED:
-        raise Invalid(
-            f"the devices have {len(found)} policies that households have agreed to, expected at most {MOST_AGREED}"
-        )
+        raise Invalid(f"households have agreed to {len(found)} different policies, expected at most {MOST_AGREED}")
     return sorted(found)
 
 
@@ -163,28 +161,29 @@ def _policies(fleet: Path, drawn: int, new: Config, signer: Signer, agreed: Sequ
     sentences = [f"{devices - by_hand - asked} of {devices} devices move to the new campaign by themselves"]
     if asked:
         sentences.append(
-            f"{asked} devices do not move: the new campaign is outside what their households have agreed to. Phones and"
-            " Home Assistant show this; give those people new links, and owners of other devices new policies"
+            f"{asked} of {devices} devices do not move: the new campaign is outside what their households have agreed"
+            " to. Phones and Home Assistant tell their users; give these users new links. Give the owners of other"
+            " devices new policies"
         )
     if by_hand:
         sentences.append(
-            f"{by_hand} devices cannot move by themselves, because their policies allow no hand-over by this server:"
-            " copy its changed device.json to each"
+            f"{by_hand} of {devices} devices cannot move by themselves, because their policies allow no hand-over by"
+            f" this server: copy the changed device.json of each from {fleet / 'devices'} to the device"
         )
     if short:
         least = min(allowed_reports(policy) for policy, _ in short)
         sentences.append(
-            f"warning: the campaigns may take {turns} reports of a device, but the policies of"
-            f" {many(sum(number for _, number in short), 'device')} allow fewer in a life, the strictest {least}:"
-            " such a device stops reporting before the end, unless it gets a policy that allows more"
+            f"warning: a device may have to send {turns} reports in this campaign and those before, but the policies of"
+            f" {many(sum(number for _, number in short), 'device')} allow fewer in a life (the strictest allows"
+            f" {least}): such a device stops reporting before the end, unless it gets a policy that allows more"
         )
     bound = new.campaign.bound
     if narrow := [(policy, number) for policy, number in policies if policy.theta[1] < bound]:
         least = min(policy.theta[1] for policy, _ in narrow)
         sentences.append(
             f"warning: the campaign's bound is {bound}, but the policies of"
-            f" {many(sum(number for _, number in narrow), 'device')} allow only a smaller theta, the strictest {least}:"
-            " such a device refuses an epoch with a larger theta than its policy allows, unless it gets another policy"
+            f" {many(sum(number for _, number in narrow), 'device')} allow only a smaller theta (the strictest allows"
+            f" {least}): such a device refuses an epoch with a larger theta, unless it gets another policy"
         )
     return sentences
 

@@ -1,6 +1,7 @@
 """`undertone doctor`: findings about a server's folder and its broker, one line each, with the fix."""
 
 import os
+import shlex
 import shutil
 import socket
 import ssl
@@ -34,7 +35,7 @@ from undertone_aggregator.settings.server_options import ServerOptions
 from undertone_aggregator.store.kept import kept_by_name
 from undertone_aggregator.store.store import NoStore, open_store
 from undertone_aggregator.store.store_address import store_address
-from undertone_operate.examine.doctor_broker import FAILURE, OK, WARNING, Finding, examine_broker
+from undertone_operate.examine.doctor_broker import FAILURE, OK, SIGNING_KEY, WARNING, Finding, examine_broker
 from undertone_operate.fleet.join_codes import JoinCodes
 from undertone_operate.join.openapi import PATH as DESCRIPTION_PATH
 from undertone_operate.join.tls import JoinTls
@@ -42,9 +43,11 @@ from undertone_shared.errors import Invalid
 
 _LEAST_FREE = 200 << 20
 _SLOW_SYNC_SECONDS = 0.2
-_STOP_KEEPING = "if nobody needs this, set audit = false in [store] of server.toml, or remove [landing] from it"
-_DATABASE = "start the database, or correct path in [store]"
-_UNREADABLE = "let the server's user read this file, or restore it from a backup: undertone restore"
+_NO_AUDIT = "if nobody needs these rows, set audit = false in [store] of server.toml"
+_NO_LANDING = "if nobody needs these files, remove [landing] from server.toml"
+_DATABASE = "start the database, or correct path in [store] of server.toml"
+_UNREADABLE = "let the server's user read the store's file, or restore the folder from a backup with undertone restore"
+
 _WRITABLE = "free disk space, or let the server's user write in this folder"
 _SECRETS = (
     "signing.key",
@@ -65,7 +68,7 @@ def examine(folder: Path, *, alert_test: bool = False) -> Iterator[Finding]:
     ``alert_test``: send a test message to each address of alerts.
     """
     if not (folder / SERVER).is_file():
-        yield Finding("folder", FAILURE, f"{folder} contains no {SERVER}", f"undertone init {folder}")
+        yield Finding("folder", FAILURE, f"{folder} contains no {SERVER}", f"undertone init {_quoted(folder)}")
         return
     home = Home(folder)
     yield from _files(home)
@@ -83,7 +86,8 @@ def examine(folder: Path, *, alert_test: bool = False) -> Iterator[Finding]:
         except (Invalid, OSError) as wrong:
             yield Finding(f"campaign {name}", FAILURE, str(wrong), f"edit {name}.toml in {home.folder / CAMPAIGNS}")
     if not home.names():
-        yield Finding("campaigns", WARNING, "there is no campaign yet", f"undertone campaign create {folder} NAME ...")
+        fix = f"undertone campaign create {_quoted(folder)} NAME ..."
+        yield Finding("campaigns", WARNING, "there is no campaign yet", fix)
     yield from _ports(server)
     yield from _join(home)
     yield from _alerts(home, server, alert_test)
@@ -95,10 +99,19 @@ def examine(folder: Path, *, alert_test: bool = False) -> Iterator[Finding]:
     for config in configs:
         yield from _ending(home, config)
         yield _store(config)
-        for sentence in kept_by_name(config.store.audit, config.landing.kept_days):
-            yield Finding(f"privacy of {config.campaign.name}", WARNING, sentence, _STOP_KEEPING)
+        for fix, sentences in (
+            (_NO_AUDIT, kept_by_name(config.store.audit, None)),
+            (_NO_LANDING, kept_by_name(False, config.landing.kept_days)),
+        ):
+            for sentence in sentences:
+                yield Finding(f"privacy of {config.campaign.name}", WARNING, sentence, fix)
     if configs:
         yield from examine_broker(configs)
+
+
+def _quoted(path: Path) -> str:
+    """Return a path as a word of a shell's command line."""
+    return shlex.quote(str(path))
 
 
 def _state(home: Home) -> Iterator[Finding]:
@@ -120,7 +133,8 @@ def _certificates(config: Config) -> Iterator[Finding]:
     """Yield a finding about each certificate that the server, its broker or its devices use."""
     now = time.time()
     for path, end in certificate_ends(config).items():
-        sentence = f"{path} has ended" if end <= now else f"{path} is valid for {days_left(end, now)} more days"
+        left = many(days_left(end, now), "more day")
+        sentence = f"{path} has ended" if end <= now else f"{path} is valid for {left}"
         fix = cure(path) if notice(end, now) is not None else ""
         yield Finding("certificate", WARNING if fix else OK, sentence, fix)
 
@@ -130,7 +144,7 @@ def _ending(home: Home, config: Config) -> Iterator[Finding]:
     name, now = config.campaign.name, time.time()
     sentence = state_of(read_state(home.state), name, None, now).ending(now)
     if sentence:
-        yield Finding(f"end of {name}", WARNING, sentence, "undertone campaign extend or succeed")
+        yield Finding(f"end of {name}", WARNING, sentence, "undertone campaign extend, or undertone campaign succeed")
 
 
 def _files(home: Home) -> Iterator[Finding]:
@@ -139,19 +153,15 @@ def _files(home: Home) -> Iterator[Finding]:
             continue
         mode = stat.S_IMODE(path.stat().st_mode)
         if mode & 0o077:
-            yield Finding("modes", FAILURE, f"other users may open {path}: its mode is {mode:04o}", f"chmod 600 {path}")
+            sentence = f"other users may open {path}: its mode is {mode:04o}"
+            yield Finding("modes", FAILURE, sentence, f"chmod 600 {_quoted(path)}")
             return
     yield Finding("modes", OK, "no other user may open the server's secret files")
     try:
         read_key(home.folder / "signing.key")
         yield Finding("signing key", OK, "the server can sign campaigns")
     except (Invalid, OSError) as wrong:
-        yield Finding(
-            "signing key",
-            FAILURE,
-            f"the server cannot sign campaigns: {wrong}",
-            "restore signing.key, see docs/operator.md",
-        )
+        yield Finding("signing key", FAILURE, f"the server cannot sign campaigns: {wrong}", SIGNING_KEY)
 
 
 def _machine(disk: Path) -> Iterator[Finding]:
@@ -180,7 +190,9 @@ def _room(home: Home, config: Config) -> Iterator[Finding]:
         users = read_passwords(passwords).keys() - servers_names()
     except OSError as wrong:
         sentence = f"the devices' password file {passwords} cannot be read: {wrong.strerror}"
-        yield Finding("passwords", FAILURE, sentence, "restore it from a backup, or let the server's user read it")
+        yield Finding(
+            "passwords", FAILURE, sentence, "let the server's user read this file, or restore the file from a backup"
+        )
         return
     readers = {path.stem for path in home.folder.glob("readers/*.password")}
     devices = len(users - readers)
@@ -191,8 +203,8 @@ def _room(home: Home, config: Config) -> Iterator[Finding]:
         # A server raises its soft limit to the hard one when it starts.
         found, away = room(config.broker.connections, limit()[1]), 0
     sentence = (
-        f"{devices} devices have a password, and at most {found.connections} can be connected at once, because of"
-        f" {found.why}"
+        f"{many(devices, 'device has a password', 'devices have a password')}, and at most {found.connections} can be"
+        f" connected at once, because of {found.why}"
     )
     if away:
         sentence = found.crowd(away)
@@ -208,7 +220,7 @@ def _sync(folder: Path) -> Finding:
             file.flush()
             os.fsync(file.fileno())
     except OSError as wrong:
-        return Finding("sync", FAILURE, f"the server cannot write in {folder}: {wrong.strerror}", _WRITABLE)
+        return Finding("sync", FAILURE, f"a test file cannot be written in {folder}: {wrong.strerror}", _WRITABLE)
     seconds = time.perf_counter() - start
     sentence = f"a write reaches the disk in {1000 * seconds:.1f} ms"
     if seconds < _SLOW_SYNC_SECONDS:
@@ -230,8 +242,15 @@ def _ports(server: ServerOptions) -> Iterator[Finding]:
             path = "/healthz" if name == "health" else "/api/v1/session"
             try:
                 with urllib.request.urlopen(f"http://{address}{path}", timeout=_WAIT_SECONDS):
-                    yield Finding("ports", OK, f"{name}: {address} answers")
+                    answers = True
+            except urllib.error.HTTPError as answer:
+                # A server that hangs answers /healthz with this status. `_state` tells that it hangs.
+                answers = name == "health" and answer.code == HTTPStatus.SERVICE_UNAVAILABLE
             except (OSError, ValueError):
+                answers = False
+            if answers:
+                yield Finding("ports", OK, f"{name}: {address} answers")
+            else:
                 fix = f"choose another address for {name} in [server]"
                 yield Finding("ports", FAILURE, f"{name}: {address} cannot be used: {wrong}", fix)
 
@@ -254,7 +273,7 @@ def _devices_port(home: Home) -> Iterator[Finding]:
                 "ports",
                 FAILURE,
                 f"devices: {wrong}",
-                "end the program that uses this port, or choose another port in [broker]",
+                "if another program uses this port, end that program; or choose another host or port in [broker]",
             )
         return
     yield Finding("ports", OK, f"devices: {where} is free; no program listens there")
@@ -289,7 +308,8 @@ def _websocket(config: Config) -> Iterator[Finding]:
     if config.broker.websocket is not None:
         scheme = "http" if config.broker.certificate is None else "https"
         url = f"{scheme}://{config.broker.websocket}{WEBSOCKET_PATH}"
-        yield _listener("websocket", "broker", config.broker.websocket, url, HTTPStatus.UPGRADE_REQUIRED)
+        option = "websocket in [broker]"
+        yield _listener("websocket", option, config.broker.websocket, url, HTTPStatus.UPGRADE_REQUIRED)
 
 
 def _join(home: Home) -> Iterator[Finding]:
@@ -301,17 +321,20 @@ def _join(home: Home) -> Iterator[Finding]:
         try:
             JoinTls(home.folder, options, home.broker_options)
         except Invalid as wrong:
-            yield Finding("join", FAILURE, str(wrong), "set certificate and key in [join]")
+            yield Finding("join", FAILURE, str(wrong), "correct certificate and key in [join] or [broker]")
             return
     url = f"{'http' if options.insecure else 'https'}://{options.listen}{DESCRIPTION_PATH}"
-    yield _listener("join", "join", options.listen, url, HTTPStatus.OK)
+    yield _listener("join", "listen in [join]", options.listen, url, HTTPStatus.OK)
     states = Counter(code.state(time.time()) for code in JoinCodes(home.folder).codes())
     counted = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
-    yield Finding("join", OK, f"people join at {options.url}; codes: {counted or 'none'}")
+    yield Finding("join", OK, f"people join at {options.url}; join codes: {counted or 'none'}")
 
 
-def _listener(name: str, table: str, address: str, url: str, status: int) -> Finding:
-    """Return a finding about an address: free, used by this server, which answers with ``status``, or taken."""
+def _listener(name: str, option: str, address: str, url: str, status: int) -> Finding:
+    """Return a finding about an address: free, used by this server, which answers with ``status``, or taken.
+
+    ``option``: the option that sets the address, with its table.
+    """
     place = split_address(name, address)
     try:
         with socket.create_server(place, family=family_of(place)):
@@ -331,7 +354,7 @@ def _listener(name: str, table: str, address: str, url: str, status: int) -> Fin
             pass
         if found == status:
             return Finding("ports", OK, f"{name}: {address} answers")
-        fix = f"choose another address for {name} in [{table}]"
+        fix = f"choose another address for {option}"
         return Finding("ports", FAILURE, f"{name}: {address} cannot be used: {wrong}", fix)
 
 
@@ -345,7 +368,10 @@ def _store(config: Config) -> Finding:
             damage = store.damage()
         if damage:
             return Finding(
-                check, FAILURE, f"the store is damaged: {damage}", "restore the store from a backup: undertone restore"
+                check,
+                FAILURE,
+                f"the store is damaged: {damage}",
+                "restore a backup of the folder with undertone restore",
             )
         return Finding(check, OK, f"{many(epochs, 'epoch')}, {many(counted, 'report')} counted")
     except NoStore:

@@ -8,6 +8,7 @@ from collections.abc import Generator, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.campaign.binding import RETIRED, STATE
 from undertone_aggregator.estimate.guarantee import lasting
 from undertone_aggregator.mqtt.addresses import external_addresses
@@ -22,6 +23,8 @@ from undertone_shared.errors import Invalid
 from undertone_shared.topics import config_topic
 
 OK, WARNING, FAILURE = "ok", "warning", "failure"
+# What to do if the signing key is missing or not usable.
+SIGNING_KEY = 'correct this file, or restore it from a backup: "Signing keys" in docs/operator.md'
 # Default number of reports in a device's outbox: `undertone_device.core.ledger.DEFAULT_OUTBOX`.
 OUTBOX = 96
 _LEAST_HOURS = 1.0
@@ -52,7 +55,7 @@ def _settings(config: Config) -> Iterator[Finding]:
     if not path.is_file():
         summary = f"there is no {path}, so doctor cannot see the persistence and the queues of this broker"
         yield Finding(
-            "broker's file", WARNING, summary, 'check them on the broker: "A broker of yours" in the server\'s manual'
+            "broker's file", WARNING, summary, 'check both on the broker: "A broker of yours" in aggregator/README.md'
         )
         return
     lines = dict(line.partition(" ")[::2] for line in path.read_text(errors="replace", encoding="utf-8").splitlines())
@@ -70,7 +73,10 @@ def _settings(config: Config) -> Iterator[Finding]:
     ]
     if wrong:
         yield Finding(
-            "broker's file", FAILURE, f"{path} does not set {', '.join(wrong)}", "set it, and restart the broker"
+            "broker's file",
+            FAILURE,
+            f"{path} does not set {', '.join(wrong)}",
+            "set what is missing, and restart the broker",
         )
         return
     summary = (
@@ -100,10 +106,10 @@ def _absence(configs: list[Config]) -> Iterator[Finding]:
     shortest = min(hours, key=lambda name: hours[name])
     for name, each in (short or {shortest: hours[shortest]}).items():
         sentence = (
-            f"while this server is away, each device of {name} that was added without --absence keeps its last {OUTBOX}"
-            f" reports, which are those of the last {lasting(round(3600 * each))}; no broker queues reports"
+            f"while this server is away, no broker queues reports, and each device of {name} keeps its last {OUTBOX}"
+            f" reports, those of {lasting(round(3600 * each))} (more or fewer if the device was added with --absence)"
         )
-        fix = "restart the server in time; new devices keep more if they are added with --absence 6h; or use a broker"
+        fix = "restart the server within this time, add devices with a longer --absence such as 6h, or use a broker"
         yield Finding("absence", WARNING, sentence, fix) if name in short else Finding("absence", OK, sentence)
 
 
@@ -117,7 +123,7 @@ def examine_broker(configs: list[Config]) -> Iterator[Finding]:
     try:
         address = external_addresses(config)[0]
     except (Invalid, OSError) as wrong:
-        yield Finding("broker", FAILURE, str(wrong), "see [broker] in server.toml")
+        yield Finding("broker", FAILURE, str(wrong), "correct [broker] in server.toml")
         return
     try:
         socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
@@ -132,13 +138,13 @@ def examine_broker(configs: list[Config]) -> Iterator[Finding]:
                 with context.wrap_socket(plain, server_hostname=address.host) as secure:
                     days = _days_left(secure)
     except OSError as wrong:
-        fix = "start the broker; check host, port and ca_file in [broker]"
-        yield Finding("broker", FAILURE, f"{address.host}:{address.port}: {wrong}", fix)
+        fix = "start the broker, or correct host, port or ca_file in [broker]"
+        yield Finding("broker", FAILURE, f"no connection to the broker at {address.host}:{address.port}: {wrong}", fix)
         return
     how = "TLS, certificate and name verified" if address.tls_context() is not None else "no TLS"
     yield Finding("broker", OK, f"{address.host}:{address.port} answers ({how})")
     if days is not None:
-        sentence = f"the broker's certificate is valid for {days:.0f} more days"
+        sentence = f"the broker's certificate is valid for {many(int(days), 'more day')}"
         soon = days < _LEAST_DAYS
         yield Finding(
             "certificate",
@@ -200,7 +206,7 @@ def _sessions(config: Config, address: Address) -> Generator[Finding, None, bool
     client = _Client(worker, "undertone-doctor")
     try:
         if client.refused is not None:
-            fix = "give the broker the password file again, or set worker_users = false if all share one user"
+            fix = "give the broker the password file again, or set worker_users = false if all workers share one user"
             yield Finding("password", FAILURE, worker.refusal(client.refused), fix)
             return False
         yield Finding("password", OK, f"the broker knows the user {worker.user}")
@@ -210,9 +216,10 @@ def _sessions(config: Config, address: Address) -> Generator[Finding, None, bool
         heard = client.heard.wait(_QUIET_SECONDS)
         fix = "give the broker the access file again (acl_file)"
         if heard:
-            yield Finding("access", FAILURE, f"{worker.user} may publish {topic}: no access rules are in force", fix)
+            sentence = f"the user {worker.user} can publish to {topic}, which the broker's access rules must not allow"
+            yield Finding("access", FAILURE, sentence, fix)
         else:
-            yield Finding("access", OK, "a worker may not publish campaigns")
+            yield Finding("access", OK, "the broker lets no worker publish campaigns")
         if worker.user != address.user:
             yield _client_ids(address, worker, client)
         return True
@@ -227,7 +234,8 @@ def _client_ids(address: Address, worker: Address, client: _Client) -> Finding:
     thief.close()
     if taken:
         sentence = (
-            "a user can take over the session of another by its client id: a device could delete the server's messages"
+            "a user can take over another user's session with the same client id: a device could delete the server's"
+            " messages"
         )
         return Finding("client ids", FAILURE, sentence, "set use_username_as_clientid true in mosquitto.conf")
     return Finding("client ids", OK, "no user can take over the session of another user")
@@ -281,8 +289,8 @@ def _campaign(config: Config, check: str, message: bytes | None) -> Finding:
         key = read_key(path)
     except (Invalid, OSError) as wrong:
         sentence = f"the broadcast campaign is in the store; its signature cannot be checked: {wrong}"
-        return Finding(check, WARNING, sentence, "restore signing.key, see docs/operator.md")
+        return Finding(check, WARNING, sentence, SIGNING_KEY)
     if not verify(bytes.fromhex(key.public), digest_of(body_of(message)), signature_of(message)):
-        fix = "devices refuse it: restore the key that their policies name, and start the server again"
-        return Finding(check, FAILURE, f"the broadcast campaign is not signed by {path}", fix)
-    return Finding(check, OK, f"the broadcast campaign is in the store and signed by {path.name}")
+        fix = "restore the signing key that the devices' policies name, and restart the server"
+        return Finding(check, FAILURE, f"the broadcast campaign is not signed by the key in {path}", fix)
+    return Finding(check, OK, f"the broadcast campaign is in the store and signed by the key in {path.name}")

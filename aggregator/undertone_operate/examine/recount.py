@@ -16,6 +16,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.campaign.collection import cells_of
 from undertone_aggregator.counts.epochs import Epoch, Timeline
 from undertone_aggregator.counts.moments import LAGS, layout_of
@@ -143,7 +144,7 @@ def landed_audit(folder: Path) -> dict[tuple[str, bytes], str]:
         _read(database, folder, f"{_COLUMNS}, device, digest")
         if database.execute("SELECT count(*) FROM rows WHERE digest <> 0").fetchone() == (0,):
             raise Invalid(
-                f"{folder} was landed without an audit, expected files of a server with audit = true in [store]"
+                f"the files in {folder} have no audit, expected files of a server with audit = true in [store]"
             )
         database.execute(_JUDGED)
         rows = database.execute(_AUDIT).fetchall()
@@ -163,7 +164,7 @@ def _read(database: Any, folder: Path, columns: str = _COLUMNS) -> None:
             except Error as wrong:
                 if all(file.exists() for file in files):
                     raise Invalid(f"{folder} cannot be read: {wrong}") from None
-    raise Invalid(f"the files of {folder} moved {_TRIES} times while this command read them: try again")
+    raise Invalid(f"the files of {folder} moved {_TRIES} times while this command read them: run it again")
 
 
 def _add_streams(database: Any, timeline: Timeline, number: int, span: dict[str, int], partial: Partial) -> None:
@@ -204,7 +205,7 @@ class Difference:
     def __str__(self) -> str:
         where = f"slot {self.key.slot}, group {self.key.group}"
         unlike = ", with other contents" if self.landed == self.stored else ""
-        return f"{where}: {self.landed} reports in the files, {self.stored} in the store{unlike}"
+        return f"{where}: {many(self.landed, 'report')} in the files, {self.stored} in the store{unlike}"
 
 
 def compare(again: Recount, store: CountedReports, first: int = 0, last: int = _LAST) -> list[Difference]:

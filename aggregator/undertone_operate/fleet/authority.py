@@ -84,7 +84,8 @@ def _names(path: Path) -> list[str]:
     except (OSError, ValueError, x509.ExtensionNotFound) as wrong:
         why = wrong.strerror if isinstance(wrong, OSError) else wrong
         raise Invalid(
-            f"{path} is not a certificate with names ({why}): make a server with TLS, or give the names with --host"
+            f"no names can be read from the certificate {path} ({why}): give the names with --host, or make a server"
+            " with undertone init --tls"
         ) from None
     return names.get_values_for_type(x509.DNSName) + [str(each) for each in names.get_values_for_type(x509.IPAddress)]
 

@@ -112,7 +112,7 @@ def outbox_for(plan: CampaignPlan, absence: int) -> int:
     if reports > LARGEST_OUTBOX:
         raise Invalid(
             f"absence is {absence} s, in which a device may draw {reports} reports, expected at most {LARGEST_OUTBOX}:"
-            " for more, use a broker, which queues them"
+            " for a longer absence, use a broker, which queues reports"
         )
     return reports
 
@@ -148,7 +148,8 @@ def life_sentence(policy: dict[str, Any]) -> str:
             " good"
         )
     if not lifetime:
-        return "the policy's lifetime is 0: a device's spending is limited in each period, and not in its whole life"
+        sentence = "the policy's lifetime is 0: a device's spending is limited in each period, not in its whole life"
+        return f"{sentence}; on streams, it may spend rho = {rho / UNIT:.5f} in its whole life" if rho else sentence
     sentence = (
         f"each device may spend epsilon = {lifetime / UNIT:.2f} in its whole life, which is {lifetime // units} reports"
     )

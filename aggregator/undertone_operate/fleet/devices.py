@@ -71,7 +71,7 @@ class FleetFiles:
     def at_home(home: Home, name: str, store: Store) -> "FleetFiles":
         """Open the devices of one campaign of a server's folder, whose campaigns share one broker. Raises Invalid."""
         if not (home.broker / "passwords").is_file():
-            raise Invalid(f"{home.broker} contains no passwords, expected a folder as undertone init makes it")
+            raise Invalid(f"{home.broker} contains no file passwords, expected a folder as undertone init makes it")
         folder = home.fleet(name)
         for path in (folder, folder / "devices"):
             if not path.is_dir():
@@ -160,7 +160,7 @@ class FleetFiles:
         groups = self.config.campaign.groups
         if groups is None and group != EVERYBODY:
             raise Invalid(
-                f"group is {group!r}, but the campaign has no groups: name a file of groups in [campaign] groups"
+                f"group is {group!r}, but the campaign has no groups: set groups in [campaign] to a file of groups"
             )
         if groups is not None:
             append_groups(self.config.path(groups), group, [])

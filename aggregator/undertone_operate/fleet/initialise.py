@@ -183,7 +183,7 @@ def _chosen(text: str, options: Mapping[str, Any]) -> str:
 
 def _write_broker(folder: Path, port: int, wishes: Wishes) -> None:
     """Write mosquitto 2's configuration, for this machine or, with the same paths, for a container."""
-    lines = ["# For mosquitto 2: mosquitto -c this file. It reads passwords and access again at SIGHUP."]
+    lines = ["# For mosquitto 2: mosquitto -c this file. At SIGHUP, mosquitto reads passwords and access again."]
     lines.append(f"listener {port}")
     if wishes.authority is not None:
         lines += [f"certfile {folder}/server.crt", f"keyfile {folder}/server.key"]

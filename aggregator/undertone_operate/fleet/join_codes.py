@@ -96,7 +96,7 @@ def code_text(code: bytes) -> str:
 def parse_code(text: object) -> bytes:
     """Return the code in a text, with or without hyphens, in upper or lower case. Raises Invalid."""
     # The sentence does not repeat the text, because it may be a code with one wrong digit.
-    refusal = "the code is not valid, expected 26 letters and digits from 2 to 7, such as ABCD-EFGH-…"
+    refusal = "the code is not valid, expected 26 characters, each a letter or a digit from 2 to 7, such as ABCD-EFGH-…"
     if not isinstance(text, str) or len(text) > 100:
         raise Invalid(refusal)
     digits = text.translate(_MISREAD).upper()

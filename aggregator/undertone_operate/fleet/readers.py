@@ -76,7 +76,8 @@ class ReaderFiles:
     def _check(self, name: str) -> None:
         names = self.names()
         if name not in names:
-            raise Invalid(f"there is no reader {name}, expected one of: {', '.join(names) or 'none'}")
+            known = f"expected one of: {', '.join(names)}" if names else "and no other reader"
+            raise Invalid(f"there is no reader {name}, {known}")
 
     def _write_password(self, name: str) -> Path:
         path, password = self._password(name), credentials.new_password()

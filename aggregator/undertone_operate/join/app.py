@@ -238,7 +238,7 @@ async def _body(request: Request) -> dict[str, Any]:
         async with asyncio.timeout(_BODY_SECONDS):
             return await json_object(request, _LARGEST_BODY)
     except TimeoutError:
-        raise JoinRefused(INVALID, detail=f"the body did not come within {_BODY_SECONDS:.0f} s") from None
+        raise JoinRefused(INVALID, detail=f"the request's body did not arrive within {_BODY_SECONDS:.0f} s") from None
     except HTTPException as wrong:
         raise JoinRefused(INVALID, detail=wrong.detail) from None
 

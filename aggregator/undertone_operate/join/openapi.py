@@ -26,11 +26,12 @@ _REPLY = {
 }
 _REFUSALS = {
     "404": "reason unknown: there is no such code",
-    "409": "reason used: another key has redeemed the code",
-    "410": "reason expired or revoked",
-    "422": "reason invalid: the request is not as expected",
+    "409": "reason used: the code was redeemed with another key, or more than 30 days ago",
+    "410": "reason expired: the time of the code or its campaign is over; reason revoked: the code, its campaign or its"
+    " device was revoked",
+    "422": "reason invalid: the body is not as expected; error says why",
     "429": "reason slow_down: too many requests; Retry-After is in seconds",
-    "503": "reason unavailable: the server cannot answer now; try again with the same key",
+    "503": "reason unavailable: the server cannot answer now; repeat the same request later",
 }
 
 

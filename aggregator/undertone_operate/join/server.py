@@ -14,7 +14,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from undertone_aggregator.base.log import Journal
 from undertone_aggregator.base.open_files import FILES, heed
 from undertone_aggregator.mqtt.endpoint.shares import network_of
-from undertone_aggregator.server.folder import Home
+from undertone_aggregator.server.folder import SERVER, Home
 from undertone_aggregator.settings.broker_options import BrokerOptions
 from undertone_aggregator.settings.options import family_of, split_address
 from undertone_operate.join.app import make_app
@@ -40,7 +40,9 @@ def serve_join(home: Home, journal: Journal, ready: Callable[[str], None] = lamb
     """
     options, broker = home.join, home.broker_options
     if options.listen is None:
-        raise Invalid(f"listen is missing in [join] of {home.folder}, expected ADDRESS:PORT at which people join")
+        raise Invalid(
+            f"listen is missing in [join] of {home.folder / SERVER}, expected the ADDRESS:PORT at which people join"
+        )
     host, port = split_address("join.listen", options.listen)
     tls = None if options.insecure else JoinTls(home.folder, options, broker)
     app = make_app(
@@ -91,7 +93,7 @@ def join_pages(broker: BrokerOptions, journal: Journal) -> JoinPages:
         websocket = websocket_address(broker)
         if websocket is None:
             option = "websocket_url" if broker.source.broker else "websocket"
-            raise Invalid(f"[broker] has no {option}, the address of MQTT over WebSocket")
+            raise Invalid(f"[broker] has no {option}, which is the address of MQTT over WebSocket")
         return phone_pages(websocket)
     except Invalid as wrong:
         journal.say("join", f"phones cannot join: {wrong}")
@@ -122,7 +124,7 @@ class Listening(socket.socket):
         in_all, of_one = self.most
         if self._of_network.total() >= in_all or self._of_network[network] >= of_one:
             plain.close()
-            raise ConnectionAbortedError(f"{address[0]} has too many connections")
+            raise ConnectionAbortedError(f"too many connections: that of {address[0]} is closed")
         self._of_network[network] += 1
         return _Counted(plain, lambda: self._ended(network)), address
 

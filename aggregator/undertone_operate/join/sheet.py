@@ -52,7 +52,7 @@ def write_sheet(
     parts = [
         f"<section>{picture(link)}<div><p><strong>{html.escape(about)}</strong></p>"
         f"<p>{html.escape(operator)} asks you to take part. Scan this code with your phone, or open the link."
-        f" It works once, until {until}.</p><code>{html.escape(link)}</code>{rules}</div></section>"
+        f" The link works once, until {until}.</p><code>{html.escape(link)}</code>{rules}</div></section>"
         for link in links
     ]
     head = f'<meta charset="utf-8"><title>{html.escape(about)}</title><style>{_STYLE}</style>'

@@ -33,7 +33,8 @@ class JoinTls:
     def __init__(self, folder: Path, options: JoinOptions, broker: BrokerOptions) -> None:
         certificate, key = options.certificate or broker.certificate, options.key or broker.key
         if certificate is None or key is None:
-            raise Invalid("certificate is missing in [join], expected a certificate and its key, there or in [broker]")
+            missing = "certificate" if certificate is None else "key"
+            raise Invalid(f"{missing} is missing in [join], expected a certificate and its key, there or in [broker]")
         self._listener = Listener(certificate=folder / certificate, key=folder / key)
         self._files = (folder / certificate, folder / key, folder / AUTHORITY)
         self._times = self._modified()

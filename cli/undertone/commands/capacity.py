@@ -60,7 +60,8 @@ def capacity(
     }
     for name, shown in rows.items():
         table.add_row(name, *map(shown, needs))
-    console = Console(highlight=False)
+    # Without markup, words in square brackets, such as [broker], are printed.
+    console = Console(highlight=False, markup=False)
     console.print(table)
     # Advice about a limit is printed with its number of homes. Advice about a setup holds for every number of homes.
     said = {

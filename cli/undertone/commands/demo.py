@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -139,7 +140,7 @@ def demo(
         try:
             result = run(options, folder, display)
         except Failed as failed:
-            console.print(f"[bold red]failed:[/] {failed}")
+            console.print(f"[bold red]failed:[/] {escape(str(failed))}")
             raise typer.Exit(1) from None
     console.print(table_of(*result.table()))
     for sentence in result.sentences():
@@ -189,7 +190,8 @@ class _Display:
 
     def say(self, sentence: str, *, loud: bool = False) -> None:
         """Print a line above the bar."""
-        self._console.print(f"[bold yellow]! {sentence}[/]" if loud else f"  {sentence}")
+        shown = escape(sentence)
+        self._console.print(f"[bold yellow]! {shown}[/]" if loud else f"  {shown}")
 
     def event(self, event: dict[str, Any]) -> None:
         """Show an entry of the server's log: estimates beside the bar, most other entries as a line."""
@@ -197,11 +199,11 @@ class _Display:
         if event.get("event") == "slot":
             self._progress.update(self._task, description=_short(message))
             if not self._console.is_terminal and "±" in message:
-                self._console.print(f"  {message}")
+                self._console.print(f"  {escape(message)}")
         elif event.get("event") != "deliveries" and event.get("kind") != "cycles":
             # The demo leaves out the warning that rounds have no whole cycles: its short rounds cover whole days,
             # because they play every fourth half-hour.
-            self._console.print(f"  server: {message}")
+            self._console.print(f"  server: {escape(message)}")
 
     def progress(self, done: int, total: int, sent: int, acknowledged: int) -> None:
         """Update the bar."""

@@ -30,7 +30,7 @@ def _show_reports(plan: "FleetPlan") -> None:
     from undertone_aggregator.design.reach import WIDE_REACH
 
     devices, reports = _many(plan.devices, "device"), _many(plan.reports, "report")
-    unit, console = plan.unit and f" {plan.unit}", Console(highlight=False)
+    unit, console = plan.unit and f" {plan.unit}", Console(highlight=False, markup=False)
     table = Table("mean over", "noise", "truncated", "error", box=None, pad_edge=False)
     if not plan.far_from_zero:
         table.add_column("of the mean")
@@ -118,7 +118,7 @@ def _show_stream(plan: "StreamComparison") -> None:
     shown = Table("method", "variance", "raw", "smoothed", "what it is")
     for row in table(plan):
         shown.add_row(*row)
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     console.print(shown)
     what = "a slot's mean" if plan.query == "slot" else f"a sum over {plan.query.removeprefix('range:')} slots"
     console.print(
@@ -143,7 +143,7 @@ def _show_window(plan: "WindowPlan") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     table = Table("way", "reports a day", "θ", "noise", "bias", "error", "filtered", box=None, pad_edge=False)
     table.columns[0].no_wrap = True
     for way in plan.ways:

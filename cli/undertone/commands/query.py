@@ -285,9 +285,9 @@ def _show(
     from undertone_aggregator.estimate.selection import Selection
 
     campaign, exact = results.campaign, results.certificate
-    console = Console()
+    console = Console(markup=False)
     if not console.is_terminal:
-        console = Console(width=120)
+        console = Console(markup=False, width=120)
     starts = f"starts ({zone})"
     if kind is Gap:
         heads = [starts, "ends", "group", "slots", "without a number", "late", "lost", "refused"]

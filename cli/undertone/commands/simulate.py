@@ -160,7 +160,7 @@ def _show(simulated: "Simulated", slots: "list[Compared]") -> None:
             f"{of.truncated_mean:.1f} ± {Z * (of.truncated_se or 0.0):.1f}",
             f"{each.truth_truncated:.1f}",
         )
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     for note in [*simulated.notes, *facts["notices"], *(f"warning: {sentence}" for sentence in facts["warnings"])]:
         console.print(note)
     console.print(table)

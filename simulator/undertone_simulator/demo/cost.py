@@ -42,8 +42,8 @@ def cost(epsilon: Fraction, per_day: int, readings: int, turns: TurnsCost | None
     closest = turns.closest
     apart = "no device published twice" if closest is None else f"a device's messages are at least {closest} s apart"
     return [
-        f"spent: ε = {reading} for all readings in any {window} s: a device reports in one of {turns.stride} slots, and"
-        f" rests in between; {spent} in all for its {readings} reports in this demo",
+        f"spent: ε = {reading} for all readings in any {window} s: a device reports in one of every {turns.stride}"
+        f" slots, and rests in between; {spent} in all for its {readings} reports in this demo",
         f"what it means: for somebody who already knows everything else about the household, all that its device ever"
         f" sends shifts the odds of what happened in any {window} s by a factor of at most e^{reading} ="
         f" {math.exp(epsilon):.3g}; for a habit over d such windows, the exponent is d times as large",

@@ -72,7 +72,7 @@ def _streams(result: StreamResult, path: Path) -> None:
         for way, colour in zip(others, (GREY, LIGHT_GREY), strict=False):
             axes.plot(np.arange(len(way.estimates)), way.estimates, color=colour, linewidth=1.0, label=way.name)
         which = f", coordinate {coordinate}" if len(coordinates) > 1 else ""
-        _tidy(axes, f"Mean of one played half-hour, in {result.unit}{which}")
+        _tidy(axes, f"Mean reading of the devices in each slot, in {result.unit}{which}")
         axes.set_xlabel("report slot", color=GREY)
         axes.legend(frameon=False, ncols=4, fontsize=9.5)
     figure.suptitle(f"Undertone streams: {result.mechanism}", fontsize=15, fontweight="bold", color=INK)
@@ -110,7 +110,7 @@ def _stream(axes: Axes, result: ReportsResult) -> None:
         columns = [result.first_column + slot.estimate.slot - other.first for slot in other.slots]
         means = [slot.estimate.estimate for slot in other.slots]
         axes.plot(columns, means, ".", color=GREY, markersize=5, label=f"{other.label}, simulated")
-    _tidy(axes, f"Mean of one played half-hour, in {result.unit}")
+    _tidy(axes, f"Mean reading of the devices in each slot, in {result.unit}")
     axes.text(
         0.995,
         0.03,
@@ -165,7 +165,7 @@ def _threshold(axes: Axes, result: ReportsResult) -> None:
     )
     for theta in {way.theta for way in result.ways} - {result.theta}:
         axes.axvline(theta, color=GREY, linewidth=1.5, linestyle="--", label=f"θ of the other way, {theta}")
-    _tidy(axes, "Threshold θ: % of readings per bin")
+    _tidy(axes, "Readings and the threshold θ: % of readings per bin")
     axes.set_xlabel(result.unit, color=GREY)
     axes.set_xlim(0, most)
     axes.legend(frameon=False, fontsize=9.5, loc="upper right")
@@ -177,7 +177,9 @@ def _ways(axes: Axes, result: ReportsResult) -> None:
     for offset, name, colour in ((-0.2, "predicted", LIGHT), (0.2, "measured", BLUE)):
         errors = [getattr(way, f"{name}_error") for way in result.ways]
         axes.barh(y + offset, errors, height=0.36, color=colour, label=name)
-    axes.set_yticks(y, [f"{way.label}\nθ = {way.theta}, {way.held} of {len(way.slots)} hold" for way in result.ways])
+    axes.set_yticks(
+        y, [f"{way.label}, θ = {way.theta}\n{way.held} of {len(way.slots)} intervals hold" for way in result.ways]
+    )
     axes.invert_yaxis()
     _tidy(axes, f"Error of a slot's mean, in {result.unit}")
     axes.tick_params(axis="y", length=0, labelcolor=INK)

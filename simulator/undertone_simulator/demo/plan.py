@@ -148,7 +148,7 @@ class PreparedDemo:
             return ""
         days = "a day of its own" if round_days == 1 else f"{round_days} days"
         return (
-            f"each threshold round plays only every {stride}th reading of {days}, so that a short round sees every time"
+            f"each threshold round plays only one in {stride} readings of {days}, so that a short round sees every time"
             " of day; the report phase plays every reading"
         )
 

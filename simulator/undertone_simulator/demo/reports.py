@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.campaign.collection import guarantee_of
 from undertone_aggregator.campaign.results import open_results
 from undertone_aggregator.counts.epochs import Timeline
@@ -83,6 +84,7 @@ class ReportsResult:
     accounts: Accounts
     readings_spent: int
     round_readings: list[int]
+    round_reports: int
     first_column: int
     ways: list[Way]
     mechanism: MechanismFacts | None = None
@@ -169,13 +171,14 @@ class ReportsResult:
         verdict = "they agree" if self.agrees else "they disagree"
         weak = "warning: the standard error is above half the mean: take more devices or a larger ε"
         return [
-            f"Square Wave: the devices reported {len(self.round_readings)} readings for the threshold, each under"
+            f"Square Wave: the devices sent {many(self.round_reports, 'report')} for the threshold, each under"
             f" ε = {shown(epsilon)}",
             PAPERS_EM if self.as_papers else OWN_EM,
             f"[bold]θ = {self.theta} {unit}[/]{self._likely()}, signed and broadcast to all devices, which truncate"
-            " their readings to it",
+            " their readings to θ",
             *([] if self.mechanism is None else [f"reports: {self.mechanism.sentence()}"]),
-            f"certificate {exact.numerator}/{exact.denominator} = {float(exact):.9g} ≤ {bound}, proven in integers",
+            f"certificate: the odds shift by at most {exact.numerator}/{exact.denominator} = {float(exact):.9g} ≤"
+            f" {bound}, proven in integers",
             *cost(epsilon, self.per_day, self.readings_spent, self.turns),
             f"reconstruction: the noise of a slot is {self.measured_error:.1f} {unit} as measured, and"
             f" {self.predicted_error:.1f} {unit} as predicted: {verdict}"
@@ -232,7 +235,7 @@ cohort_seed = "{seed.hex()}"
         timeline = Timeline(store.epochs())
         reporting = [epoch for epoch in timeline.epochs if epoch.campaign.report is not None]
         if not reporting or reporting[0].threshold is None:
-            raise Invalid("no report epoch began: the threshold rounds got no reports")
+            raise Invalid("no report epoch began: the threshold rounds got no reports, or too few")
         campaign = plan.config.campaign
         campaigns = [epoch.campaign for epoch in reporting]
         first = campaigns[0].first_slot
@@ -267,6 +270,7 @@ cohort_seed = "{seed.hex()}"
             accounts=accounts,
             readings_spent=max(drawn.values(), default=0),
             round_readings=_round_readings(plan),
+            round_reports=_round_reports(timeline, sent),
             first_column=plan.first_column,
             ways=[*played, *simulated] if papers else [*simulated, *played],
             as_papers=papers,
@@ -352,6 +356,12 @@ def _round_readings(plan: PreparedDemo) -> list[int]:
     columns = round_columns(plan)
     readings = (plan.readings.at(device, column) for device in range(len(plan.names)) for column in columns)
     return [value for value in readings if value is not None]
+
+
+def _round_reports(timeline: Timeline, sent: Sent) -> int:
+    """Return the number of reports that devices sent in the threshold rounds."""
+    rounds = {epoch.campaign.fingerprint for epoch in timeline.epochs if epoch.campaign.report is None}
+    return sum(unpack(data).fingerprint in rounds for _, data in sent.sent)
 
 
 def _number(value: float) -> str:

@@ -65,7 +65,7 @@ def run(options: DemoOptions, folder: Path, display: Display) -> DemoResult:
     for note in (*plan.readings.notes, plan.bound_note, plan.rounds_note):
         if note:
             display.say(note)
-    missing = NO_MICROPYTHON if find_micropython() is None else ""
+    missing = f"all devices run under CPython: {NO_MICROPYTHON}" if find_micropython() is None else ""
     if missing:
         display.say(missing, loud=True)
     with Processes(folder, plan.site, log_messages=options.window is not None) as processes:
@@ -73,7 +73,7 @@ def run(options: DemoOptions, folder: Path, display: Display) -> DemoResult:
             display.say(f"no broker: devices connect to the server on {HOST}:{port}, each with a password")
         else:
             processes.broker.start()
-            display.say(f"mosquitto on {HOST}:{port}, with a password for each device")
+            display.say(f"devices connect to mosquitto on {HOST}:{port}, each with a password")
         # The campaign begins once all devices are connected, however long the processes take to start.
         _set_state(plan, PAUSED)
         processes.start_aggregator()
@@ -134,7 +134,7 @@ def _start_devices(plan: PreparedDemo, processes: Processes, *, with_micropython
             lambda: bool(is_online(processes.words("micropython.log"))),
             f"MicroPython could not connect within {CONNECT_SECONDS:.0f} s",
         )
-        display.say(f"device {plan.names[row]} is real MicroPython, in a process of its own")
+        display.say(f"device {plan.names[row]} runs under real MicroPython, in a process of its own")
 
 
 def _wait_until(processes: Processes, done: Callable[[], bool], failure: str) -> None:
@@ -174,11 +174,12 @@ class _Watch:
             for event in processes.aggregator_events():
                 self._display.event(event)
                 if event.get("event") == "failed":
-                    raise Failed(f"the server: {event.get('message')}")
+                    raise Failed(f"the server failed: {event.get('message')}")
             self._kill_and_restart(self._progress())
             if time.monotonic() > deadline:
                 raise Failed(
-                    f"the demo does not end; the server's last lines: {processes.words('aggregator.log')[-500:]}"
+                    "the demo has not ended in time; the end of the server's log:"
+                    f" {processes.words('aggregator.log')[-500:]}"
                 )
         check_alive(processes.fleet, "the fleet", processes.words("fleet.log"))
         self._own.close()
@@ -213,7 +214,7 @@ class _Watch:
             self._restart_at = time.monotonic() + DEAD_SECONDS
             self._display.say(f"the server is killed (kill -9) in report slot {report_slot}", loud=True)
         elif processes.aggregator is None or processes.aggregator.poll() is not None:
-            raise Failed(f"the server ended: {processes.words('aggregator.log')[-500:]}")
+            raise Failed(f"the server ended too early; the end of its log: {processes.words('aggregator.log')[-500:]}")
 
 
 def is_online(log: str) -> bool | None:

@@ -135,15 +135,16 @@ class StreamResult:
         """
         level = sum(slot.truth_raw for slot in self.slots) / len(self.slots)
         weak = "warning: the standard error is above half the mean: take more devices, a larger ε or the smoothed means"
-        source = "found by a Square Wave report of each device" if self.found else "public"
+        source = "found by a Square Wave report of each device" if self.found else "a public number from the plan"
         return [
             f"[bold]θ = {self.theta} {self.unit}[/], {source}, signed and broadcast to all devices",
             self.guarantee,
             f"the error of a slot is {self.measured_error:.1f} {self.unit} as measured, and {self.predicted_error:.1f}"
-            f" {self.unit} as stated (slots share noise, so all may be off alike); the worst slot is off by"
-            f" {self.worst:.1f} standard errors; after smoothing, the error is {self.smoothed_error:.1f} {self.unit}",
+            f" {self.unit} as stated (slots share noise, so all slots may be off in the same direction); the worst slot"
+            f" is off by {self.worst:.1f} standard errors; after smoothing, the error is {self.smoothed_error:.1f}"
+            f" {self.unit}",
             *([weak] if self.predicted_error > level / 2 else []),
-            f"{self.micropython} of the reports were drawn by real MicroPython",
+            f"reports that real MicroPython drew: {self.micropython}",
             self.accounts.sentence(),
         ]
 
@@ -152,7 +153,9 @@ class StreamResult:
         return stream_ways_table(self.ways, self.unit)
 
 
-_CORRELATED = "readings truncated to θ, steps clipped (CGM) → reports, each with a share of the noise of the one before"
+_CORRELATED = (
+    "readings truncated to θ, steps clipped (CGM) → reports, each with a share of the noise of the report before"
+)
 # Mechanism of [stream] -> what a device does to its readings.
 _REPORTS = {
     "gaussian": _CORRELATED,

@@ -54,10 +54,12 @@ class SimulateOptions(FleetOptions):
         "Privacy of one reading (event level), or of a whole stream, 0.05 to 8 (default 1).",
     ] = None
     slots: Annotated[
-        int | None, f"Number of report slots after the threshold rounds (default {SLOTS}, or the campaign's)."
+        int | None, f"Number of report slots after the threshold rounds (default {SLOTS}; with --plan, the file's)."
     ] = None
     seed: Annotated[int, "Seed of everything: population, cohort, noise, drop-outs."] = 1
-    plan: Annotated[Path | str | None, "A campaign's TOML file, whose table [campaign] replaces options here."] = None
+    plan: Annotated[
+        Path | str | None, "A campaign's TOML file; its table [campaign] is used in place of options such as --epsilon."
+    ] = None
     as_papers: Annotated[
         bool,
         "With reports: collect as the paper of ToPL does: one round of Square Wave; θ for random ranges by EM with the"
@@ -82,8 +84,8 @@ class SimulateOptions(FleetOptions):
     ] = None
     reach: Annotated[
         float | None,
-        "With a table: its largest decoded value, as a multiple of the least possible, 1.01 to 2 (default 1.25 if noise"
-        " outweighs 1 % of false reports, else 1.1).",
+        "For a designed table: its largest decoded value, divided by the smallest that is possible; 1.01 to 2 (default"
+        " 1.25 if noise outweighs 1 % of false reports, else 1.1).",
     ] = None
     cohort_share: Annotated[
         float | None, "With reports: share of the reports that keeps the threshold up to date (default 0.05)."
@@ -93,7 +95,8 @@ class SimulateOptions(FleetOptions):
     ] = None
     window: Annotated[
         str | None,
-        "With reports: a time such as 24h; ε covers all readings in any such window, and devices report in turns.",
+        "With reports: a time such as 24h; ε covers all readings in any window of this length, and devices report in"
+        " turns.",
     ] = None
     delta: Annotated[float | None, "δ of a stream (default 0.00001)."] = None
     slew: Annotated[
@@ -121,7 +124,7 @@ class SimulateOptions(FleetOptions):
         if self.plan is not None:
             given = self.given(_CAMPAIGN)
             if given:
-                raise Invalid(f"{', '.join(given)} and plan exclude each other: {self.plan} has them")
+                raise Invalid(f"{', '.join(given)} and plan exclude each other: {self.plan} describes the campaign")
             return
         if self.method not in (None, "robust"):
             self.refuse(["blocks"], f"where method is {self.method}, which chooses one θ for all slots")

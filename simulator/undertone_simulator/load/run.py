@@ -175,7 +175,8 @@ def _wait(
             latest = max((play.first for play in sent.plays), default=1 << 40) + options.slots + 32
             if time.time() > latest * options.interval + _SLACK_SECONDS:
                 raise Failed(
-                    f"the fleet does not end; the server's last lines: {processes.words('aggregator.log')[-500:]}"
+                    "the fleet has not ended in time; the end of the server's log:"
+                    f" {processes.words('aggregator.log')[-500:]}"
                 )
         time.sleep(_POLL_SECONDS)
 

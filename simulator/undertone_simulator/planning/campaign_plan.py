@@ -52,7 +52,9 @@ def _report_options(config: Config, devices: int, readings: dict[str, Any]) -> P
             f" {campaign.unit} with --data or --population"
         )
     if campaign.bound == 1 or campaign.offset:
-        raise Invalid("there is no prediction for a binary sensor or an offset, expected a bound from 2 and offset 0")
+        raise Invalid(
+            "there is no prediction for a binary sensor or an offset, expected a bound of 2 or more, and offset 0"
+        )
     if campaign.window is not None:
         own: dict[str, Any] = {"window": f"{-(-campaign.window // campaign.slot_seconds) * _DAY // source.per_day}s"}
     else:

@@ -12,6 +12,7 @@ from fractions import Fraction
 import numpy as np
 
 from undertone_aggregator.base.notebook import Summarised
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.design import Budget
 from undertone_aggregator.design.budget import shown
 from undertone_aggregator.design.fitted import Promise
@@ -30,9 +31,9 @@ from undertone_simulator.planning.traffic import Traffic, traffic
 
 _LARGEST_EPSILON = 8
 AS_PAPERS = (
-    "as the papers: one round of the Square Wave, then reports by the Hybrid. θ is the best one for the query {} and"
-    " these readings. (A campaign does not know the readings; it estimates their distribution, and the papers' white"
-    " box says when to stop.)"
+    "collected as in the papers: one round of the Square Wave, then reports by the Hybrid. θ is the best one for the"
+    " query {} and these readings. (A campaign does not know the readings; it estimates their distribution, and the"
+    " papers' white box says when to stop.)"
 )
 
 
@@ -322,7 +323,7 @@ def visible(
     slot, day = spans[0].standard_error, spans[-1].standard_error
     left = population.mean - bias
     curve = float(np.std(population.profile)) * left / population.mean if population.mean else 0.0
-    fleet = f"with {devices} devices at ε = {shown(epsilon)}"
+    fleet = f"with {many(devices, 'device')} at ε = {shown(epsilon)}"
     level = f"the truncated mean is {left:.3g} {population.unit}"
     if day > left / 2:
         return (

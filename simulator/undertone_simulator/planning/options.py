@@ -44,7 +44,7 @@ class PlanOptions(FleetOptions):
     error: Annotated[
         float | str | None,
         "Wanted error of a slot's mean, in the unit of the readings or as a share such as 5%: print how many devices or"
-        " which ε it needs.",
+        " which ε this error needs.",
     ] = None
     as_papers: Annotated[
         bool,
@@ -56,8 +56,8 @@ class PlanOptions(FleetOptions):
     ] = None
     reach: Annotated[
         float | None,
-        "With a table: its largest decoded value, as a multiple of the least possible, 1.01 to 2 (default 1.25 or 1.1,"
-        " whichever gives the smaller error with 1 % of false reports).",
+        "For a designed table: its largest decoded value, divided by the smallest that is possible; 1.01 to 2 (default"
+        " 1.25 or 1.1, whichever gives the smaller error with 1 % of false reports).",
     ] = None
     cohort_share: Annotated[
         float | None, f"With reports: share of reports that keeps the threshold up to date (default {COHORT_SHARE})."
@@ -81,7 +81,7 @@ class PlanOptions(FleetOptions):
     ] = None
     campaigns: Annotated[
         int | None,
-        "Without a stream: number of simulated campaigns from which the error of the mean that people read is computed"
+        "Without a stream: number of campaigns that are simulated to find the error of the means that people read"
         f" (default {CAMPAIGNS}).",
     ] = None
     workers: Annotated[
@@ -98,7 +98,7 @@ class PlanOptions(FleetOptions):
             "with window" if self.window is not None else f"where collect is {self.planner}",
         )
         if self.cohort_share is not None and not 0 <= self.cohort_share < 1:
-            raise Invalid(f"cohort_share is {self.cohort_share!r}, expected a share from 0, below 1")
+            raise Invalid(f"cohort_share is {self.cohort_share!r}, expected a share from 0 to below 1")
         if self.as_papers:
             self.refuse(["campaigns", "workers"], "with as_papers, whose means are not filtered")
         if self.campaigns is not None:

@@ -179,5 +179,7 @@ def _wanted(error: float | str, population: KnownPopulation) -> float:
     if not value > 0:
         raise Invalid(f"error is {error!r}, expected a positive number or percentage")
     if share and population.far_from_zero:
-        raise Invalid(f"error is {error!r}, expected a number of {population.unit}: these readings are far from zero")
+        raise Invalid(
+            f"error is {error!r}, expected a number in {population.unit}, not a share: these readings are far from zero"
+        )
     return population.mean * value / 100 if share else value

@@ -199,7 +199,7 @@ def plan_window(
             f"the readings cover {days} days of {source.per_day} slots, expected a whole day of 2 or more slots"
         )
     if window_seconds < seconds or window_seconds % seconds or window_seconds > 31 * 86400:
-        raise Invalid(f"window is {window_seconds} s, expected whole slots of {seconds} s, at most 31 days")
+        raise Invalid(f"window is {window_seconds} s, expected a multiple of the slot's {seconds} s, at most 31 days")
     slots = DaySlots.of(source, bound, 1, days)
     cut = [slots.joined(span) for span in _spans(source.per_day, seconds)]
     ways = [_turns(slots, devices, budget, window_seconds, seconds, make) for slots in cut]
@@ -338,7 +338,7 @@ def _sentences(plan: WindowPlan, best: Way) -> tuple[str, ...]:
     longer = [way for way in ways if way.same and way.slot_seconds > half.slot_seconds and way.raw < half.raw]
     if longer and best.name == half.name:
         sentences.append(
-            f"{longer[-1].name} would have an error of {plan.text(longer[-1].raw)}: try longer slots first"
+            f"longer slots have a smaller error: with {longer[-1].name}, the raw error is {plan.text(longer[-1].raw)}"
         )
     wins = "beats" if stream.raw < half.raw else "loses to"
     sentences.append(

@@ -23,8 +23,8 @@ def public_bound(readings: Readings, stated: int | None) -> tuple[int, str]:
         if share < _MOST:
             return stated, ""
         what = "every reading is" if share == 1 else f"{share:.0%} of the readings are"
-        unit = readings.unit or "the readings"
-        return stated, f"warning: {what} above the bound {stated}: is the bound in the unit of the readings, {unit}?"
+        unit = f", {readings.unit}" if readings.unit else ""
+        return stated, f"warning: {what} above the bound {stated}: is the bound in the unit of the readings{unit}?"
     if values.min() < 0:
         raise Invalid(f"the smallest reading is {values.min()}, expected 0 or more without --bound")
     largest = int(values.max())
@@ -33,5 +33,5 @@ def public_bound(readings: Readings, stated: int | None) -> tuple[int, str]:
     bound = max(2, 1 << largest.bit_length())
     if bound > LARGEST_BOUND:
         raise Invalid(f"the largest reading is {largest}, expected less than 2^21: choose a coarser unit")
-    note = f"bound B = {bound} was taken from the data; a real campaign needs a public bound, which --bound states here"
+    note = f"bound B = {bound} was taken from the data; a real campaign needs a public bound: give it with --bound"
     return bound, note

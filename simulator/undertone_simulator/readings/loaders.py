@@ -106,7 +106,7 @@ def _integers(
         raise Invalid(f"{where}: there is no reading in it")
     whole = np.rint(np.where(present, numbers, 0.0))
     if not unit and np.any(np.abs(numbers[present] - whole[present]) > 1e-6):
-        raise Invalid(f"{where}: readings have fractions; name their unit, such as kwh")
+        raise Invalid(f"{where}: readings have fractions: give their unit with --unit, such as kwh")
     gaps = int(present.size - np.count_nonzero(present))
     notes = [f"{where}: {gaps} of {present.size} readings are missing"] if gaps else []
     return whole.astype(np.int64), present, notes

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from undertone_aggregator.base.plural import many
 from undertone_shared.errors import Invalid
 
 Floats = NDArray[np.float64]
@@ -41,7 +42,8 @@ class Faults:
     def notes(self) -> list[str]:
         """Return sentences about the first `_NAMED_ROWS` faults, and one with the number of the others."""
         more = self.count - len(self.sentences)
-        return self.sentences + ([f"{self.where}: {more} more faults are not listed"] if more else [])
+        others = many(more, "more fault is", "more faults are")
+        return self.sentences + ([f"{self.where}: {others} not listed"] if more else [])
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,8 @@ def _csv(path: Path, faults: Faults) -> tuple[list[str], list[tuple[int, tuple[s
     def other_width(row: Any) -> str:
         left_out.add(row.number)
         if row.text.strip():
-            faults.add(row.number, f"it has {row.actual_columns} columns, expected {row.expected_columns}; left out")
+            found = many(row.actual_columns, "column")
+            faults.add(row.number, f"the row has {found}, expected {row.expected_columns}; left out")
         return "skip"
 
     with path.open("rb") as file:
@@ -172,7 +175,7 @@ def _long(path: Path, table: Table, roles: tuple[int, int, int], faults: Faults)
             faults.add(row, f"its time does not fit the step of {step} seconds; left out")
         elif key in readings:
             earlier = readings[key]
-            same = "repeats an earlier row" if earlier == value else f"contradicts an earlier row, {earlier:g}"
+            same = "repeats an earlier row" if earlier == value else f"contradicts an earlier row with {earlier:g}"
             faults.add(row, f"{household} at {time_text(second)} {same}; left out")
         else:
             readings[key] = value
@@ -196,7 +199,7 @@ def _wide(path: Path, table: Table, faults: Faults) -> Grid:
             faults.add(row, f"the time is {cells[0]!r}, expected a date and time; left out")
             continue
         if timed and times and second <= times[-1]:
-            faults.add(row, f"its time {cells[0]} is not after the row before; left out")
+            faults.add(row, f"its time {cells[0]} is not after that of the row before; left out")
             continue
         times.append(second)
         values = [number(text) for text in cells[timed:]]

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.counts.seen import COUNTED
 from undertone_aggregator.ingest.admission import DUPLICATES
 from undertone_aggregator.store.inventory import REVOKED
@@ -63,11 +64,12 @@ class Accounts:
 
     def sentence(self) -> str:
         """Return the accounts as a sentence."""
+        unexplained = many(self.unexplained.total(), "is", "are")
         return (
-            f"accounts: {self.sent} reports sent, {self.acknowledged} acknowledged, {self.counted} counted,"
+            f"accounts: {many(self.sent, 'report')} sent, {self.acknowledged} acknowledged, {self.counted} counted,"
             f" {self.duplicates} duplicate deliveries, {self.rejected.total()} rejected,"
             f" {self.lost.total()} lost by a named fault,"
-            f" {'nothing is' if self.holds else f'{self.unexplained.total()} are'} unexplained"
+            f" {'nothing is' if self.holds else unexplained} unexplained"
         )
 
     def summary(self) -> dict[str, Any]:

@@ -155,8 +155,8 @@ def test_what_policies_refuse_is_named_and_needs_the_operators_word(home: Home) 
 def test_what_cannot_be_extended_is_named(home: Home) -> None:
     assert "--by or --until" in extend(home, code=2)
     assert "--by or --until" in extend(home, "--by", "1d", "--until", "2030-01-01", code=2)
-    ends = utc(tick(home, int(time.time()))[-1].campaign.end)
-    expected = f", expected at least a slot of 1800 s after {ends}, when light ends"
+    end = tick(home, int(time.time()))[-1].campaign.end
+    expected = f", expected {utc(end + 1800)} or later: light ends at {utc(end)}, and a slot lasts 1800 s"
     assert expected in extend(home, "--by", "10m", code=2)
     assert f"the new end is 2020-01-01 00:00 UTC{expected}" in extend(home, "--until", "2020-01-01", code=2)
     plan = home.folder / "plan.toml"

@@ -154,7 +154,7 @@ def test_policies_that_refuse_it_are_asked_first(home: Home) -> None:
     path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | {"handover": False}), encoding="utf-8")
     said = run(*dearer, "--although-refused")
     assert "0 of 3 devices move to the new campaign by themselves" in said
-    assert "2 devices do not move: the new campaign is outside what their households have agreed to" in said
+    assert "2 of 3 devices do not move: the new campaign is outside what their households have agreed to" in said
     assert "agreed" not in read_handover(home.folder, "power")["all"]
     assert home.names() == ["power", "power-2"]
 

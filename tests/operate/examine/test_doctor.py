@@ -9,8 +9,10 @@ import socket
 import ssl
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import paho.mqtt.client as mqtt
@@ -134,7 +136,7 @@ def test_what_init_writes_for_a_broker_is_served_and_healthy_without_editing(
         make_key(key)
         broken = {finding.check: finding for finding in examine(folder) if finding.result == "failure"}
         assert list(broken) == ["broadcast of power"]
-        assert "is not signed by" in broken["broadcast of power"].sentence
+    assert "is not signed by the key in" in broken["broadcast of power"].sentence
 
 
 def test_a_certificate_that_has_ended_is_a_warning_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -315,6 +317,23 @@ def test_what_cannot_be_examined_is_a_finding_too(tmp_path: Path, monkeypatch: p
     (folder / "server.toml").write_text("[server]\nworkers = 0\n", encoding="utf-8")
     told = [finding for finding in examine(folder) if finding.result == "failure"]
     assert [(finding.check, finding.fix) for finding in told] == [("server", f"edit {folder / 'server.toml'}")]
+
+
+@pytest.mark.parametrize(("status", "result"), [(503, "ok"), (404, "failure")])
+def test_a_server_that_hangs_still_holds_its_health_address(tmp_path: Path, status: int, result: str) -> None:
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_error(status)
+
+    with HTTPServer(("127.0.0.1", 0), Answer) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        folder = tmp_path / "home"
+        assert undertone("init", str(folder)).returncode == 0
+        text = f'[server]\nhealth = "127.0.0.1:{server.server_port}"\n'
+        (folder / "server.toml").write_text(text, encoding="utf-8")
+        found = [finding.result for finding in examine(folder) if finding.sentence.startswith("health: ")]
+        server.shutdown()
+    assert found == [result]
 
 
 def test_init_goes_on_where_an_earlier_one_was_cut_short(tmp_path: Path) -> None:

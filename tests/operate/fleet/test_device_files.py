@@ -8,7 +8,7 @@ from cryptography.x509 import verification
 
 from undertone_aggregator.mqtt.signing import ensure_key
 from undertone_aggregator.settings.config import parse_config
-from undertone_device.core.units import epsilon_units
+from undertone_device.core.units import UNIT, epsilon_units
 from undertone_device.mqtt.client import Platform
 from undertone_device.setup import assembly
 from undertone_device.setup.config import read_config
@@ -99,7 +99,11 @@ def test_an_absence_of_the_server_sizes_what_devices_keep(config, tmp_path):
     [
         (1800, 2 * 86400 + 1, "absence is 172801 s, expected 1 to 172800 s, because the server"),
         (3600, 96 * 3600 + 1, "expected 1 to 345600 s"),
-        (5, 86400, "absence is 86400 s, in which a device may draw 17281 reports, expected at most 4096: for more,"),
+        (
+            5,
+            86400,
+            "in which a device may draw 17281 reports, expected at most 4096: for a longer absence,",
+        ),
         (1800, 0, "absence is 0 s"),
     ],
 )
@@ -138,6 +142,10 @@ def test_a_policy_bounds_a_life_by_the_plans_reports_and_a_tenth(config):
         epsilon = policy["lifetime"] / 2**20
         assert f"epsilon = {epsilon:.2f} in its whole life, which is {reports} reports" in life_sentence(policy)
     assert "not in its whole life" in life_sentence(dict(policy, lifetime=0))
+    both = dict(policy, lifetime=0, stream={"lifetime": UNIT // 2})
+    assert life_sentence(both).endswith(
+        "not in its whole life; on streams, it may spend rho = 0.50000 in its whole life"
+    )
 
 
 @pytest.mark.parametrize("host", ["broker.example", "127.0.0.1"])

@@ -46,7 +46,7 @@ class NightHeating(Charging):
     """
 
     name = "night-heating"
-    about = "half-hourly energy of households, of which a sixth heat stores of warmth at night"
+    about = "half-hourly energy of households, of which a sixth have heaters that store heat at night"
 
     CARS, DAYS, POWER = 1 / 6, 0.9, 1500.0
     FIRST, LAST, LEAST, MOST = 0, 4, 4, 8
@@ -61,7 +61,7 @@ class Solar(Households):
     """
 
     name = "solar"
-    about = "half-hourly energy of households above -2000 Wh, a third of which feed in around noon"
+    about = "half-hourly energy, counted from -2000 Wh, of households of which a third feed in around noon"
     unit = "Wh above -2000"
 
     OFFSET, PANELS, PEAK, CLOUDY = 2000.0, 1 / 3, 1500.0, 0.15
@@ -186,7 +186,7 @@ class HeatWave(Households):
     """
 
     name = "heat-wave"
-    about = "half-hourly energy of households, a third of which cool on the afternoons of hot days"
+    about = "half-hourly energy of households, a third of which cool in the afternoon, mostly on hot days"
 
     COOLED, POWER, WAVE = 1 / 3, 700.0, (9, 13)
 
@@ -208,7 +208,7 @@ class Offices(Households):
     """
 
     name = "offices"
-    about = "half-hourly energy of offices, which use a fifth on nights and days off"
+    about = "half-hourly energy of offices, which use a fifth at night and on days off"
 
     CLOSED: ClassVar[tuple[int, ...]] = ()
 

@@ -17,7 +17,7 @@ class Phones(Synthetic):
     """
 
     name = "phones"
-    about = "unlocks of phones per hour, counts that bunch"
+    about = "unlocks of a phone per hour, counts that cluster"
     unit = "unlocks"
     bound = 200
     step_seconds = 3600
