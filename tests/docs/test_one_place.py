@@ -40,7 +40,7 @@ FACTS = {
     r"/api/v1/campaigns/NAME/facts": "docs/api.md",
     r"--set measure=counter": "docs/sensors.md",
     r"PULL_UP|pull-up": "docs/sensors.md",
-    r"shifts the mean by up to": "docs/statistician.md",
+    r"this shifts the mean by": "docs/statistician.md",
     r"one device in a hundred is fake": "docs/statistician.md",
     r"memoization": "docs/statistician.md",
     r"several devices in one home": "docs/privacy.md",

@@ -71,9 +71,8 @@ def run(options: StudyOptions) -> Outcome:
         "For any threshold, take the share of a block's values that lie below it. The noise of this share has a "
         f"standard deviation of at most {sanitizer.deviation() / BLOCK:.4f}.",
         f"Base releases nothing, so its share is 0, and its error is {base:.3f}.",
-        "The sketch KLL computes quantiles from the released items. "
-        f"In {len(quantile_errors)} runs they were computed: "
-        f"their largest error in rank, over the quantiles .1 to .9, is {max(quantile_errors):.4f}.",
+        f"In {len(quantile_errors)} runs the quantiles .1 to .9 were computed from the released items, with the sketch"
+        f" KLL: their largest error in rank is {max(quantile_errors):.4f}.",
     ]
     x = [float(k) for k in BLOCKS]
     curves = {
