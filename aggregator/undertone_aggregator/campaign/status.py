@@ -67,7 +67,7 @@ class Status:
         sentence = f"{many(outcomes[RECEIVED], 'delivery', 'deliveries')}: "
         sentence += ", ".join(parts) or "no report has come yet"
         if missing:
-            sentence += f"; {missing} reports that devices made never arrived"
+            sentence += f"; {missing} reports that devices made are not counted: they never arrived, or were refused"
         if late:
             sentence += f"; {late} reports came after their slot had settled, and are in no published mean"
         journal.say("deliveries", sentence, lost=missing, **outcomes)

@@ -36,7 +36,11 @@ FAMILIES = {
     "undertone_campaign_ready": (GAUGE, "1 when reports are taken in.", ("campaign",)),
     "undertone_deliveries": (COUNTER, "Deliveries by outcome.", ("campaign", "outcome")),
     "undertone_deliveries_received": (COUNTER, "All deliveries.", ("campaign",)),
-    "undertone_reports_lost": (GAUGE, "Reports that devices made and that never arrived.", ("campaign", "group")),
+    "undertone_reports_lost": (
+        GAUGE,
+        "Reports that devices made and the server has not counted.",
+        ("campaign", "group"),
+    ),
     "undertone_reports_lost_since_seconds": (
         GAUGE,
         "Unix time: when the oldest lost report was noticed.",

@@ -130,13 +130,13 @@ def restore_sealed_home(file: Path, folder: Path, passphrase: str) -> list[str]:
         plain = Path(name) / "plain"
         with file.open("rb") as source, _new(plain) as out:
             unseal(source, out, passphrase)
-        return restore_home(plain, folder)
+        return restore_home(plain, folder, file)
 
 
-def restore_home(file: Path, folder: Path) -> list[str]:
+def restore_home(file: Path, folder: Path, original: Path | None = None) -> list[str]:
     """Make a server's folder from a backup, completely or not at all; return notes for the operator.
 
-    Raises Invalid for a folder that is not empty and for a file that is not a complete backup. Raises OSError.
+    ``original``: the encrypted file from which ``file`` was made, for error messages; None if there is none. Raises Invalid for a folder that is not empty and for a file that is not a complete backup. Raises OSError.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         found = "not empty" if folder.is_dir() else "a file"
@@ -147,7 +147,7 @@ def restore_home(file: Path, folder: Path) -> list[str]:
     like = folder if folder.exists() else folder.parent
     try:
         with tarfile.open(file, "r:") as archive:
-            before = _extract(archive, scratch)
+            before = _extract(archive, scratch, original or file)
         for name in _WITH_PATHS:
             _relocate(scratch / name, before, str(folder.resolve()))
         sentences = [f"{folder}: {many(_count(scratch), 'file')} restored"]
@@ -162,7 +162,7 @@ def restore_home(file: Path, folder: Path) -> list[str]:
         scratch.rename(folder)
         sync(folder.parent)
     except tarfile.TarError as wrong:
-        raise Invalid(f"{file} is not a complete backup of a server's folder: {wrong}") from None
+        raise Invalid(f"{original or file} is not a complete backup of a server's folder: {wrong}") from None
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     sentences.append(
@@ -236,12 +236,15 @@ def _add(archive: tarfile.TarFile, name: str, size: Any, data: Any) -> None:
     archive.addfile(member, data)
 
 
-def _extract(archive: tarfile.TarFile, folder: Path) -> str:
-    """Extract only the files of the manifest; return the folder's old path. Raises Invalid for an incomplete backup."""
+def _extract(archive: tarfile.TarFile, folder: Path, file: Path) -> str:
+    """Extract only the files of the manifest; return the old path of the folder. ``file``: as errors name the backup.
+
+    Raises Invalid for an incomplete backup.
+    """
     first = archive.next()
     data = archive.extractfile(first) if first is not None and first.name == MANIFEST else None
     if data is None or first is None or first.size > _LARGEST_MANIFEST:
-        raise Invalid(f"{archive.name!s} is not a backup of a server's folder: it begins with no valid {MANIFEST}")
+        raise Invalid(f"{file} is not a backup of a server's folder: it begins with no valid {MANIFEST}")
     try:
         manifest = json.loads(data.read())
         if manifest["format"] != _FORMAT:

@@ -56,7 +56,7 @@ def verify(
         console = Console(highlight=False)
         console.print(accounts_table(accounts))
         for sentence in accounts.examples:
-            console.print(f"  unexplained, {sentence}")
+            console.print(f"  unexplained, {sentence}", markup=False)
         console.print(verdict(accounts))
     if not accounts.holds:
         raise typer.Exit(1)

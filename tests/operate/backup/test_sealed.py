@@ -8,6 +8,7 @@ import pytest
 
 from support.command import undertone
 from undertone_operate.backup import sealed
+from undertone_operate.backup.home_backup import restore_sealed_home
 from undertone_operate.backup.sealed import is_sealed, seal, unseal
 from undertone_shared.errors import Invalid
 
@@ -97,3 +98,11 @@ def test_a_home_comes_back_by_its_passphrase_alone(tmp_path: Path) -> None:
     plain = tmp_path / "plain"
     run("backup", home, plain)
     assert "not encrypted" in run("restore", plain, tmp_path / "third", "--passphrase-file", phrase, code=2)
+
+
+def test_an_error_names_the_encrypted_file_and_no_temporary_one(tmp_path: Path) -> None:
+    file = tmp_path / "other.backup"
+    file.write_bytes(shut(b"no archive at all"))
+    with pytest.raises(Invalid, match=f"^{file} is not a complete backup"):
+        restore_sealed_home(file, tmp_path / "home", PHRASE)
+    assert sorted(tmp_path.iterdir()) == [file]
