@@ -136,7 +136,8 @@ def restore_sealed_home(file: Path, folder: Path, passphrase: str) -> list[str]:
 def restore_home(file: Path, folder: Path, original: Path | None = None) -> list[str]:
     """Make a server's folder from a backup, completely or not at all; return notes for the operator.
 
-    ``original``: the encrypted file from which ``file`` was made, for error messages; None if there is none. Raises Invalid for a folder that is not empty and for a file that is not a complete backup. Raises OSError.
+    ``original``: the encrypted file from which ``file`` was made, for error messages; None if there is none. Raises
+    Invalid for a folder that is not empty and for a file that is not a complete backup. Raises OSError.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         found = "not empty" if folder.is_dir() else "a file"

@@ -48,8 +48,8 @@ def _report_options(config: Config, devices: int, readings: dict[str, Any]) -> P
     source = open_source(PlanOptions(bound=campaign.bound, **readings), 1, 1).source
     if source.unit != campaign.unit:
         raise Invalid(
-            f"the readings are in {source.unit or 'no unit'}, but the campaign is in {campaign.unit}: choose readings in"
-            f" {campaign.unit} with --data or --population"
+            f"the readings are in {source.unit or 'no unit'}, but the campaign is in {campaign.unit}: choose"
+            f" readings in {campaign.unit} with --data or --population"
         )
     if campaign.bound == 1 or campaign.offset:
         raise Invalid(
