@@ -538,7 +538,10 @@ def test_when_a_campaign_ended_is_said_and_whose_reports_are_there(open_page: Ca
     assert said("state.js", "ended", campaign | settling) == "This campaign ended on Sep 9, 2001, at 02:30."
     reports = said("state.js", "arrived", campaign, 400)
     assert reports.startswith("300 reports for ")
-    assert ", and 20 more only to learn the range of readings. No report came in time from 80 of the 400 devices;" in reports
+    assert (
+        ", and 20 more only to learn the range of readings. No report came in time from 80 of the 400 devices;"
+        in reports
+    )
     assert "devices" not in said("state.js", "arrived", campaign, None)
     assert "devices" not in said("state.js", "arrived", campaign | {"stride": 48}, 400)
     week = {"from": "Monday", "to": "Sunday", "words": "20 °C ± 1"}

@@ -433,7 +433,7 @@ def test_why_there_is_no_newer_number_and_when_there_is(hand: type[Hand], name: 
     opened.click(".card a")
     until(opened.page, "document.getElementById('latest').innerText.includes('This slot ended')")
     said = (
-        "This slot ended 1 hour ago. A new number comes every 30 minutes; the server first waits 1 hour for late reports."
-        " The next comes about 19:30."
+        "This slot ended 1 hour ago. A new number comes every 30 minutes; the server first waits 1 hour for late "
+        "reports. The next comes about 19:30."
     )
     assert said in opened.page.inner_text("#latest")
