@@ -124,7 +124,9 @@ class CampaignPlan(Checked):
                                    integer(-_READING, _READING))  # fmt: skip
     blocks: int = option(8, "largest number of blocks of the cycle with thresholds of their own; 1: one for all slots, "
                          "as streams have", integer(1, 8))  # fmt: skip
-    levels: int = option(256, "input levels of the report mechanism (fewer for a large threshold)", integer(1, 4096))
+    levels: int = option(
+        256, "number of input levels of the report mechanism; fewer if the threshold is large", integer(1, 4096)
+    )
     cells: int = option(128, "number of cells of the Square Wave, the mechanism of the reports for the threshold",
                         integer(2, 256))  # fmt: skip
     lead_slots: int = option(2, "an epoch is broadcast this many slots before it starts", integer(1, 10_000))

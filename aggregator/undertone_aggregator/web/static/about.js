@@ -31,10 +31,10 @@ function link(words, to) {
 function watched({ odds }) {
   const told = odds.map(({ of, at_most: share }) => `with ${of}, ${sure(share)}`).join("; ");
   const holder = told
-    ? ` Suppose somebody holds a home's reports, as the server does, and thinks at first that two guesses about the home are equally likely (50 % each). How sure of one guess the reports can make them: ${told}. These limits hold even if very few homes take part.`
+    ? ` Suppose somebody holds a home's reports, as the server does, and thinks at first that two guesses about the home are equally likely (50 % each). The reports can then make them this sure of one guess: ${told}. These limits hold even if very few homes take part.`
     : "";
   const usual = odds.some(({ of, at_most: share }) => of !== "one report" && share > 0.95)
-    ? " They cannot see what the home measured in one slot, but many reports can tell them its habits."
+    ? " Many reports together can tell them what is usual in the home."
     : "";
   return `Nobody can from this page, which shows means of many homes.${holder}${usual}`;
 }
@@ -96,8 +96,8 @@ export function aboutIt(campaign, week) {
   const groups = campaign.groups.length > 1 ? " The server also knows the group of the home." : "";
   const each = lasting(campaign.stride * campaign.slot_seconds);
   seen.append(
-    `One report every ${campaign.stride > 1 ? `${each}, in its turn` : each}: one number, which the device has changed at random so` +
-      " that one report says little about the real reading (this is the noise); the device's name and the time; and, like any web" +
+    `One report every ${campaign.stride > 1 ? `${each}, in its turn` : each}: one number, which the device has changed at random` +
+      " (this is the noise); the device's name and the time; and, like any web" +
       ` service, the internet address from which it reports.${groups} The name is not yours, but whoever gave you the link may` +
       " know that it is you. The program on the device sends no reading without noise. So whoever steals the server's data, or may demand them," +
       " gets reports or sums of them, but no reading. A phone gets its program from this server, and so has to trust it. ",

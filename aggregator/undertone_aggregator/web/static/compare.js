@@ -111,7 +111,7 @@ export async function compare(campaign, spanOf, api) {
   place.dataset.answered = asked;
   const row = answer.differences?.[0];
   if (!row) {
-    const why = answer.error?.message ?? "the two sides have no time in common for which both have a mean";
+    const why = answer.error?.message ?? "no part of this time has a mean on both sides";
     refresh(place, [element("p", `There is no answer: ${why}.`, "small")]);
     return;
   }
