@@ -91,7 +91,7 @@ class BrokerOptions(Checked):
     access: str | None = option(None, "direct: the access-control file, as undertone init writes it: "
                                 "the campaigns that each device may report to; absent: any device may report to "
                                 "every campaign", text)  # fmt: skip
-    directory: str = option("broker", "external: where undertone init has put the broker's files", text)
+    directory: str = option("broker", "external: the folder in which undertone init has put the broker's files", text)
     host: str = option(
         "127.0.0.1", "direct: the address to listen on; external: the broker's name or address", host_name
     )
@@ -115,9 +115,9 @@ class BrokerOptions(Checked):
     ca_file: str | None = option(None, "external: the authority that signed the broker's certificate; absent: one "
                                  "that this machine trusts; direct: the authority that signed the devices' "
                                  "certificates", text)  # fmt: skip
-    worker_users: bool = option(True, "external: each worker connects under a name of its own: `user` "
-                                "and a number, such as aggregator-0; undertone init writes their passwords; false: all "
-                                "connect as `user`",
+    worker_users: bool = option(True, "external: true: each worker connects under a name of its own, "
+                                "`user` and a number, such as aggregator-0, for which undertone init writes a "
+                                "password; false: all connect as `user`",
                                 boolean)  # fmt: skip
     insecure: bool = option(False, "external: true allows a broker elsewhere without TLS, which shows the password "
                             "to the network", boolean)  # fmt: skip

@@ -75,8 +75,8 @@ class CampaignPlan(Checked):
     )
     slot_seconds: int = option(1800, "length of a slot in seconds", integer(1, 7 * 86400))
     cycle: int = option(48, "number of slots in a natural period, such as a day", integer(1, 1 << 20))
-    collect: str = option("reports", "reports, whose epsilon is for one reading; or stream, whose epsilon is for all "
-                          "reports of a device together, see [stream]",
+    collect: str = option("reports", "reports: epsilon is for one reading; stream: epsilon is for all reports of a "
+                          "device's stream together, see [stream]",
                           choice(*COLLECT))  # fmt: skip
     default: int = option(
         0, "the public value that stands for a reading while the sensor fails", integer(-_READING, _READING)

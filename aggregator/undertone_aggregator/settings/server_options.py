@@ -38,7 +38,8 @@ class ServerOptions(Checked):
                                 integer(1, 3600))  # fmt: skip
     batch: int = option(8000, "most reports per transaction", integer(1, 100_000))
     signing_key: str = option("signing.key", "the file with the key that signs campaigns, made by undertone "
-                              "init; without it they are not signed, and only insecure devices accept them",
+                              "init; without it they are not signed, and only devices with \"insecure\": true in "
+                              "their policy accept them",
                               text)  # fmt: skip
     batch_milliseconds: int = option(50, "milliseconds for which a batch waits for more reports; up to about twice as "
                                      "many while many reports arrive", integer(1, 10_000))  # fmt: skip
