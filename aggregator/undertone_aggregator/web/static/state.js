@@ -8,7 +8,7 @@ const ADVICE = {
   disk: ["free space where the stores are"],
   crowd: ["make room as the message says, and start the server again", "scale"],
   clock: ["check that the server's clock is set by NTP"],
-  refused: ["look up the reason in the server's guide, and find out who sends these reports"],
+  refused: ["see the reasons at “Refused deliveries” below, and find out who sends these reports"],
   conflict: ["look in the server's log for the devices: were their credentials or their state copied?", "threats"],
   silent: ["check the devices' network; undertone doctor looks for the cause"],
   dropped: ["give the broker longer queues, or raise the number of workers"],
