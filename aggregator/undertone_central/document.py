@@ -11,6 +11,7 @@ of the stream from 0.
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,7 @@ def _spans(parameters: dict[str, Any], first: int, start: int) -> Iterable[tuple
 
 def read(path: Path) -> tuple[dict[str, Any], list[Piece]]:
     """Read the parameters and the pieces of a release. Raises Invalid for a file that is no release, OSError."""
-    pieces: list[tuple[dict[str, int], list[int]]] = []
+    pieces: list[tuple[Piece, list[int]]] = []
     with path.open(encoding="utf-8", errors="replace") as lines:
         first = next(lines, "")
         if not first.startswith(TITLE):
@@ -93,10 +94,10 @@ def read(path: Path) -> tuple[dict[str, Any], list[Piece]]:
                     # a number would be read as another number.
                     break
                 if line.startswith(PIECE):
-                    pieces.append((json.loads(line[len(PIECE) :]), []))
+                    pieces.append((Piece(numbers=np.zeros(0, dtype=np.int64), **json.loads(line[len(PIECE) :])), []))
                 else:
                     pieces[-1][1].append(int(line.rpartition(",")[2]))
-            read_pieces = [Piece(numbers=np.array(numbers, dtype=np.int64), **about) for about, numbers in pieces]
+            read_pieces = [replace(piece, numbers=np.array(numbers, dtype=np.int64)) for piece, numbers in pieces]
         except (ValueError, KeyError, IndexError, TypeError):
             raise Invalid(f"{path.name}, line {number} is not a line of a release") from None
     return parameters, read_pieces

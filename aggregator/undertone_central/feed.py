@@ -66,7 +66,7 @@ def text_values(lines: Iterable[str], column: str | None, scale: Fraction, say: 
         if not row:
             continue
         if number == 1 and place is not None and place >= len(row):
-            raise Invalid(f"column is {place}, but {name} has {len(row)} columns, expected 0 to {len(row) - 1}")
+            raise Invalid(f"column is {place}, expected 0 to {len(row) - 1}: {name} has no other columns")
         if column is not None and place is None:
             if column not in row:
                 raise Invalid(f"{name} has the columns {', '.join(row)}, expected one named {column!r}")
@@ -85,7 +85,7 @@ def _rows(lines: Iterable[str], name: str) -> Iterator[list[str]]:
     try:
         yield from csv.reader(lines)
     except csv.Error as wrong:
-        raise Invalid(f"{name} is not comma-separated text: {wrong}") from None
+        raise Invalid(f"{name} cannot be read as comma-separated text: {wrong}") from None
 
 
 def parse(cell: str, scale: Fraction) -> int | None:
@@ -115,7 +115,7 @@ def _is_number(cell: str) -> bool:
 
 def not_whole(cell: str, scale: Fraction) -> str:
     """Return the sentence about a cell for which `parse` returns None."""
-    return f"{cell[:_LONGEST_TEXT]!r} is not a whole number below 2^53{_scaled(scale)}, and counts as 0"
+    return f"{cell[:_LONGEST_TEXT]!r} is not a whole number between -2^53 and 2^53{_scaled(scale)}, and counts as 0"
 
 
 def _scaled(scale: Fraction) -> str:
@@ -188,16 +188,19 @@ def _npz(path: Path, column: str | None, scale: Fraction, say: Say) -> Iterator[
     arrays = arrays_of(path)
     usable = [n for n, a in arrays.items() if a.ndim in (1, 2) and a.size and a.dtype.kind in "iuf"]
     name = column if column is not None else usable[0] if len(usable) == 1 else None
+    if not usable:
+        raise Invalid(f"{path.name} holds no array of numbers with one or two dimensions")
     if name is None or name not in usable:
-        raise Invalid(f"{path.name} holds the arrays {', '.join(usable) or 'none'}: name one with --column")
+        raise Invalid(f"{path.name} holds the arrays {', '.join(usable)}: name one with --column")
     array = arrays[name]
     stream = array.T.reshape(-1) if array.ndim == 2 else array
     for start in range(0, len(stream), BATCH):
         values, fine = _whole(stream[start : start + BATCH], scale)
-        if not fine.all():
+        if wrong := int((~fine).sum()):
+            are, count = ("is not a whole number", "counts") if wrong == 1 else ("are not whole numbers", "count")
             say(
-                f"{path.name}, values {start} to {start + len(values) - 1}: {(~fine).sum()} of these are not whole"
-                f" numbers below 2^53{_scaled(scale)}, and count as 0"
+                f"{path.name}, values {start} to {start + len(values) - 1}: {wrong} of these {are} between -2^53 and"
+                f" 2^53{_scaled(scale)}, and {count} as 0"
             )
         yield values
 

@@ -54,7 +54,9 @@ class TopicSink:
         for info in sent:
             while not info.is_published():
                 if time.monotonic() > deadline:
-                    raise OSError(f"the broker did not take the release of {self._topic} within {SECONDS:g} seconds")
+                    raise OSError(
+                        f"the broker did not acknowledge the release on topic {self._topic} within {SECONDS:g} seconds"
+                    )
                 time.sleep(0.002)
 
     def close(self) -> None:

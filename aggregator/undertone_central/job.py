@@ -135,7 +135,8 @@ class ReleaseJob:
                 return False
             if saved["version"] != VERSION or saved["settings"] != self._settings:
                 raise Invalid(
-                    f"{checkpoint} belongs to a release with other settings: give those settings, or name another file"
+                    f"{checkpoint} belongs to a release with other settings, or of another version of Undertone: "
+                    "give those settings, or name another file"
                 )
             self._mechanism.restore(saved["state"])
             self.progress, self.notes = progress, saved["notes"]

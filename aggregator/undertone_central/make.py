@@ -82,7 +82,7 @@ def make(mechanism: str, bound: int, epsilon: Epsilon, source: FreshBytes | None
     for name in given:
         if name not in accepted:
             owners = ", ".join(other for other in MECHANISMS if name in parameters(other))
-            raise Invalid(f"{name} is not an option of {mechanism}, but of {owners or 'no mechanism'}")
+            raise Invalid(f"{name} is not an option of {mechanism}" + (f", but of {owners}" if owners else ""))
     for idle, other, values in _APPLY.get(mechanism, ()):
         value = given.get(other, accepted[other].default)
         papers = given.get("as_papers", False) and AS_PAPERS.get(other) in values

@@ -72,10 +72,10 @@ class Broker:
             parts = urlsplit(url)
             port = parts.port or (8883 if self.ca else 1883)
         except ValueError:
-            raise Invalid(f"{url!r} has no valid port, expected mqtt://host:port/topic") from None
+            raise Invalid(f"{url!r} is not a valid address, expected mqtt://host:port/topic") from None
         topic = parts.path.strip("/")
         if not parts.hostname or not topic or "#" in url or "+" in topic:
-            raise Invalid(f"{url!r} names no broker or no topic, expected mqtt://host:port/topic")
+            raise Invalid(f"{url!r} lacks a host or a topic without # and +, expected mqtt://host:port/topic")
         password = os.environ.get("UNDERTONE_PASSWORD", "") if self.password is None else self.password
         return Address(parts.hostname, port, self.user or "", password, self.ca), topic
 
@@ -116,7 +116,7 @@ class Release:
         without synthetic items.
         """
         if self.parameters["released"] != "items":
-            raise Invalid("shares need a release of synthetic items, of the mechanism sanitizer")
+            raise Invalid("shares need a release of synthetic items, which the mechanism sanitizer makes")
         return share_of(self.parameters, self.numbers, value)
 
     def quantiles(self, shares: Sequence[float]) -> list[ReleasedQuantile]:
@@ -127,7 +127,7 @@ class Release:
         the bound. Raises Invalid for a release of another kind, before the first item, and for a share outside [0, 1].
         """
         if self.parameters["released"] != "items":
-            raise Invalid("quantiles need a release of synthetic items, of the mechanism sanitizer")
+            raise Invalid("quantiles need a release of synthetic items, which the mechanism sanitizer makes")
         if self.parameters["concepts"] != "thresholds":
             raise Invalid("quantiles need a release with concepts = thresholds, but its concepts are points")
         for share in shares:
@@ -198,7 +198,7 @@ def release(
         job = ReleaseJob(continual, sink, state, settings)
         say(continual.guarantee)
         if job.resumed:
-            say(f"resuming after {job.progress.consumed} values")
+            say(f"resuming; values read so far: {job.progress.consumed}")
         if over_mqtt:
             assert isinstance(source, str)
             numbers = _gateway(job, source, units, broker, stop or threading.Event(), say)
@@ -212,6 +212,8 @@ def release(
             numbers += job.close(last_block)
             if continual.withholding:
                 _leave_nothing(output, state)
+                if not job.progress.consumed:
+                    raise Invalid("nothing is released: the input has no values")
                 raise Invalid(
                     f"nothing is released: all {job.progress.consumed} values were held out for the threshold; use a"
                     " shorter --hold-out, or --theta"
@@ -247,8 +249,8 @@ def _refuse_a_second_release(output: Path, state: Path) -> None:
         raise Invalid(f"output is '{output}', a folder, expected a file, - or mqtt://host:port/topic")
     if output.exists() and output.stat().st_size and not state.exists():
         raise Invalid(
-            f"{output} exists: to release the same values a second time costs their ε again. If these are other values,"
-            " or if you want that, remove the file or name another one"
+            f"{output} exists: to release the same values a second time costs their ε again. To release other "
+            "values, or the same ones at this cost, remove the file or name another one"
         )
 
 
@@ -287,7 +289,7 @@ def _feed(job: ReleaseJob, given: _Input, say: Say, bar: Bar) -> int:
     if read and above == read:
         say(f"warning: every value is above the bound {job.bound}: is the bound in the unit of the values? See --scale")
     if faults > _NAMED_FAULTS:
-        say(f"{faults - _NAMED_FAULTS} more faults of the input are not listed")
+        say(f"faults of the input that are not listed: {faults - _NAMED_FAULTS}")
     return numbers
 
 
@@ -299,11 +301,11 @@ def _after(parts: Iterable[Integers], job: ReleaseJob) -> Iterator[Integers]:
         crc = checksum(old, crc)
         missing -= len(old)
         if not missing and len(old) and crc != job.progress.checksum:
-            raise Invalid("the input does not begin with the values that were released before the interruption")
+            raise Invalid("the input does not begin with the values that were read before the interruption")
         if len(new):
             yield new
     if missing:
-        raise Invalid(f"the input ends {missing} values before the point of the interruption")
+        raise Invalid(f"the input ends before the point of the interruption; values missing: {missing}")
 
 
 class _Standard:

@@ -150,6 +150,15 @@ def test_other_files_are_no_releases(tmp_path, text):
         document.read(path)
 
 
+def test_the_line_that_is_no_piece_is_named(tmp_path):
+    path = tmp_path / "r.csv"
+    path.write_text(
+        document.TITLE + '{}\nh\n# piece {"size": 1}\n1,2\n# piece {"first": 2, "theta": 1}\n', encoding="utf-8"
+    )
+    with pytest.raises(Invalid, match=r"r\.csv, line 3 is not"):
+        document.read(path)
+
+
 def read_all(path, column=None, scale=Fraction(1)):
     said = []
     parts = list(feed.batches(path, column, scale, said.append))
@@ -164,23 +173,26 @@ def test_inputs_of_every_kind(tmp_path):
     assert read_all(csv, "0")[0] == [1, 2, 3, 4, 5, 6]
     _, said = read_all(csv, "kwh", Fraction(1000))
     assert said == [
-        "a.csv, row 3: '' is not a whole number below 2^53 after scaling by 1000, and counts as 0",
-        "a.csv, row 4: 'x' is not a whole number below 2^53 after scaling by 1000, and counts as 0",
-        "a.csv, row 6: '0.0001' is not a whole number below 2^53 after scaling by 1000, and counts as 0",
+        "a.csv, row 3: '' is not a whole number between -2^53 and 2^53 after scaling by 1000, and counts as 0",
+        "a.csv, row 4: 'x' is not a whole number between -2^53 and 2^53 after scaling by 1000, and counts as 0",
+        "a.csv, row 6: '0.0001' is not a whole number between -2^53 and 2^53 after scaling by 1000, and counts as 0",
     ]
     plain = tmp_path / "b.txt"
     plain.write_text("3\n4", encoding="utf-8")
     assert read_all(plain)[0] == [3, 4]
     # A first line that is a number is no header.
     plain.write_text("2.5\n4", encoding="utf-8")
-    assert read_all(plain) == ([0, 4], ["b.txt, row 1: '2.5' is not a whole number below 2^53, and counts as 0"])
+    assert read_all(plain) == (
+        [0, 4],
+        ["b.txt, row 1: '2.5' is not a whole number between -2^53 and 2^53, and counts as 0"],
+    )
     table = tmp_path / "c.npz"
     np.savez(table, wh=np.array([[1, 2], [3, 4]]), t0=np.array("x"))
     assert read_all(table)[0] == [1, 3, 2, 4]
     np.savez(table, a=np.array([1.0, np.nan, 2.5, np.inf, 7.0]), b=np.arange(2))
     values, said = read_all(table, "a")
     assert values == [1, 0, 0, 0, 7]
-    assert said == ["c.npz, values 0 to 4: 3 of these are not whole numbers below 2^53, and count as 0"]
+    assert said == ["c.npz, values 0 to 4: 3 of these are not whole numbers between -2^53 and 2^53, and count as 0"]
     assert read_all(table, "b")[1] == []
     pandas = pytest.importorskip("pandas")
     pytest.importorskip("pyarrow")
@@ -189,7 +201,10 @@ def test_inputs_of_every_kind(tmp_path):
     assert read_all(parquet)[0] == [3, 0]
     assert read_all(parquet, "a")[0] == [1, 2]
     pandas.DataFrame({"a": [1.0, 2.5]}).to_parquet(parquet)
-    assert read_all(parquet) == ([1, 0], ["d.parquet, row 2: '2.5' is not a whole number below 2^53, and counts as 0"])
+    assert read_all(parquet) == (
+        [1, 0],
+        ["d.parquet, row 2: '2.5' is not a whole number between -2^53 and 2^53, and counts as 0"],
+    )
     assert feed.expected(csv) == 8
     assert feed.expected(table) is None
 
@@ -252,7 +267,7 @@ def test_bad_inputs_in_one_sentence(tmp_path):
     csv.write_bytes("größe,kwh\né,2\n".encode("latin-1"))
     assert read_all(csv)[0] == [2]
     csv.write_text("7," + "x" * 200_000, encoding="utf-8")
-    with pytest.raises(Invalid, match=r"a\.csv is not comma-separated text: field larger"):
+    with pytest.raises(Invalid, match=r"a\.csv cannot be read as comma-separated text: field larger"):
         read_all(csv)
     for suffix in (".npz", ".parquet"):
         broken = tmp_path / f"x{suffix}"
@@ -261,6 +276,9 @@ def test_bad_inputs_in_one_sentence(tmp_path):
             read_all(broken)
     table = tmp_path / "c.npz"
     np.savez(table, a=np.arange(2), b=np.arange(2))
+    np.savez(tmp_path / "e.npz", text=np.array(["a"]))
+    with pytest.raises(Invalid, match="holds no array of numbers"):
+        read_all(tmp_path / "e.npz")
     with pytest.raises(Invalid, match="holds the arrays a, b: name one"):
         read_all(table)
     for cell in ("1e999999999", "nan", "inf", "9" * 39, "9" * 50, "1/0"):

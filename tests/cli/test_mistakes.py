@@ -70,6 +70,8 @@ def test_a_release_of_too_few_values_leaves_nothing_and_can_be_repeated(tmp_path
     assert undertone(*words, "--theta", "5").returncode == 0
     with pytest.raises(Invalid, match="nothing is released"):
         release(mechanism, [1, 2, 3], tmp_path / "other.csv", epsilon=1, bound=10)
+    with pytest.raises(Invalid, match="nothing is released: the input has no values"):
+        release(mechanism, [], tmp_path / "other.csv", epsilon=1, bound=10)
 
 
 def test_a_column_that_is_not_there_leaves_nothing(tmp_path: Path) -> None:
@@ -95,7 +97,9 @@ def test_an_empty_cell_of_a_parquet_file_is_said(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     pandas.DataFrame({"wh": pandas.array([1, None, 3], dtype="Int64")}).to_parquet(tmp_path / "w.parquet")
     words = ("release", "unbounded", *RELEASE, "--input", tmp_path / "w.parquet", "--output", tmp_path / "o.csv")
-    assert "w.parquet, row 2: '' is not a whole number below 2^53, and counts as 0" in undertone(*words).stderr
+    assert (
+        "w.parquet, row 2: '' is not a whole number between -2^53 and 2^53, and counts as 0" in undertone(*words).stderr
+    )
 
 
 def test_an_option_of_a_plan_that_is_nearly_right_is_suggested(tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def test_every_mechanism_with_its_options_is_released_and_asked(options, tmp_pat
         (["tops", "--epsilon", "much", "--bound", "5"], "epsilon is 'much'"),
         (["simple-2", "--epsilon", "1", "--bound", "5", "--input", "/nowhere.csv"], "nowhere.csv"),
         (["simple-2", "--epsilon", "1", "--bound", "5", "--input", "mqtt://h/t"], "needs --state"),
-        (["simple-2", "--epsilon", "1", "--bound", "5", "--output", "mqtt://:x/"], "no valid port"),
+        (["simple-2", "--epsilon", "1", "--bound", "5", "--output", "mqtt://:x/"], "is not a valid address"),
         (["simple-2", "--epsilon", "1", "--bound", "5", "--output", "/"], "'/', a folder"),
         (
             ["simple-2", "--epsilon", "1", "--bound", "5", "--output", "mqtt://127.0.0.1:1/x"],
@@ -242,10 +242,10 @@ def test_interrupted_and_resumed_from_a_pipe(tmp_path, run, end):
     before = out.read_text(encoding="utf-8")
     everything = "".join(f"{i % 7}\n" for i in range(40))
     assert "does not begin" in run(*TOPS, "--output", out, text=everything.replace("3", "4"), code=2).err
-    assert "ends 3 values before" in run(*TOPS, "--output", out, text=everything[:40], code=2).err
+    assert "values missing: 3" in run(*TOPS, "--output", out, text=everything[:40], code=2).err
     assert "other settings" in run(*TOPS, "--smoothing", "0", "--output", out, text="", code=2).err
     made = run(*TOPS, "--output", out, text=everything)
-    assert "resuming after 23 values" in made.err
+    assert "resuming; values read so far: 23" in made.err
     after = out.read_text(encoding="utf-8")
     assert after.startswith(before)
     positions = [int(line.split(",")[0]) for line in after.splitlines() if line[0].isdigit()]

@@ -89,15 +89,17 @@ class BrokerOptions(Checked):
     passwords: str = option("passwords", "direct: the devices' password file, as undertone init writes it",
                             text)  # fmt: skip
     access: str | None = option(None, "direct: the access-control file, as undertone init writes it: "
-                                "the campaigns that each device may report to; absent: all", text)  # fmt: skip
-    directory: str = option("broker", "external: where undertone init has put the broker's files", text)
+                                "the campaigns that each device may report to; absent: any device may report to "
+                                "every campaign", text)  # fmt: skip
+    directory: str = option("broker", "external: the folder in which undertone init has put the broker's files", text)
     host: str = option(
         "127.0.0.1", "direct: the address to listen on; external: the broker's name or address", host_name
     )
     reached_as: str | None = option(None, "direct: the name or address by which devices reach this server; absent: "
-                                    "host", host_name)  # fmt: skip
+                                    "the value of host", host_name)  # fmt: skip
     hosts: tuple[str, ...] = option((), "external: several brokers in place of host, each HOST or HOST:PORT; "
-                                    "with n brokers, shard s uses broker number s mod n", hosts)  # fmt: skip
+                                    "with n brokers, the devices of shard s use broker s mod n, counted from 0",
+                                    hosts)  # fmt: skip
     certificate: str | None = option(None, "direct: the certificate that devices verify, with its chain; read again "
                                      "at SIGHUP", text)  # fmt: skip
     key: str | None = option(None, "direct: the certificate's key", text)
@@ -108,13 +110,14 @@ class BrokerOptions(Checked):
     connections: int | None = option(None, "direct: devices that may be connected at once; absent: as many as the "
                                      "memory allows; never more than the limit of open files allows",
                                      integer(1, 1 << 20))  # fmt: skip
-    user: str = option("aggregator", "this server's user name at the broker", check_user)
+    user: str = option("aggregator", "external: this server's user name at the broker", check_user)
     password_file: str | None = option(None, "external: a file with this server's own password", text)
     ca_file: str | None = option(None, "external: the authority that signed the broker's certificate; absent: one "
                                  "that this machine trusts; direct: the authority that signed the devices' "
                                  "certificates", text)  # fmt: skip
-    worker_users: bool = option(True, "each worker connects as a broker user of its own, user-0 to "
-                                "user-63, as undertone init writes them; false: all connect as `user`",
+    worker_users: bool = option(True, "external: true: each worker connects under a name of its own, "
+                                "`user` and a number, such as aggregator-0, for which undertone init writes a "
+                                "password; false: all connect as `user`",
                                 boolean)  # fmt: skip
     insecure: bool = option(False, "external: true allows a broker elsewhere without TLS, which shows the password "
                             "to the network", boolean)  # fmt: skip
@@ -171,8 +174,8 @@ def check_broker(broker: BrokerOptions, workers: int) -> None:
         raise Invalid(f"broker.host is {broker.host!r}, but broker.hosts names the brokers: remove one of them")
     if broker.hosts and broker.websocket_url is not None:
         raise Invalid(
-            f"broker.websocket_url is {broker.websocket_url!r}, but broker.hosts names several brokers, of which each"
-            " device has one: remove one of them"
+            f"broker.websocket_url is {broker.websocket_url!r}, the address of one broker, but broker.hosts is a "
+            "list of brokers: remove one of the two options"
         )
     if not broker.source.broker:
         _check_direct(broker, workers)
@@ -191,16 +194,16 @@ def _check_direct(broker: BrokerOptions, workers: int) -> None:
     if broker.certificate is None and not is_loopback(broker.host):
         raise Invalid(
             f"broker.host is {broker.host!r} without broker.certificate and broker.key: passwords and reports would"
-            " cross the network in plain text; expected both, or an address of this machine"
+            " cross the network in plain text; expected both files, or a loopback address such as 127.0.0.1"
         )
     if broker.certificate is None and broker.websocket_place is not None and not is_loopback(broker.websocket_place[0]):
         raise Invalid(
-            f"broker.websocket is {broker.websocket!r} without broker.certificate and broker.key, expected both, or an"
-            " address of this machine"
+            f"broker.websocket is {broker.websocket!r} without broker.certificate and broker.key, expected both"
+            " files, or a loopback address such as 127.0.0.1:8443"
         )
     if workers > 1:
         raise Invalid(
-            f"server.workers is {workers}, but mode {broker.mode!r} has one: use a broker for several workers"
+            f"server.workers is {workers}, expected 1 if broker.mode is {broker.mode!r}: several workers need a broker"
         )
 
 
@@ -214,5 +217,6 @@ def check_sessions(broker: BrokerOptions, workers: int, sessions: int) -> None:
         raise Invalid(f"server.workers is {workers}, expected at most server.partitions = {sessions}")
     if sessions % len(broker.places):
         raise Invalid(
-            f"server.{name} is {sessions}, expected a multiple of the {len(broker.places)} brokers in broker.hosts"
+            f"server.{name} is {sessions}, expected a multiple of {len(broker.places)}, the number of brokers in"
+            " broker.hosts"
         )

@@ -55,7 +55,7 @@ class CampaignPlan(Checked):
 
     TABLE = "campaign"
 
-    name: str = option(..., "the campaign's name: a-z, 0-9 and -, also a level of its topics", check.name)
+    name: str = option(..., "the campaign's name, of a-z, 0-9 and -: its MQTT topics contain this name", check.name)
     version: int = option(1, "number of the plan's version: undertone campaign apply writes it, and refuses a change "
                           "that was made to an older version", integer(1, SMALL))  # fmt: skip
     succeeds: str | None = option(None, "the campaign whose devices this one takes over when that campaign ends: "
@@ -63,22 +63,30 @@ class CampaignPlan(Checked):
     title: str | None = option(None, "what is measured, as the page shows it: one line of at most 80 characters, such "
                                "as Electricity of a home; absent: none", check.title)  # fmt: skip
     sensor: str = option(..., "the sensor whose readings the campaign collects", check.name)
-    unit: str = option(..., "the reading's unit, in whole units", check.unit)
+    unit: str = option(..., "the unit, such as Wh: readings are whole multiples of this unit", check.unit)
     measure: str = option("sum", "a slot's value: " + ", ".join(MEASURES), choice(*MEASURES))
-    bound: int = option(..., "public upper bound of a reading minus offset; 1: a binary sensor", integer(1, _READING))
+    bound: int = option(
+        ..., "the largest reading minus offset, which is public; 1: a binary sensor", integer(1, _READING)
+    )
     offset: int = option(
-        0, "the smallest reading that counts: readings go from offset to offset + bound", integer(-_READING, _READING)
+        0,
+        "the smallest reading; a reading outside the range from offset to offset + bound counts as its nearer end",
+        integer(-_READING, _READING),
     )
     slot_seconds: int = option(1800, "length of a slot in seconds", integer(1, 7 * 86400))
     cycle: int = option(48, "number of slots in a natural period, such as a day", integer(1, 1 << 20))
-    collect: str = option("reports", "reports, or stream: all reports of a device under one budget, see [stream]",
+    collect: str = option("reports", "reports: epsilon is for one reading; stream: epsilon is for all reports of a "
+                          "device's stream together, see [stream]",
                           choice(*COLLECT))  # fmt: skip
-    default: int = option(0, "the public reading that a device sends for a failed sensor", integer(-_READING, _READING))
-    epsilon: Fraction = option(..., "privacy budget ε of one reading (event level): a number from 0.05 to 8",  # noqa: RUF009
+    default: int = option(
+        0, "the public value that stands for a reading while the sensor fails", integer(-_READING, _READING)
+    )
+    epsilon: Fraction = option(..., "privacy budget ε, from 0.05 to 8, of one reading, or in streams of a whole stream",  # noqa: RUF009
                                check.epsilon)  # fmt: skip
     start: int | None = option(None, '"now" or the Unix second of the first slot', check.start)
-    rounds: tuple[int, ...] = option(ROUNDS, "slots of each threshold epoch, in which all devices report for "
-                                     "the threshold: whole cycles, the last the longest", check.rounds)  # fmt: skip
+    rounds: tuple[int, ...] = option(ROUNDS, "number of slots of each threshold round, in which all devices "
+                                     "report for the threshold: best whole cycles, and the last round the longest",
+                                     check.rounds)  # fmt: skip
     report_slots: int = option(48 * 365, "length of the report phase, in slots", integer(1, 1 << 28))
     epoch_slots: int = option(48 * 7, "slots after which the threshold is chosen again", integer(1, 1 << 28))
     cohort_share: float = option(
@@ -87,20 +95,21 @@ class CampaignPlan(Checked):
     cohort_seed: bytes | None = option(
         None, "hexadecimal seed of the schedule, which says when each device reports; absent: a random seed", check.seed
     )
-    window: int | None = option(None, "the privacy of one reading holds for all readings in any window of this length, "
-                                "such as \"24h\": devices take turns; absent: all report in every slot",
+    window: int | None = option(None, "a length such as \"24h\": the guarantee of one reading then covers all "
+                                "readings in any window of this length, because devices take turns; absent: every "
+                                "device reports in every slot",
                                 check.window)  # fmt: skip
     mechanism: str = option("auto", "mechanism after the threshold rounds: auto (a table designed for the readings "
-                            "that they found, or the hybrid), hybrid, piecewise or optimal (a table, however little it "
-                            "gains)",
+                            "that the rounds found, or the hybrid if the table gains too little), hybrid, piecewise or "
+                            "optimal (always the table)",
                             choice(*reporting_names()))  # fmt: skip
-    reach: float | None = option(None, "a table's largest decoded value, as a multiple of the least possible, 1.01 to "
-                                 "2: a higher reach lowers the noise, and lets one false report move a mean further; "
-                                 "absent: 1.25 if noise outweighs 1 % of false reports, else 1.1",
+    reach: float | None = option(None, "a table's largest decoded value, divided by the smallest that is possible: "
+                                 "1.01 to 2. A higher reach lowers the noise, and lets one false report move a mean "
+                                 "further; absent: 1.25 if noise outweighs 1 % of false reports, else 1.1",
                                  check.reach)  # fmt: skip
-    as_papers: bool = option(False, "true: work as the paper of ToPL does; this sets method, query, bins, rounds, "
-                             "mechanism, cohort_share, blocks and filter; of these only query (ranges:R or fleet) and "
-                             "rounds (one round) may then be given other values",
+    as_papers: bool = option(False, "true: work as the paper of ToPL does. This sets collect, method, query, bins, "
+                             "rounds, mechanism, cohort_share, blocks and filter. Only query (ranges:R or fleet) and "
+                             "rounds (one round) may then have other values",
                              boolean)  # fmt: skip
     method: str = option("robust", "how the threshold is chosen: robust, ems or sw-w (the paper's)",
                          choice("robust", "ems", "sw-w"))  # fmt: skip
@@ -110,11 +119,14 @@ class CampaignPlan(Checked):
                        choice("logarithmic", "linear"))  # fmt: skip
     filter: bool = option(True, "true: people are shown the series smoothed over time; false: the raw series",
                           boolean)  # fmt: skip
-    theta_max: int | None = option(None, "the threshold never exceeds this reading, even if reports suggest so; "
-                                   "absent: it may be as large as the bound", integer(-_READING, _READING))  # fmt: skip
+    theta_max: int | None = option(None, "the threshold never exceeds this reading, even if reports suggest a larger "
+                                   "one; absent: it may be as large as offset + bound",
+                                   integer(-_READING, _READING))  # fmt: skip
     blocks: int = option(8, "largest number of blocks of the cycle with thresholds of their own; 1: one for all slots, "
                          "as streams have", integer(1, 8))  # fmt: skip
-    levels: int = option(256, "input levels of the report mechanism (fewer for a large threshold)", integer(1, 4096))
+    levels: int = option(
+        256, "number of input levels of the report mechanism; fewer if the threshold is large", integer(1, 4096)
+    )
     cells: int = option(128, "number of cells of the Square Wave, the mechanism of the reports for the threshold",
                         integer(2, 256))  # fmt: skip
     lead_slots: int = option(2, "an epoch is broadcast this many slots before it starts", integer(1, 10_000))
@@ -154,7 +166,7 @@ class CampaignPlan(Checked):
         most = self.offset + self.bound
         if not self.offset <= self.default <= most:
             raise Invalid(
-                f"campaign.default is {self.default}, expected offset to offset + bound = {self.offset} to {most}"
+                f"campaign.default is {self.default}, expected {self.offset} to {most}: offset to offset + bound"
             )
         if self.theta_max is not None and not self.offset < self.theta_max <= most:
             raise Invalid(
@@ -164,7 +176,7 @@ class CampaignPlan(Checked):
         if self.reach is not None and self.mechanism not in TABLES:
             raise Invalid(
                 f"campaign.reach is {self.reach}, but campaign.mechanism is {self.mechanism!r}, which is no table:"
-                f" expected one of {', '.join(TABLES)}"
+                f" expected mechanism {' or '.join(TABLES)}, or no reach"
             )
         if self.start is not None and self.start % self.slot_seconds:
             raise Invalid(f"campaign.start is {self.start}, expected a multiple of slot_seconds = {self.slot_seconds}")
@@ -235,22 +247,26 @@ class StreamPlan(Checked):
     mechanism: str = option("gaussian", "gaussian (correlated noise), one-bit, or direct (independent noise)",
                             choice(*STREAMS))  # fmt: skip
     delta: float = option(1e-5, "delta of a whole stream", check.delta)
-    slew: Fraction = option(Fraction(1, 20), "largest step between reports, a share of the range below "  # noqa: RUF009
-                            "1/2", check.slew)  # fmt: skip
+    slew: Fraction = option(Fraction(1, 20), "largest step from one report to the next, as a "  # noqa: RUF009
+                            "share of the range: above 0 and below 1/2", check.slew)  # fmt: skip
     share: Fraction | None = option(None, "share r of a report's noise that the next one uses again, rounded "  # noqa: RUF009
                                     "down to 256ths; absent: the one with the least variance",
                                     check.noise_share)  # fmt: skip
-    theta: int | None = option(None, "the threshold that truncates readings; absent: the threshold round's, or the "
-                               "bound", integer(1, _READING))  # fmt: skip
-    round_slots: int = option(0, "slots of a threshold round before the stream, in which each device sends one Square "
-                              "Wave report, from which theta is chosen; 0: no round", integer(0, 10_000))  # fmt: skip
+    theta: int | None = option(None, "the threshold minus offset: larger readings are truncated to the threshold; "
+                               "absent: the threshold round chooses it or, without a round, it is the bound",
+                               integer(1, _READING))  # fmt: skip
+    round_slots: int = option(0, "number of slots of a threshold round before the stream: each device sends one Square "
+                              "Wave report there, and theta is chosen from these reports; 0: no round",
+                              integer(0, 10_000))  # fmt: skip
     round_epsilon: Fraction | None = option(None, "epsilon of the threshold round's report: a "  # noqa: RUF009
                                             "part of campaign.epsilon; the stream has the rest",
                                             check.epsilon)  # fmt: skip
-    dimension: int = option(1, "coordinates of a reading, each within the same range", integer(1, LARGEST_DIMENSION))
+    dimension: int = option(
+        1, "number of coordinates of a reading, all within the same range", integer(1, LARGEST_DIMENSION)
+    )
     reports: int = option(48, "reports of one stream", integer(1, 0xFFFF))
-    chains: int = option(2, "chains of one stream: 1, and 1 more for each reboot allowed", integer(1, 0xFFFF))
-    lag: int = option(1, "chains that take turns, such as 7 for the days of a week", integer(1, 1024))
+    chains: int = option(2, "number of chains of one stream: 1, and 1 more for each reboot allowed", integer(1, 0xFFFF))
+    lag: int = option(1, "number of chains that take turns, such as 7 for the days of a week", integer(1, 1024))
     restart: int = option(0, "a chain ends after this number of missed reports; 0: never", integer(0, 0xFFFF))
     renewal: int = option(0, "slots after which a new stream with a budget of its own begins; 0: one stream",
                           integer(0, 1 << 24))  # fmt: skip

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from undertone_aggregator.base.files import write_private
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.counts.partial import EVERYBODY
 from undertone_aggregator.store.store import GROUPED, Store
 from undertone_shared.errors import Invalid
@@ -32,7 +33,7 @@ def read_groups(path: Path) -> dict[str, str]:
         for row in rows:
             where = f"line {rows.line_num} of {path}"
             if len(row) != 2:
-                raise Invalid(f"{where} has {len(row)} fields, expected device,group")
+                raise Invalid(f"{where} has {many(len(row), 'field')}, expected device,group")
             device, group = check_name(f"device in {where}", row[0]), check_name(f"group in {where}", row[1])
             if group in _RESERVED:
                 raise Invalid(f"{where} has the group {group!r}, which is reserved, expected another name")

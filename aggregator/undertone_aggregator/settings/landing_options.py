@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.settings.landing_plan import SERVER, SPARK, LandingPlan
 from undertone_aggregator.settings.options import Checked, choice, integer, option, text
 from undertone_shared.errors import Invalid
@@ -21,7 +22,8 @@ class LandingOptions(Checked):
                        integer(1, 3650))  # fmt: skip
     seconds: int = option(10, "the batches of this number of seconds are merged into one file", integer(1, 3600))
     counts: str = option(SERVER, "what counts reports: server (the files are for undertone recount), or spark "
-                         "(undertone spark run, with the extra spark)", choice(SERVER, SPARK))  # fmt: skip
+                         "(undertone spark run, which needs pip install 'undertone-ldp[spark]')",
+                         choice(SERVER, SPARK))  # fmt: skip
 
     def check_together(self) -> None:
         """Raise Invalid for options that contradict each other."""
@@ -35,8 +37,11 @@ class LandingOptions(Checked):
 
     def warning(self) -> str:
         """Return a warning about the consequences of landed files for privacy."""
+        # Spark may count late, and a file that it has not counted stays.
+        at_least = "at least " if self.counts == SPARK else ""
         return (
-            f"warning: every report is kept under its device's name in {self.folder}, for {self.days} days: a reader"
+            f"warning: every report is kept under its device's name in {self.folder}, for"
+            f" {at_least}{many(self.days, 'day')}: a reader"
             " of those files sees each device's perturbed reports one by one, protected by each report's own guarantee"
             " alone"
         )

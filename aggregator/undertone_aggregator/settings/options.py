@@ -65,7 +65,7 @@ def tables_in(text: str, where: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as wrong:
         # Python refuses some valid TOML: a number of thousands of digits, or deeply nested lists.
-        raise Invalid(f"{where} is not TOML: {wrong}") from None
+        raise Invalid(f"{where} cannot be read as TOML: {wrong}") from None
 
 
 def parse(section: type[Section], name: str, table: object) -> Section:
@@ -112,7 +112,7 @@ def boolean(name: str, value: object) -> bool:
 def text(name: str, value: object) -> str:
     """Check text that is not empty. Raises Invalid."""
     if not isinstance(value, str) or not value or "\0" in value:
-        raise Invalid(f"{name} is {value!r}, expected text")
+        raise Invalid(f"{name} is {value!r}, expected text that is not empty")
     return value
 
 

@@ -13,8 +13,8 @@ class OutletOptions(Checked):
 
     TABLE = "outlet"
 
-    host: str | None = option(None, "the broker's name or address; absent: only the page and undertone query show "
-                              "estimates", host_name)  # fmt: skip
+    host: str | None = option(None, "name or address of a broker that gets estimates as well; absent: no broker gets "
+                              "them", host_name)  # fmt: skip
     port: int = option(0, "the port; 0 means 8883 with TLS and 1883 without TLS", integer(0, 65535))
     user: str | None = option(None, "this server's user name at that broker", check_user)
     password_file: str | None = option(None, "a file with this server's password there", text)
@@ -29,7 +29,7 @@ class OutletOptions(Checked):
         given = [name for name in ("host", "user", "password_file") if getattr(self, name) is not None]
         missing = [name for name in ("host", "user", "password_file") if name not in given]
         if missing and (given or self.ca_file is not None):
-            raise Invalid(f"{missing[0]} is missing in [outlet]: it needs host, user and password_file")
+            raise Invalid(f"{missing[0]} is missing in [outlet], which needs host, user and password_file")
         if self.insecure and self.ca_file is not None:
             raise Invalid("outlet.insecure is true, but outlet.ca_file turns TLS on: remove one of them")
 

@@ -38,7 +38,9 @@ def title(name: str, value: object) -> str:
     """Check a campaign's title, which the page shows: one printable line. Raises Invalid."""
     words = text(name, value)
     if len(words) > LONGEST_TITLE or not words.isprintable() or words != words.strip():
-        raise Invalid(f"{name} is {value!r}, expected one line of at most {LONGEST_TITLE} characters")
+        raise Invalid(
+            f"{name} is {value!r}, expected one line of at most {LONGEST_TITLE} characters, without spaces at its ends"
+        )
     return words
 
 
@@ -54,7 +56,7 @@ def weekend(name: str, value: object) -> str:
 def unit(name: str, value: object) -> str:
     checked = check_text(name, text(name, value), LONGEST_UNIT)
     if checked.startswith(FORMULA):
-        raise Invalid(f"{name} is {value!r}, expected a unit that no spreadsheet takes for a formula")
+        raise Invalid(f"{name} is {value!r}, expected a unit that a spreadsheet cannot take for a formula")
     if '"' in checked or "\\" in checked:
         raise Invalid(
             f"{name} is {value!r}, expected a unit without quotation marks and backslashes: devices refuse"
@@ -74,7 +76,7 @@ def start(name: str, value: object) -> int | None:
     if value == "now":
         return None
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _U32:
-        raise Invalid(f'{name} is {value!r}, expected "now" or a Unix second')
+        raise Invalid(f'{name} is {value!r}, expected "now" or a Unix second from 0 to {_U32}')
     return value
 
 

@@ -31,5 +31,7 @@ SOURCES = {
         "devices connect to this server, whose acknowledgement means that a report is stored",
         broker=False,
     ),
-    EXTERNAL: SourceKind(_MODULE, "external_broker", "devices connect to the broker at `host`", broker=True),
+    EXTERNAL: SourceKind(
+        _MODULE, "external_broker", "devices connect to a broker, at `host` or one of `hosts`", broker=True
+    ),
 }

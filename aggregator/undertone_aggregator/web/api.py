@@ -7,6 +7,7 @@ from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from undertone_aggregator.base.plain import plain
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.campaign.publish import told
 from undertone_aggregator.counts.partial import EVERYBODY
 from undertone_aggregator.estimate.against import Against
@@ -176,8 +177,8 @@ def means(results: PublicResults, query: "Parameters") -> bytes:
     groups = results.groups if query.by_group else [query.group]
     if (last - first + 1) * len(groups) > LARGEST_SELECTION:
         raise Invalid(
-            f"the selection has {last - first + 1} slots of {len(groups)} groups, expected at most {LARGEST_SELECTION}"
-            " of all groups together"
+            f"the selection has {many(last - first + 1, 'slot')} of each of {many(len(groups), 'group')}, expected "
+            f"at most {LARGEST_SELECTION} slots of all groups together"
         )
     series = results.each_group(first, last, groups, filtered=query.filtered, settled=True)
     return means_csv(results, series, query.zone or results.days.zone)
@@ -214,7 +215,7 @@ def quantile_runs(results: PublicResults, query: "Parameters", every: int | None
         first = max(first, (last // every - LARGEST_RUNS + 1) * every)
     runs = last // every - first // every + 1
     if runs > LARGEST_RUNS:
-        raise Invalid(f"the selection has {runs} runs of {every} slots, expected at most {LARGEST_RUNS}")
+        raise Invalid(f"the selection has {runs} runs of {many(every, 'slot')}, expected at most {LARGEST_RUNS} runs")
     facts = {"campaign": results.campaign.name, "unit": results.campaign.unit, "guarantee": results.guarantee}
     return facts, results.quantile_runs(every, first, last)
 
@@ -275,9 +276,9 @@ class Parameters:
         self.group = parameters.get("group", EVERYBODY)
         self.by_group = parameters.get("by") == "group"
         if "by" in parameters and not self.by_group:
-            raise Invalid(f"the parameter by is {parameters['by']!r}, expected group")
+            raise Invalid(f"the parameter 'by' is {parameters['by']!r}, expected 'group'")
         if self.by_group and "group" in parameters:
-            raise Invalid("the parameters by and group exclude each other")
+            raise Invalid("the parameters 'by' and 'group' exclude each other")
         self.filtered = _flag("filtered", parameters.get("filtered", "false"))
 
     def span(self, results: PublicResults) -> tuple[int, int]:
@@ -313,7 +314,7 @@ def whole_number(name: str, text: str | None) -> int | None:
         return None
     # Python refuses to convert thousands of digits, so the length is checked first.
     if not text.isdecimal() or len(text) > len(str(LARGEST_SELECTION)) or not 1 <= int(text) <= LARGEST_SELECTION:
-        raise Invalid(f"{name} is {text!r}, expected 1 to {LARGEST_SELECTION}")
+        raise Invalid(f"{name} is {text!r}, expected a whole number from 1 to {LARGEST_SELECTION}")
     return int(text)
 
 

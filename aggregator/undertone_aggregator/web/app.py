@@ -156,7 +156,7 @@ class Pages:
             # The computation happens outside the campaign's lock, so that other requests do not wait for it.
             rows = await self._quantiles.of(asked[1], shares)
         except Busy:
-            raise HTTPException(503, f"{LARGEST_QUEUE} requests for quantiles wait already: try again") from None
+            raise HTTPException(503, f"{LARGEST_QUEUE} requests for quantiles wait already: ask again later") from None
         return JSONResponse(api.quantiles(asked[0], rows))
 
     async def ranges(self, request: Request) -> Response:
@@ -228,7 +228,7 @@ class Pages:
         parameters = dict(request.query_params)
         what = parameters.pop("of", Estimate.plural)
         if what not in api.FILES:
-            raise Invalid(f"the parameter of is {what!r}, expected {', '.join(api.FILES[:-1])} or {api.FILES[-1]}")
+            raise Invalid(f"the parameter 'of' is {what!r}, expected {', '.join(api.FILES[:-1])} or {api.FILES[-1]}")
         form = format_of("format", parameters.pop("format", "csv"))
         query = api.Parameters(parameters, (*_ESTIMATES, *(["by"] if what == api.MEANS else []), "format", "of"))
         if what == api.MEANS and form.suffix != "csv":
@@ -323,7 +323,7 @@ class Pages:
         site = request.headers.get("sec-fetch-site")
         origin = request.headers.get("origin")
         if site not in (None, "same-origin") or (origin and origin.split("://")[-1] != request.headers.get("host")):
-            raise HTTPException(403, "the request comes from another site")
+            raise HTTPException(403, "the request comes from another site, or a proxy changes its Host or Origin")
 
 
 def make_app(site: Site, logins: Logins | None = None, names: Iterable[str] = ()) -> Starlette:

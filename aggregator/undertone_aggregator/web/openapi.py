@@ -8,15 +8,16 @@ from undertone_aggregator.web.api import FILTERED, RAW
 from undertone_aggregator.web.application import openapi
 
 _PARAMETERS = {
-    "from": "the start of the time: ISO 8601, in the campaign's zone or `tz` if it names none, or Unix seconds",
-    "to": "the end of the time, written like `from`",
-    "tz": "an IANA time zone for `from` and `to`",
-    "group": "a group of devices; `all` is everybody",
+    "from": "the start of the time span: ISO 8601 or Unix seconds; a time without a zone is one of `tz` or, without "
+    "`tz`, of the campaign's zone",
+    "to": "the end of the time span, written like `from`",
+    "tz": "an IANA time zone for the times in the request, such as Europe/London; the campaign's by default",
+    "group": "a group of devices; `all`, the default, is all devices",
     "filtered": "`true`: the filtered series beside the raw one",
-    "every": f"slots of one run, 1 to {LARGEST_SELECTION}; one cycle by default",
+    "every": f"number of slots of one run, 1 to {LARGEST_SELECTION}; one cycle by default",
     "between": "hours of the day by `tz`, such as `18:00-23:00`; over midnight if the second hour is the earlier one",
-    "against": "what the mean is compared with: `group:NAME`, a time ago such as `7d` (days by the clock of `tz`), or"
-    " another time `FROM..TO`",
+    "against": "what the mean is compared with: `group:NAME`, a time ago such as `7d` (days by the clock of `tz`), "
+    "another time `FROM..TO`, or other days such as `days:days-off`",
     "by": "`group`: a row, or in a file of means a series, for each published group",
     "days": "`workdays` or `days-off` by the campaign's calendar, or days of the week such as `mon,sat`",
     "of": "`slots`: estimates (the default); `means`: a small CSV file of them with time,"
@@ -35,7 +36,7 @@ def document() -> dict[str, Any]:
     return openapi(
         "Undertone",
         "Means of many devices' readings under local differential privacy, for settled slots with enough reports."
-        " Every answer that holds numbers holds their guarantee. No answer holds a device's report."
+        " Each JSON answer with means or quantiles holds their guarantee. No answer holds a device's report."
         ' Errors are {"error": sentence}.',
         {
             "/api/v1/campaigns": _get("all campaigns at a glance", ()),
@@ -45,7 +46,7 @@ def document() -> dict[str, Any]:
                 "the campaign's broadcast messages and the settings of its estimates, for programs", ("name",)
             ),
             f"{each}/ranges": _get(
-                "one mean for every `every` slots in a row, over those of them that are published",
+                "the mean of each run of `every` slots, over those slots of the run that are published",
                 ("name", "from", "to", "tz", "group", "every"),
             ),
             f"{each}/selection": _get(
@@ -53,7 +54,8 @@ def document() -> dict[str, Any]:
                 ("name", "from", "to", "tz", "group", "by", "between", "days"),
             ),
             f"{each}/difference": _get(
-                "the mean of all selected slots less another mean, with its error: what both have in common cancels",
+                "the mean of all selected slots minus another mean, with the error of this difference: errors that both"
+                " means share cancel",
                 ("name", "from", "to", "tz", "group", "by", "against", "between", "days"),
             ),
             f"{each}/losses": _get(
@@ -66,7 +68,7 @@ def document() -> dict[str, Any]:
             f"{each}/epochs": _get("the history of theta", ("name",)),
             f"{each}/download": _get("the selection as a file", ("name", *selection, "by", "format", "of"), "text/csv"),
             f"{each}/events": _get(
-                "server-sent events `campaign`: the campaign at a glance, again when something is new",
+                "server-sent events named `campaign`: the campaign at a glance, whenever something is new",
                 ("name",),
                 "text/event-stream",
             ),

@@ -40,7 +40,10 @@ def serve_page(
     other machines reach, unless ``remote_actions`` allows that.
     """
     if logins is not None and not (remote_actions or is_loopback(host)):
-        raise Invalid(f"actions are on and the page listens on {host}, expected a loopback address")
+        raise Invalid(
+            f"actions are on and the page listens on {host}, expected a loopback address, or undertone web "
+            "with --remote-actions"
+        )
     check_packages(PAGE)
     import uvicorn
 
@@ -73,4 +76,5 @@ def _bound(host: str, port: int) -> socket.socket:
     except OSError as wrong:
         # Python's own message contains the address, so only the reason is taken from it.
         why = os.strerror(wrong.errno) if wrong.errno and wrong.errno > 0 else str(wrong)
-        raise Invalid(f"--listen is {host}:{port}, which cannot be used: {why}") from None
+        shown = f"[{host}]" if ":" in host else host
+        raise Invalid(f"the page cannot listen at {shown}:{port}: {why}") from None

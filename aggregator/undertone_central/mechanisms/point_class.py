@@ -27,7 +27,7 @@ class PointSanitizer:
     def __init__(self, bound: int, epsilon: Fraction) -> None:
         self._bound = check_bound(bound)
         if bound > LARGEST:
-            raise Invalid(f"bound is {bound}, expected at most {LARGEST} for points: each value has a count")
+            raise Invalid(f"bound is {bound}, expected at most {LARGEST} for points: each possible value has a count")
         self._epsilon = epsilon
         self._law = discrete_laplace(2 / epsilon)
 

@@ -119,7 +119,7 @@ class Tops(Continual):
             if self._given
             else f"the first {self._hold_out} values choose the threshold θ and are never published",
             "parallel": f"{self._hold_out} values before each span choose its threshold θ and are never published",
-            "sequential": f"{float(self.epsilon * self._share):g} of this chooses the next span's threshold θ",
+            "sequential": f"of this, ε = {float(self.epsilon * self._share):g} chooses the next span's threshold θ",
         }[self._update]
         return f"event-level differential privacy, pure ε = {float(self.epsilon):g} per value; {theta}"
 

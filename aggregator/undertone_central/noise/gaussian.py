@@ -26,10 +26,8 @@ class DiscreteGaussian:
 
     def __init__(self, variance: Fraction) -> None:
         if not Fraction(1, 4) <= variance <= 1 << 92:
-            raise Invalid(
-                f"the noise has variance {float(variance):g}, expected 0.25 to 2^92: a smaller bound or horizon, or a"
-                " larger epsilon, makes it smaller"
-            )
+            advice = ": a smaller bound or horizon, or a larger epsilon, makes it smaller" if variance > 1 else ""
+            raise Invalid(f"the noise has variance {float(variance):g}, expected 0.25 to 2^92{advice}")
         self.variance = variance
         self._scale = isqrt(variance.numerator // variance.denominator) + 1
         self._proposal = discrete_laplace(Fraction(self._scale))

@@ -65,7 +65,8 @@ def _reports(options: PlanOptions, rounds: Sequence[int] | None, progress: Progr
         reach = check.reach("reach", reach)
         if kind not in TABLES:
             raise Invalid(
-                f"reach is {reach:g}, but mechanism is {kind!r}, which is no table: expected one of {', '.join(TABLES)}"
+                f"reach is {reach:g}, but mechanism is {kind!r}, which is no table:"
+                f" expected mechanism {' or '.join(TABLES)}, or no reach"
             )
     population, notes = _known(options)
     ways = _ways(options, population, rounds)

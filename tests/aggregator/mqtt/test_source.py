@@ -99,7 +99,7 @@ def test_an_unknown_source_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_source_without_a_broker_has_one_worker(settings: Config, tmp_path: Path) -> None:
-    with pytest.raises(Invalid, match=r"server\.workers is 2, but mode 'folder' has one"):
+    with pytest.raises(Invalid, match=r"server\.workers is 2, expected 1 if broker\.mode is 'folder'"):
         config(tmp_path, '[broker]\nmode = "folder"\n[server]\nworkers = 2\n')
 
 

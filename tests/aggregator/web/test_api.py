@@ -229,7 +229,7 @@ def test_a_selection_has_one_mean(site: StoreSite, name: str, store: Path) -> No
     assert answer["guarantee"]
     assert "between is '18-23'" in refused(site, path, between="18-23")
     assert "days is 'monday'" in refused(site, path, days="monday")
-    assert "by is 'region'" in refused(site, path, by="region")
+    assert "'by' is 'region'" in refused(site, path, by="region")
     assert "exclude each other" in refused(site, path, by="group", group="all")
     assert "'every'" in refused(site, path, every="2")
 
@@ -272,7 +272,7 @@ def test_losses_are_a_row_for_each_slot_and_a_file(site: StoreSite, name: str) -
     assert f"{name}-losses.csv" in file.headers["content-disposition"]
     refusals = get(site, f"campaigns/{name}/download", of="refusals", format="csv")
     assert refusals.text.splitlines()[0].split(",")[:4] == [*answer["refusals"]][:4]
-    assert "of is 'gaps'" in refused(site, f"campaigns/{name}/download", of="gaps")
+    assert "'of' is 'gaps'" in refused(site, f"campaigns/{name}/download", of="gaps")
 
 
 def test_a_threshold_round_is_drawn_as_no_estimate(site: StoreSite, name: str) -> None:

@@ -345,14 +345,14 @@ def test_the_legend_shows_no_number_where_the_tile_shows_none(open_page: Callabl
     page.route(re.compile(r"/estimates\?"), noisy)
     page.reload()
     page.wait_for_selector("#groups .at:text-is('only noise')")
-    assert "this line cannot be told from noise" in page.inner_text("#chart-caption")
+    assert "the line cannot be told from noise" in page.inner_text("#chart-caption")
 
 
 @pytest.mark.parametrize(
     ("error", "half_band", "number", "words"),
     [
-        (90.0, 1000.0, "4.8 kWh ± 4.3", ["Mostly noise: the error is more than half of the number."]),
-        (90.0, 20.0, "2.4 kWh ± 0.96", ["Smoothed with the help of other days"]),
+        (90.0, 1000.0, "4.8 kWh ± 4.3", ["Mostly noise: the error is more than half of the number itself."]),
+        (90.0, 20.0, "2.4 kWh ± 0.96", ["Smoothed with reports of other times"]),
         (90.0, 70.0, "cannot be told from noise", ["The error, ± 3.4 kWh, is larger than the number itself"]),
         (9.0, 20.0, "4.8 kWh ± 0.43", []),
     ],
@@ -390,7 +390,7 @@ def test_a_day_is_the_most_exact_of_its_two_means_and_fades_if_noisy(
 def test_quantiles_are_said_in_words(drawn: Any) -> None:
     # This part is one of the last that the page draws.
     drawn.wait_for_selector("#quantiles button")
-    assert "These are readings of all homes and times, not homes" in drawn.inner_text("#quantiles")
+    assert "This counts readings of all homes and times, and not homes" in drawn.inner_text("#quantiles")
     drawn.click("#quantiles button")
     drawn.wait_for_selector("#quantiles tbody tr")
     assert "the ± elsewhere on this page holds 95 times in 100" in drawn.inner_text("#quantiles")
@@ -509,6 +509,15 @@ def test_a_restart_of_the_server_is_said_and_survived(
     until(page, f"{latest} !== {json.dumps(before)}")
 
 
+def test_events_are_asked_for_again_after_a_proxys_error(open_page: Callable[..., Any], name: str) -> None:
+    def refuse_once(page: Any) -> None:
+        page.route("**/events", lambda route: route.fulfill(status=502, body="no server"), times=1)
+
+    page = open_page(f"#{name}", losing=True, prepare=refuse_once)
+    until(page, "document.getElementById('link').textContent === 'the server does not answer: trying again'")
+    until(page, "document.getElementById('link').textContent === 'connected'")
+
+
 def test_when_a_campaign_ended_is_said_and_whose_reports_are_there(open_page: Callable[..., Any], name: str) -> None:
     years_later = datetime(2040, 1, 1, tzinfo=UTC)
     page = open_page(f"#{name}", prepare=lambda page: page.clock.set_fixed_time(years_later))
@@ -529,7 +538,10 @@ def test_when_a_campaign_ended_is_said_and_whose_reports_are_there(open_page: Ca
     assert said("state.js", "ended", campaign | settling) == "This campaign ended on Sep 9, 2001, at 02:30."
     reports = said("state.js", "arrived", campaign, 400)
     assert reports.startswith("300 reports for ")
-    assert ", and 20 more that only help to learn the range of readings. From 80 of the 400 devices none" in reports
+    assert (
+        ", and 20 more only to learn the range of readings. No report came in time from 80 of the 400 devices;"
+        in reports
+    )
     assert "devices" not in said("state.js", "arrived", campaign, None)
     assert "devices" not in said("state.js", "arrived", campaign | {"stride": 48}, 400)
     week = {"from": "Monday", "to": "Sunday", "words": "20 °C ± 1"}

@@ -283,7 +283,7 @@ def test_why_a_group_has_no_total(hand: type[Hand]) -> None:
     opened.click("#selection summary")
     totals = {cells[0]: cells[2] for cells in opened.table("#selected")}
     assert [group for group, total in totals.items() if total == "–"] == ["south"]
-    assert "A group whose number of devices is not told has no total" in opened.page.inner_text("#selected")
+    assert "A group whose number of devices is not published has no total" in opened.page.inner_text("#selected")
 
 
 def test_the_total_of_the_fleet(hand: type[Hand], call: Any, fleet: Path) -> None:
@@ -342,7 +342,7 @@ def test_the_newest_number_is_told_of_one_device_and_of_all(hand: type[Hand]) ->
     until(opened.page, "document.getElementById('latest').innerText.includes('a power of')")
     one, each, every, *_ = opened.page.inner_text("#latest").splitlines()
     assert each == "energy per device in 30 minutes, on average"
-    words = re.fullmatch(r"(\S+ \S+) ± \S+ of all (\S+) devices: a power of (\S+ \S+) ± \S+", every)
+    words = re.fullmatch(r"(\S+ \S+) ± \S+ for all (\S+) devices together: a power of (\S+ \S+) ± \S+", every)
     assert words is not None, every
     of_all, devices, power = figure(words[1]), figure(words[2]), figure(f"{words[3]}h")
     # The page rounds each number.
@@ -431,9 +431,9 @@ def test_why_there_is_no_newer_number_and_when_there_is(hand: type[Hand], name: 
 
     opened.page.route(re.compile(rf"/api/v1/campaigns/{name}$"), running)
     opened.click(".card a")
-    until(opened.page, "document.getElementById('latest').innerText.includes('Ended')")
+    until(opened.page, "document.getElementById('latest').innerText.includes('This slot ended')")
     said = (
-        "Ended 1 hour ago. A new number comes every 30 minutes, after it has waited 1 hour for late reports."
-        " The next comes about 19:30."
+        "This slot ended 1 hour ago. A new number comes every 30 minutes; the server first waits 1 hour for late "
+        "reports. The next comes about 19:30."
     )
     assert said in opened.page.inner_text("#latest")

@@ -56,7 +56,7 @@ def test_a_port_in_use_is_one_sentence(store: Path) -> None:
         )
     assert done.returncode == 2
     errors = [line for line in done.stderr.splitlines() if not line.startswith("warning: the page draws no charts")]
-    assert errors == [f"error: --listen is {address}, which cannot be used: Address already in use"]
+    assert errors == [f"error: the page cannot listen at {address}: Address already in use"]
 
 
 @pytest.mark.slow

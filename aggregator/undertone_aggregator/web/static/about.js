@@ -12,7 +12,7 @@ function ends({ last_slot_ends: end, phase, time_zone: zone }) {
   const days =
     left > 2 * DAY ? lasting(DAY * Math.floor(left / DAY)) : lasting(3600 * Math.max(Math.floor(left / 3600), 1));
   // While the range of readings is learnt, it is not known yet how long the reports go on.
-  return `${phase === "threshold" ? "at the latest" : "until"} ${date(end - 1, zone)}, ${days} from now`;
+  return `until ${date(end - 1, zone)}${phase === "threshold" ? " at the latest" : ""}, which is ${days} from now`;
 }
 
 // How to reach whoever runs it, as the operator wrote it; an address of mail or of the web leads there.
@@ -31,10 +31,10 @@ function link(words, to) {
 function watched({ odds }) {
   const told = odds.map(({ of, at_most: share }) => `with ${of}, ${sure(share)}`).join("; ");
   const holder = told
-    ? ` Suppose somebody holds a home's reports, as the server does, and thinks two guesses about the home equally likely (50 %). How sure they can then be of one of them: ${told}.`
+    ? ` Suppose somebody holds a home's reports, as the server does, and thinks at first that two guesses about the home are equally likely (50 % each). The reports can then make them this sure of one guess: ${told}. These limits hold even if very few homes take part.`
     : "";
   const usual = odds.some(({ of, at_most: share }) => of !== "one report" && share > 0.95)
-    ? " How much the home used in one slot they cannot see; but over many reports they can learn what it uses as a habit."
+    ? " Many reports together can tell them what is usual in the home."
     : "";
   return `Nobody can from this page, which shows means of many homes.${holder}${usual}`;
 }
@@ -45,7 +45,7 @@ export function aboutIt(campaign, week) {
   const who = element("dd");
   who.append(
     asks ||
-      "Whoever runs this has not entered a name here. Ask whoever gave you this page's address or your link. (For the operator:" +
+      "No name is entered here. Ask whoever gave you this page's address or your link who runs the campaign. (For the operator:" +
         " the setting is operator in [join] of server.toml.)",
   );
   const how = element("dd");
@@ -53,21 +53,23 @@ export function aboutIt(campaign, week) {
     ...(contact
       ? [reached(contact)]
       : [
-          asks ? `No contact is given here: ask where ${asks} gave you the link.` : "No contact is given here.",
+          "No contact is given here: ask whoever gave you the link.",
           " (For the operator: the setting is contact in [join] of server.toml.)",
         ]),
   );
   const over = Boolean(ended(campaign));
   const until = element("dd");
   until.append(
-    over
-      ? `It ran from ${date(campaign.begins, campaign.time_zone)} ${ends(campaign)}; its devices send no more.`
-      : `Since ${date(campaign.begins, campaign.time_zone)}, ${ends(campaign)}. Then devices send no more.`,
+    campaign.server.state === "retired"
+      ? `It began on ${date(campaign.begins, campaign.time_zone)}, and whoever runs it has ended it for good.`
+      : over
+        ? `It ran from ${date(campaign.begins, campaign.time_zone)} ${ends(campaign)}; its devices send no more.`
+        : `From ${date(campaign.begins, campaign.time_zone)} ${ends(campaign)}. After that, its devices send no more.`,
   );
   const kept = element("dd");
   kept.append(
-    "The server counts the reports of each time and group, without names, and keeps the counts until whoever runs it deletes them." +
-      " So what a home has sent cannot be taken out again. The list of the devices' names stays until the operator removes a name. ",
+    "The server counts the reports of each slot and group, without names, and keeps the counts until whoever runs it deletes them." +
+      " So what a home has sent cannot be taken out again. The devices' names stay in a list until the operator removes them. ",
     campaign.kept_by_name.length ? `${campaign.kept_by_name.join(" ")} ` : "",
     "The server stores no internet address; a proxy in front of it may. ",
     link("Everything that is stored", "guides/privacy.md#what-is-stored-where-and-for-how-long"),
@@ -91,26 +93,26 @@ export function aboutIt(campaign, week) {
     ".",
   );
   const seen = element("dd");
-  const groups = campaign.groups.length > 1 ? " It also knows the group that the home is in." : "";
+  const groups = campaign.groups.length > 1 ? " The server also knows the group of the home." : "";
   const each = lasting(campaign.stride * campaign.slot_seconds);
   seen.append(
-    `One report every ${campaign.stride > 1 ? `${each}, in its turn` : each}: one number, which the device has changed at random so` +
-      " that one report says little about the real reading (this is the noise); the device's name and the time; and, like any web" +
+    `One report every ${campaign.stride > 1 ? `${each}, in its turn` : each}: one number, which the device has changed at random` +
+      " (this is the noise); the device's name and the time; and, like any web" +
       ` service, the internet address from which it reports.${groups} The name is not yours, but whoever gave you the link may` +
-      " know that it is you. The program on the device sends no reading without noise (a phone gets its program from this server). So" +
-      " whoever breaks into the server, or may demand its data, can get reports or sums of them, but no reading. ",
+      " know that it is you. The program on the device sends no reading without noise. So whoever steals the server's data, or may demand them," +
+      " gets reports or sums of them, but no reading. A phone gets its program from this server, and so has to trust it. ",
     link("Who sees what", "guides/privacy.md#who-sees-what"),
     ".",
   );
   return [
-    element("dt", "Who runs it and asks"),
+    element("dt", "Who runs the campaign, and asks homes to take part"),
     who,
     element("dt", "How to reach them"),
     how,
     ...(purpose ? [element("dt", "What for"), element("dd", purpose)] : []),
     element("dt", "From when to when"),
     until,
-    element("dt", "How long is it kept?"),
+    element("dt", "What is kept, and for how long?"),
     kept,
     element("dt", "How a home takes part"),
     joining,
@@ -119,21 +121,22 @@ export function aboutIt(campaign, week) {
     element("dt", "Is my home in the sum now?"),
     element(
       "dd",
-      "Only your own device knows: this page does not say which homes are in a mean. Your device shows what it has reported:" +
-        " in the phone's app, in Home Assistant at Last report, on a gateway by undertone-device status, at reports. A board" +
-        " shows nothing.",
+      "This page does not say which homes are in a mean. But your device shows what it has reported: in the phone's app, in Home" +
+        " Assistant as “Last report”, and on a gateway in the line “reports” of undertone-device status. A board shows nothing.",
     ),
     element("dt", "Do I use more than the others?"),
     element(
       "dd",
-      "Only your own device knows, because your readings stay there. It compares them with the means of this page: see You and" +
-        " the others in the phone's app, or Your home and Average home in Home Assistant. A gateway or a board shows no comparison.",
+      "Only your own device knows, because your readings stay there. A phone and Home Assistant compare them with the published" +
+        " means: see “You and the others” in the phone's app, or “Your home” and “Average home” in Home Assistant. A gateway or a" +
+        " board shows no comparison.",
     ),
     element("dt", "Could anybody see what my home does?"),
     element(
       "dd",
-      `${watched(campaign)} These limits hold even if very few homes take part. Each further report tells a little more: a device counts` +
-        " this, stops by itself at the limit that its home agreed to, if there is one, and (unless it is a board) shows both. A number from too few reports is not shown.",
+      `${watched(campaign)} Each further report tells a little more. A device counts how much its reports have told, and stops at the` +
+        " limit that its home agreed to, if there is one. A phone, Home Assistant and a gateway show this count and the limit; a" +
+        " board shows nothing. This page shows no number from too few reports.",
     ),
     element("dt", "What does the server see of my home?"),
     seen,
@@ -142,8 +145,8 @@ export function aboutIt(campaign, week) {
     element("dt", "Who holds the reports, and who may read this page?"),
     element(
       "dd",
-      `The reports: ${asks ? `${asks}, as whoever runs the server` : "whoever runs the server"}; no other home gets them. This page: anybody who` +
-        " can open its address, without a password of its own; it shows only means of many homes.",
+      `Whoever runs the server${asks ? ` (${asks})` : ""} holds the reports; no other home gets them. This page asks for no password:` +
+        " anybody who can open its address may read it. It shows only means of many homes.",
     ),
     element("dt", "What if the server stops?"),
     element(

@@ -33,6 +33,7 @@ import {
   drowned,
   ended,
   FEW,
+  itself,
   learning,
   notice,
   notices,
@@ -44,10 +45,10 @@ import {
 } from "./state.js";
 import { addsUp, clocks, daysOff, homes, meaning, per } from "./words.js";
 
-// The server gave no answer at all.
+// The server gave no answer at all. `again`: whether the page asks again by itself.
 class Away extends Error {
-  constructor() {
-    super("the server does not answer: trying again");
+  constructor(again = false) {
+    super(`the server does not answer${again ? ": trying again" : ""}`);
   }
 }
 
@@ -59,6 +60,8 @@ const api = async (path, options) => {
   if (!answer.ok) throw new Error(value.error);
   return value;
 };
+
+const AGAIN = 5000; // milliseconds after which the page asks again for events, if the browser does not
 
 let shown = null; // the name of the campaign that is open
 let news = null; // the stream of the campaign's events
@@ -145,7 +148,7 @@ function now(campaign) {
     made.push(bar, element("div", learns.words, "small"));
   } else if (newest)
     made.push(
-      element("div", `Ended ${ago(Date.now() / 1000 - newest.start - slot)}${following(campaign)}`, "small"),
+      element("div", `This slot ended ${ago(Date.now() / 1000 - newest.start - slot)}${following(campaign)}`, "small"),
       element("div", arrived(campaign, registered?.name === campaign.name ? registered.devices : null), "small"),
     );
   refresh($("latest"), made);
@@ -161,7 +164,7 @@ function ofAll(campaign, estimate, error) {
     const shape = amount(factor * registered.devices * estimate, factor * registered.devices * error, of);
     return `${shape.value} ${shape.unit} ${shape.error}`;
   };
-  const words = `${said(1, unit)} of all ${number(registered.devices, 9)} devices`;
+  const words = `${said(1, unit)} for all ${number(registered.devices, 9)} devices together`;
   return unit === "Wh" ? `${words}: a power of ${said(3600 / slot, "W")}` : words;
 }
 
@@ -175,7 +178,7 @@ function following(campaign) {
   const now = Date.now() / 1000;
   const next = due < now ? "is due now" : `comes about ${due - now < 86400 ? clock(due, zone) : time(due, zone)}`;
   const waits = server.settle_slots
-    ? `. A new number comes every ${lasting(slot)}, after it has waited ${lasting(server.settle_slots * slot)} for late reports. The`
+    ? `. A new number comes every ${lasting(slot)}; the server first waits ${lasting(server.settle_slots * slot)} for late reports. The`
     : `. A new number comes every ${lasting(slot)}. The`;
   return `${waits} next ${next}.`;
 }
@@ -270,25 +273,36 @@ function answerOf(row, campaign, apart, than, slots, peaked, several) {
   if (drowned(sum, error, { offset: each * campaign.offset }))
     return [
       element("div", "cannot be told from noise", "value words"),
-      element("div", `The error, ${shape.error} ${shape.unit}, is larger than the number itself. ${FEW}`, "small"),
+      element(
+        "div",
+        `The error, ${shape.error} ${shape.unit}, is larger than ${itself({ offset: each * campaign.offset, unit: campaign.unit })}. ${FEW}`,
+        "small",
+      ),
     ];
   const doubt = doubtful(sum, error, { offset: each * campaign.offset });
   const line = element("div", "", doubt ? "value doubt" : "value");
   line.append(shape.value, element("span", ` ${shape.unit} ${shape.error}`, "unit"));
   const made = [line, element("div", "per device, on average", "small")];
-  if (doubt) made.push(element("div", "Mostly noise: the error is more than half of the number.", "small"));
-  if (better)
+  if (doubt)
     made.push(
       element(
         "div",
-        "Smoothed with the help of other days, because the reports of this time alone tell less.",
+        `Mostly noise: the error is more than half of ${itself({ offset: each * campaign.offset, unit: campaign.unit })}.`,
         "small",
       ),
+    );
+  if (better)
+    made.push(
+      element("div", "Smoothed with reports of other times, because those of this time alone tell less.", "small"),
     );
   else if (each > 1 && row.total !== null) {
     const total = amount(row.total, Z * row.total_se, campaign.unit);
     made.push(
-      element("div", `${total.value} ${total.unit} ${total.error} of all ${number(row.devices, 9)} devices`, "small"),
+      element(
+        "div",
+        `${total.value} ${total.unit} ${total.error} for all ${number(row.devices, 9)} devices together`,
+        "small",
+      ),
     );
   }
   if (apart) {
@@ -452,8 +466,8 @@ async function byGroup() {
   const made = [
     element(
       "p",
-      `${said[0].toUpperCase()}${said.slice(1)}, on average, from ${time(from, zone)} to ${time(to, zone)}. ${learnt()} What a group stands for, ` +
-        `${about.server.asks || "whoever runs the campaign"} has decided.`,
+      `${said[0].toUpperCase()}${said.slice(1)}, on average, from ${time(from, zone)} to ${time(to, zone)}. ${learnt()} ` +
+        `${about.server.asks || "Whoever runs the campaign"} has decided what each group stands for.`,
       "small",
     ),
     table,
@@ -465,7 +479,7 @@ async function byGroup() {
     made.push(
       element(
         "p",
-        `${words}Noise can put one group above another: to compare two other groups, see Is it different?`,
+        `${words}Noise can put one group above another: to compare any two groups, see “Is it different?”.`,
         "small",
       ),
     );
@@ -740,10 +754,13 @@ function draw() {
   values(null);
   drawReports(raw, zone, place.clientWidth);
   const first = overlaid[0][0];
+  const smooth = overlaid.some(([, answer]) => answer.filtered?.start.length);
   $("chart-caption").textContent =
-    `Mean of what a device measured in each ${lasting(about.slot_seconds)}, in ${unit}, smoothed over time (filtered). Times are those of ${zone}. ` +
+    `Mean of what a device measured in each ${lasting(about.slot_seconds)}, in ${unit}, ${smooth ? "smoothed over time (filtered)" : "each slot alone (raw)"}. Times are those of ${zone}. ` +
     "95 times in 100 the true mean lies within the band. " +
-    (noisy(overlaid[0][1]) ? "Most of it is wider than the numbers: this line cannot be told from noise. " : "") +
+    (noisy(overlaid[0][1])
+      ? `In most slots, the error is larger than ${itself(about)}: the line${overlaid.length > 1 ? ` of ${first === "all" ? "all devices" : first}` : ""} cannot be told from noise. `
+      : "") +
     (unit === "Wh" && about.slot_seconds !== 3600
       ? `100 Wh in ${lasting(about.slot_seconds)} are a power of ${number(360_000 / about.slot_seconds, 3)} W. `
       : "") +
@@ -857,13 +874,15 @@ function drawReports(raw, zone, width) {
     );
   if (absent)
     words.push(
-      `${number(absent, 6)} of ${number(sent.length, 6)} slots have no number: nobody reported, or too few did.`,
+      `${number(absent, 6)} of ${number(sent.length, 6)} slots have no number: too few devices reported, or it may not be published.`,
     );
-  if (sum("late")) words.push(`On top: ${number(sum("late"), 9)} came too late.`);
+  if (sum("late")) words.push(`On top: ${number(sum("late"), 9)} reports came too late.`);
   if (sum("lost"))
-    words.push(`On top: ${number(sum("lost"), 9)} were lost; they are drawn at the slot whose report showed it.`);
+    words.push(
+      `On top: ${number(sum("lost"), 9)} reports were lost. Each is drawn at the slot whose report showed the loss.`,
+    );
   if (sum("refused"))
-    words.push(`At the very top, when they arrived: ${number(sum("refused"), 9)} deliveries were refused.`);
+    words.push(`At the very top, by time of arrival: ${number(sum("refused"), 9)} deliveries were refused.`);
   $("reports-caption").textContent = words.join(" ");
 }
 
@@ -924,8 +943,8 @@ function tabulateRefusals() {
       : element(
           "p",
           data.losses.refused.includes(null)
-            ? "This is known for all devices together only."
-            : "There is none in this time.",
+            ? "Refusals are known for all devices together only."
+            : "No delivery was refused in this time.",
           "small",
         ),
   );
@@ -940,7 +959,7 @@ function detail(i) {
   if (raw.kind[i] === null || raw.kind[i] === "model") {
     words.push(
       raw.kind[i] === null
-        ? "no number: nobody reported, or too few did"
+        ? "no number: too few devices reported, or it may not be published"
         : `a threshold round: the range of readings is learnt from ${raw.cohort[i]} reports, and no mean is estimated`,
     );
     $("slot").textContent = words.join("; ");
@@ -948,7 +967,7 @@ function detail(i) {
   }
   words.push(`alone (raw): ${number(raw.estimate[i])} ${data.unit}`);
   if (raw.standard_error[i] !== null) {
-    words.push(`95 %: ${number(raw.low[i])} to ${number(raw.high[i])}`);
+    words.push(`95 % interval: ${number(raw.low[i])} to ${number(raw.high[i])}`);
     const error = Z * raw.standard_error[i];
     const total =
       overlaid[0][0] === "all" && !drowned(raw.estimate[i], error, about) && ofAll(about, raw.estimate[i], error);
@@ -956,12 +975,12 @@ function detail(i) {
   }
   if (raw.truncated_mean[i] !== raw.estimate[i] && raw.truncated_se[i] !== null) {
     words.push(
-      `of readings truncated at θ = ${number(raw.theta[i])}: ${number(raw.truncated_mean[i])} ± ${number(Z * raw.truncated_se[i], 2)}`,
+      `mean of readings truncated at θ = ${number(raw.theta[i])}: ${number(raw.truncated_mean[i])} ± ${number(Z * raw.truncated_se[i], 2)}`,
     );
   }
-  words.push(`${raw.reports[i]} reports, ${raw.cohort[i]} for the threshold`);
+  words.push(`${raw.reports[i]} reports in the mean, ${raw.cohort[i]} more for the threshold`);
   if (raw.manipulation[i] !== null)
-    words.push(`1 % false reports could move the mean by ${number(raw.manipulation[i])}`);
+    words.push(`1 % of false reports could move the mean by up to ${number(raw.manipulation[i])} ${data.unit}`);
   $("slot").textContent = words.join("; ");
 }
 
@@ -1111,7 +1130,7 @@ async function select() {
           )
         : element(
             "p",
-            "No slot of this time has a number: nobody reported, too few did, or the range was being learnt.",
+            "No slot of this time has a number: too few devices reported, the number may not be published, or the range was being learnt.",
             "small",
           ),
       chosen.get("days") ? element("p", daysOff(about), "small") : "",
@@ -1120,7 +1139,7 @@ async function select() {
             "p",
             uncounted.includes("all")
               ? "There is no total, because no list of the devices is kept here."
-              : "A group whose number of devices is not told has no total: a small number could reveal whether a home takes part.",
+              : "A group whose number of devices is not published has no total: a small number could reveal whether a home takes part.",
             "small",
           )
         : "",
@@ -1208,7 +1227,7 @@ function devices(place, campaign) {
       : element(
           "p",
           campaign.server.state
-            ? "The server has not counted its devices yet."
+            ? "There is no count of the devices: the server makes one while the campaign runs."
             : "This page reads stored results. Only a running server knows which devices report.",
           "small",
         ),
@@ -1217,7 +1236,7 @@ function devices(place, campaign) {
     place.append(
       element(
         "p",
-        "Reporting and silent count devices, the others reports. Silent: no report for the slot named under the newest number. Lost: never came. Conflicting: reports that" +
+        "Reporting and silent count devices; lost and conflicting count reports. Silent: no report for the slot named under the newest number. Lost: never came. Conflicting: reports that" +
           " contradict an earlier one of the same device. The operator finds conflicting devices in the server's log, and silent ones by" +
           ` undertone devices list --home HOME --campaign ${campaign.name} --silent 12h. If no device reports, the top of this page says so, and what to do.`,
         "small",
@@ -1245,8 +1264,8 @@ async function threshold(place, campaign) {
   const last = known.at(-1);
   const many = last?.ranges.length > 1;
   words.textContent = last
-    ? `A reading above the threshold θ counts as θ, because that needs less noise; it is not thrown away. That alone would make the mean too low. So an estimate of what is missing is added, and the ± includes the doubt about it. Since ${time(last.epoch, answer.time_zone)}, θ ${many ? "depends on the time of day" : `is ${number(last.theta)} ${unit}`}.`
-    : "Devices will cut off readings above a threshold θ: a smaller θ needs less noise. It is not chosen yet: the threshold rounds go on.";
+    ? `A reading above the threshold θ counts as θ. This lowers the noise, and also the mean. So an estimate of what is cut off is added to the mean or, if the campaign works as the papers (as_papers), only to the ±. Since ${time(last.epoch, answer.time_zone)}, θ ${many ? "depends on the slot of the cycle" : `is ${number(last.theta)} ${unit}`}.`
+    : "Devices will cut off readings above a threshold θ: a smaller θ needs less noise. θ is not chosen yet; it is chosen after the threshold rounds.";
   if (!known.length) return;
   if (many) {
     blocks.replaceChildren(
@@ -1288,9 +1307,9 @@ function distribution(place, campaign) {
   place.append(
     element(
       "p",
-      "Below which values a tenth, half and nine tenths of the readings are (quantiles, from a model). These are readings of all" +
-        ` homes and times, not homes: a home has a new reading every ${lasting(campaign.slot_seconds)}, now small, now large.` +
-        " What share of readings is above a given value, this page does not tell.",
+      "Shows the values below which a tenth, half and nine tenths of the readings are (quantiles, from a model). This counts" +
+        ` readings of all homes and times, and not homes: a home has a new reading every ${lasting(campaign.slot_seconds)}, now small, now` +
+        " large. This page does not tell what share of the readings is above a given value.",
       "small",
     ),
     button,
@@ -1373,11 +1392,6 @@ function showOne(name) {
   $("one").setAttribute("aria-busy", "true");
   news?.close();
   about = data = zoom = null;
-  news = new EventSource(`api/v1/campaigns/${name}/events`);
-  news.addEventListener("campaign", (event) => {
-    glance(JSON.parse(event.data));
-    load().catch(say);
-  });
   // The data are asked for after the events have begun, so that nothing is missed, even if the server was away.
   const ask = () =>
     api(`campaigns/${name}`)
@@ -1390,14 +1404,28 @@ function showOne(name) {
         if (name === shown) ready();
         say(error);
       });
-  news.onopen = () => {
-    link("connected");
-    ask();
+  const listen = () => {
+    const events = new EventSource(`api/v1/campaigns/${name}/events`);
+    news = events;
+    events.addEventListener("campaign", (event) => {
+      glance(JSON.parse(event.data));
+      load().catch(say);
+    });
+    events.onopen = () => {
+      link("connected");
+      ask();
+    };
+    events.onerror = () => {
+      say(new Away(true));
+      if (!data) ask();
+      // The browser does not ask again if it got an answer other than events, such as that of a proxy without its server.
+      if (events.readyState === EventSource.CLOSED)
+        setTimeout(() => {
+          if (news === events && name === shown) listen();
+        }, AGAIN);
+    };
   };
-  news.onerror = () => {
-    say(new Away());
-    if (!data) ask();
-  };
+  listen();
   $("widgets").replaceChildren();
   for (const { id } of ANSWERS) $(id)?.parentElement.remove();
   delete $("choose").elements.span.dataset.spans;
@@ -1436,7 +1464,7 @@ async function actions() {
     ...useful.map((name) => {
       const button = element("button", name === "revoke" ? "revoke a device" : `${name} ${shown ?? ""}`);
       button.onclick = () => {
-        const device = name === "revoke" ? prompt(`Which device of ${shown} is revoked, for good?`) : "";
+        const device = name === "revoke" ? prompt(`Name the device of ${shown} to revoke. This cannot be undone.`) : "";
         if (name === "revoke" ? !device : !confirm(`Really ${name} ${shown}?`)) return;
         api(`campaigns/${shown}/actions/${name}`, {
           method: "POST",

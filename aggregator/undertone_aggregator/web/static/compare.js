@@ -111,7 +111,7 @@ export async function compare(campaign, spanOf, api) {
   place.dataset.answered = asked;
   const row = answer.differences?.[0];
   if (!row) {
-    const why = answer.error?.message ?? "the two sides have no time in common for which both have a mean";
+    const why = answer.error?.message ?? "no part of this time has a mean on both sides";
     refresh(place, [element("p", `There is no answer: ${why}.`, "small")]);
     return;
   }
@@ -120,7 +120,7 @@ export async function compare(campaign, spanOf, api) {
   const groups = two ? campaign.groups.filter((each) => each !== "all").length : 0;
   const picked =
     pairsOf(groups) > 1 && certainty(row, pairsOf(groups)) === "alone"
-      ? ", if you did not pick these two because they differ"
+      ? "; but if you chose these two because they differ, it may be chance"
       : "";
   const sized = scale(Math.max(Math.abs(row.mean), Math.abs(row.against)), campaign.unit);
   const { kind, words: sentence } = differing(
@@ -137,10 +137,15 @@ export async function compare(campaign, spanOf, api) {
   };
   const from = (start) =>
     row.start === row.against_start || byDays ? "" : ` (the time from ${day(start, campaign.time_zone)} on)`;
+  const sides = byDays
+    ? ["workdays ", "days off "]
+    : other === OTHERS[against]
+      ? ["", ""]
+      : [`${named(group)} `, `${other} `];
   const least = amount(Z * row.standard_error, Z * row.standard_error, campaign.unit, sized);
   const found = amount(FOUND * Z * row.standard_error, Z * row.standard_error, campaign.unit, sized);
   const means =
-    `Both are ${per(campaign)}, on average: ${side(row.mean)}${from(row.start)}, and ${side(row.against)}${from(row.against_start)}.` +
+    `Compared is ${per(campaign)}, on average: ${sides[0]}${side(row.mean)}${from(row.start)}, and ${sides[1]}${side(row.against)}${from(row.against_start)}.` +
     ` ${chance(row, groups)} A difference smaller than its ± cannot be told from chance: here, less than ${least.value} ${least.unit}.` +
     ` A difference of ${found.value} ${found.unit} or more would mostly be found (four times in five); to find half of that takes about` +
     " four times as many devices or days. Errors that both numbers share cancel out in the difference.";

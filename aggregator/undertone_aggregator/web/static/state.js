@@ -8,17 +8,17 @@ const ADVICE = {
   disk: ["free space where the stores are"],
   crowd: ["make room as the message says, and start the server again", "scale"],
   clock: ["check that the server's clock is set by NTP"],
-  refused: ["look up the reason in the server's guide, and find out who sends these reports"],
+  refused: ["see the reasons at “Refused deliveries” below, and find out who sends these reports"],
   conflict: ["look in the server's log for the devices: were their credentials or their state copied?", "threats"],
   silent: ["check the devices' network; undertone doctor looks for the cause"],
   dropped: ["give the broker longer queues, or raise the number of workers"],
   foreign: ["find out who else may publish campaigns on this broker", "threats"],
-  unsigned: ["put the signing key back: devices that verify campaigns refuse an unsigned one"],
+  unsigned: ["put the signing key back: devices that verify signatures refuse campaigns without one"],
   uncounted: ["start undertone spark run again"],
   groups: ["mend the file of groups"],
   certificate: ["do what the message says before the certificate ends"],
   plan: ["mend the plan; undertone campaign show says what is wrong"],
-  failed: ["mend what the message names; the server tries again"],
+  failed: ["mend what the message names; the server tries again by itself"],
 };
 // Event of an alarm -> the alarm in a few words. Any other alarm is "a warning".
 const SHORT = {
@@ -163,12 +163,13 @@ export function learning(campaign) {
 export function value(campaign, row) {
   if (campaign.phase === "threshold") return { reason: "Learning the range of readings." };
   if (row === null) return { reason: "No number yet: no slot has settled with enough reports." };
-  if (row.kind === "model") return { reason: "The range is known: the first number comes with the next slot." };
+  if (row.kind === "model")
+    return { reason: "The range is learnt: the first number comes after a later slot has settled." };
   const error = row.standard_error === null ? null : 1.96 * row.standard_error;
   if (!drowned(row.estimate, error, campaign)) return { estimate: row.estimate, error };
   const shape = amount(row.estimate, error, campaign.unit);
   return {
-    reason: `Cannot be told from noise: the error, ${shape.error} ${shape.unit}, is larger than the number itself. ${FEW}`,
+    reason: `Cannot be told from noise: the error, ${shape.error} ${shape.unit}, is larger than ${itself(campaign)}. ${FEW}`,
   };
 }
 
@@ -177,6 +178,10 @@ export const drowned = (estimate, error, { offset }) => error !== null && error 
 
 // True if a number says little, because its error is more than half of it. The page fades it.
 export const doubtful = (estimate, error, { offset }) => error !== null && 2 * error > Math.abs(estimate - offset);
+
+// What an error is compared with, in words: a number, or what it is above the lowest reading, if that is not 0.
+export const itself = ({ offset, unit }) =>
+  offset ? `what the number is above ${number(offset)} ${unit}, the lowest reading` : "the number itself";
 
 // What would help if a number is only noise.
 export const FEW = "With more homes, the error becomes smaller.";
@@ -213,7 +218,9 @@ export function slotOf(start, slot, zone) {
 // without its full stop. Only a running server counts devices.
 export function reporting({ newest, server, stride, slot_seconds: slot, time_zone: zone }) {
   const of = server.devices?.all;
-  const last = newest && `${number(newest.reports, 9)} reports for ${slotOf(newest.start, slot, zone)}`;
+  const last =
+    newest &&
+    `${number(newest.reports, 9)} ${newest.reports === 1 ? "report" : "reports"} for ${slotOf(newest.start, slot, zone)}`;
   if (!of || of.reporting === null || !server.devices_until) return last ?? "";
   const known = of.silent === null ? "" : `of ${number(of.reporting + of.silent, 9)} `;
   const when = `reported for ${slotOf(server.devices_until - slot, slot, zone)}`;
@@ -232,10 +239,10 @@ export function arrived(campaign, devices) {
   const words = reporting(campaign);
   if (server.devices?.all || newest.kind === "model") return `${words}.`;
   const { reports, cohort } = newest;
-  const more = cohort ? `, and ${number(cohort, 9)} more that only help to learn the range of readings` : "";
+  const more = cohort ? `, and ${number(cohort, 9)} more only to learn the range of readings` : "";
   const without = devices - reports - cohort;
   if (!(without > 0) || stride > 1) return `${words}${more}.`;
-  return `${words}${more}. From ${number(without, 9)} of the ${number(devices, 9)} devices none came in time: they are left out, and not counted as 0.`;
+  return `${words}${more}. No report came in time from ${number(without, 9)} of the ${number(devices, 9)} devices; a missing report is left out, and does not count as 0.`;
 }
 
 // Returns one sentence about privacy, from the campaign's exact odds.
@@ -244,7 +251,7 @@ export function inOdds({ odds }) {
   const [seen] = odds.filter((each) => !further.includes(each)).slice(-1);
   if (!seen) return "";
   const more = further.map(({ of, at_most: share }) => `; somebody who sees ${of}, ${sure(share)}`).join("");
-  return `Somebody who sees ${seen.of} of a home can be ${sure(seen.at_most)} which of two guesses holds, such as “at home” and “away”${more}.`;
+  return `Somebody who sees ${seen.of} of a home can be ${sure(seen.at_most)} which of two guesses holds that seemed equally likely before, such as “at home” and “away”${more}.`;
 }
 
 // What is beyond a guarantee: more reports than it protects together.

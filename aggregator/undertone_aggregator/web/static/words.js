@@ -43,7 +43,7 @@ const OVERALL = {
   mean: (what) => `mean ${what}`,
   last: (what, slot) => `last ${what} of each ${slot}`,
   max: (what, slot) => `highest ${what} of each ${slot}`,
-  duration: (what) => `total ${what}`,
+  duration: (what) => `total ${what} “on”`,
 };
 
 // What may be said with the page's numbers, and what not. `week`: the moments and the number, in words, of the newest days, or
@@ -55,7 +55,7 @@ export function told(campaign, week) {
     : "";
   return (
     `${number}Take a difference as real only where this page calls it more or less, and not where it says “no clear difference” or` +
-    " “may be chance”. You may not say that homes that do not take part are alike, why something changed, or anything about one home."
+    " “may be chance”. These numbers do not tell how other homes are, why something changed, or anything about one home."
   );
 }
 
@@ -85,7 +85,7 @@ export function homes({ server, stride, slot_seconds: slot }, known) {
   const many = counted ? reporting + silent : known;
   const joined = "those that joined, not a random sample: a total is of these homes alone, and other homes may differ.";
   if (!many) return `The homes that take part are ${joined}`;
-  const now = counted ? `; ${number(reporting, 9)} reported last` : "";
+  const now = counted ? `; ${number(reporting, 9)} of them reported for the newest slot` : "";
   const turns = stride > 1 ? `, in turns: each reports once in ${period(stride * slot)}` : "";
-  return `${number(many, 9)} homes take part${turns}${now}. They are ${joined} How many homes there are in all, this page does not know.`;
+  return `${number(many, 9)} ${many === 1 ? "home takes" : "homes take"} part${turns}${now}. They are ${joined} This page does not know how many homes there are in all.`;
 }

@@ -203,7 +203,7 @@ def test_a_port_that_is_taken_is_named(files: Path) -> None:
 
 
 def test_what_is_wrong_in_the_settings_is_refused() -> None:
-    with pytest.raises(Invalid, match="expected both, or an address of this machine"):
+    with pytest.raises(Invalid, match="expected both files, or a loopback address"):
         check_broker(BrokerOptions(websocket="0.0.0.0:8443"), 1)
     with pytest.raises(Invalid, match=r"broker\.websocket is for mode = 'direct'"):
         check_broker(BrokerOptions(mode="external", websocket="127.0.0.1:8443", password_file="p"), 1)
