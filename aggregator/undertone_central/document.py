@@ -77,7 +77,7 @@ def _spans(parameters: dict[str, Any], first: int, start: int) -> Iterable[tuple
 
 def read(path: Path) -> tuple[dict[str, Any], list[Piece]]:
     """Read the parameters and the pieces of a release. Raises Invalid for a file that is no release, OSError."""
-    pieces: list[tuple[Piece, list[int]]] = []
+    pieces: list[tuple[Piece, list[np.int64]]] = []
     with path.open(encoding="utf-8", errors="replace") as lines:
         first = next(lines, "")
         if not first.startswith(TITLE):
@@ -96,8 +96,8 @@ def read(path: Path) -> tuple[dict[str, Any], list[Piece]]:
                 if line.startswith(PIECE):
                     pieces.append((Piece(numbers=np.zeros(0, dtype=np.int64), **json.loads(line[len(PIECE) :])), []))
                 else:
-                    pieces[-1][1].append(int(line.rpartition(",")[2]))
+                    pieces[-1][1].append(np.int64(int(line.rpartition(",")[2])))
             read_pieces = [replace(piece, numbers=np.array(numbers, dtype=np.int64)) for piece, numbers in pieces]
-        except (ValueError, KeyError, IndexError, TypeError):
+        except (ValueError, KeyError, IndexError, TypeError, OverflowError):
             raise Invalid(f"{path.name}, line {number} is not a line of a release") from None
     return parameters, read_pieces

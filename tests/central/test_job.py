@@ -251,10 +251,11 @@ def test_a_damaged_line_is_named_by_its_number(tmp_path):
     releases.release("unbounded", range(4), tmp_path / "out", epsilon=1, bound=1000)
     lines = (tmp_path / "out").read_text(encoding="utf-8").splitlines()
     for number in (1, 3, 5):
-        damaged = [*lines[: number - 1], lines[number - 1][:20] + "x", *lines[number:]]
-        (tmp_path / "damaged").write_text("\n".join(damaged) + "\n", encoding="utf-8")
-        with pytest.raises(Invalid, match=f"line {number} is not"):
-            releases.open_release(tmp_path / "damaged")
+        for wrong in ("x", str(1 << 63)):
+            damaged = [*lines[: number - 1], lines[number - 1][:20] + wrong, *lines[number:]]
+            (tmp_path / "damaged").write_text("\n".join(damaged) + "\n", encoding="utf-8")
+            with pytest.raises(Invalid, match=f"line {number} is not"):
+                releases.open_release(tmp_path / "damaged")
 
 
 def test_bad_inputs_in_one_sentence(tmp_path):
