@@ -124,11 +124,12 @@ def compare(streams: CgmStreams, options: StudyOptions) -> Outcome:
             row = cells.setdefault((slew, method.name), [_bias(streams, of_method)])
             row += [_cell(streams, of_method, devices, seed) for devices in fleets]
     notes = [
-        "Each cell has two root mean square errors of the population mean, raw / smoothed: before smoothing, and after "
-        "it. The smoothed error is from one simulated run for each window of the data. The cells of `log-closed-form` "
-        "have the largest bias of a slot instead: this method computes with logarithms of the readings, so its "
-        "noise biases the mean. A device clips steps of more than C, a share of the range. For n devices, where the "
-        "data have another number, the bias from clipping is that of the data, and the noise is that of n devices.",
+        "Each cell has two root mean square errors of the population mean, raw / smoothed: before smoothing, and "
+        "after it. The smoothed error is from one simulated run for each window of the data. The cells of "
+        "`log-closed-form` have the largest bias of a slot instead: this method computes with logarithms of the "
+        "readings, so its noise biases the mean. A device clips steps of more than C, a share of the range. If n is "
+        "not the number of devices in the data, the bias from clipping is that of the data, and the noise is that of "
+        "n devices.",
         f"The data have {streams.devices} devices. Errors are in {streams.unit}; the range is {streams.range:g} "
         f"{streams.unit}.",
         budget(streams),

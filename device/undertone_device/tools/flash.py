@@ -1,8 +1,8 @@
 """Copies a device's files and the package to a board over USB: ``undertone device flash FOLDER --port PORT``.
 
 The command first removes the old main.py. Then it copies the modules, the device's files and sensor.py, and at last
-main.py. So if the cable is unplugged meanwhile, the board does not start a half-copied program. The board's state
-folder (ledger, campaigns) is never changed. The copying is done by mpremote.
+main.py. So if the cable is unplugged meanwhile, the board does not start a half-copied program. At the end the board
+restarts. Its state folder (ledger, campaigns) is never changed. The copying is done by mpremote.
 """
 
 import json
@@ -62,14 +62,17 @@ def collect(folder: Path, out: Path, sensor: Path | None = None, *, meters: bool
 
 
 def flash(folder: Path, port: str, sensor: Path | None, say: Say, *, meters: bool = False) -> None:
-    """Copy a device to the board at ``port``. Raises Invalid with mpremote's message; it may be run again."""
+    """Copy a device to the board at ``port``, and restart the board. It may be run again.
+
+    Raises Invalid with mpremote's message.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch)
         order = collect(folder, out, sensor, meters=meters)
         say(f"{len(order)} files, {sum((out / name).stat().st_size for name in order)} bytes, to {port}")
         folders = sorted({str(parent) for name in order for parent in Path(name).parents if str(parent) != "."})
         commands = [["exec", _PREPARE.format(folders=folders)]]
-        commands += [["fs", "cp", str(out / name), f":{name}"] for name in order]
+        commands += [["fs", "cp", str(out / name), f":{name}"] for name in order] + [["reset"]]
         _mpremote(port, commands, say, len(order))
 
 

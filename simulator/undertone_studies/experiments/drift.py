@@ -19,11 +19,11 @@ PARAGRAPH = (
     "factor by which the readings have changed. The model allows for two explanations: all readings are larger or "
     "smaller, or more or fewer devices are active. It averages over both, and the standard error allows for "
     "either.\n\nSo the interval of the mean of the readings becomes wider if the readings have become much larger. If "
-    "they have changed much, `undertone query` warns that θ is stale. "
-    "In all cases but one, the interval contains this mean in about 95 % of "
-    "slots, or in more. In the exception, θ is chosen in London's weeks of lowest readings and kept for the weeks of "
-    "highest readings, at ε = 1. There the interval holds less often than in 95 % of slots: the rounds have few "
-    "reports, and from summer to winter the shape of the distribution changes, too."
+    "they have certainly changed by more than the factor 4/3, `undertone query` warns that θ is stale. In all cases "
+    "but one, the interval contains this mean in about 95 % of slots, or in more. In the exception, θ is chosen in "
+    "London's weeks of lowest readings and kept for the weeks of highest readings, at ε = 1. There the interval holds "
+    "in 79 % of slots: the rounds have few reports, and from summer to winter the shape of the distribution changes, "
+    "too."
 )
 
 EPSILONS = ("1", "4")

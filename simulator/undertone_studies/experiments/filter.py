@@ -84,9 +84,10 @@ def run(options: StudyOptions) -> Outcome:
         "cycles (in a series of fewer than 28 cycles: without the first half). The column `seconds` has the time of "
         "one fit with smoothing, on one thread.",
         "Where the column `way` says `event`, ε protects each single reading. Where it says `turns`, ε protects all "
-        "readings of any 24 hours. In turns, one device in 49 reports in each slot, and the noise includes the "
-        "error that comes from the choice of these devices. In a stream, (ε, 1e-5) is for all readings of a "
-        "cycle together, and steps of more than 1/20 of the range are clipped.",
+        "readings of any 48 slots (24 hours; in `london`, whose slots are days, 48 days). In turns, one device in 49 "
+        "reports in each slot, and the noise includes the error that comes from the choice of these devices. In a "
+        "stream, (ε, 1e-5) is for all readings of a cycle together, and steps of more than 1/20 of the range are "
+        "clipped.",
     ]
     panels = [
         Panel(f"{which} error over raw", "raw error of a slot, %", "ratio", panel, logarithmic=False, joined=False)

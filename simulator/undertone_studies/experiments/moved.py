@@ -26,10 +26,11 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "Campaigns whose readings move"
 PARAGRAPH = (
-    "The study simulates campaigns of some weeks, in which the server chooses θ again once a week. The readings "
-    "begin to change on the third day after the threshold rounds. After the change, θ does not suit the readings "
-    "until the server chooses it again. Even so, the intervals of the headline contain the mean of the readings in "
-    "about 95 % of slots, or in more."
+    "The study simulates campaigns of some weeks, in which the server chooses θ again once a week. The readings begin "
+    "to change on the third day after the threshold rounds. After the change, θ does not suit the readings until the "
+    "server chooses it again. Even so, the intervals of the headline contain the mean of the readings in more than 95 "
+    "% of all slots since the change. On the worst day they contain it in 88 to 96 % of slots. Right after "
+    "temperatures have fallen at once, most of the intervals that are published first miss it (the last two columns)."
 )
 
 CYCLE, DAYS, REPEATS = 48, 21, 3

@@ -98,7 +98,8 @@ def run(options: StudyOptions) -> Outcome:
             "The columns `held` and `held, one θ` have the share of the 95 % intervals of the truncated mean that "
             "contain the mean of the truncated readings. The columns `held, raw` and `held, raw, one θ` have the "
             "share of the 95 % intervals of the estimate that contain the mean of the readings. The column `blocks` "
-            "has the fewest and the most blocks of all seeds.",
+            "has the fewest and the most blocks of all seeds. The column `median θ` has the smallest and the largest "
+            "θ of a run's blocks, each as the median of the runs.",
             "ε is for one reading (event level): 48 readings a day cost a household 48 ε.",
         ),
         panels,

@@ -96,7 +96,10 @@ def test_a_board_is_flashed_over_one_connection(folder: Path, board: Board, monk
     popen = subprocess.Popen
     monkeypatch.setattr(subprocess, "Popen", lambda line, **options: started.append(line) or popen(line, **options))
     assert command.main(["flash", str(folder), "--port", board.path]) == 0
-    assert [line.count("connect") for line in started if "mpremote" in line] == [1]
+    (line,) = [line for line in started if "mpremote" in line]
+    assert line.count("connect") == 1
+    # At the end the board restarts, so that main.py runs.
+    assert line[-2:] == ["+", "reset"]
 
 
 def test_what_every_board_loads_fits_44_kilobytes() -> None:
