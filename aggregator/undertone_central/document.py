@@ -85,6 +85,8 @@ def read(path: Path) -> tuple[dict[str, Any], list[Piece]]:
         number = 1
         try:
             parameters = json.loads(first[len(TITLE) :])
+            if not isinstance(parameters, dict):
+                raise TypeError
             next(lines, "")
             number += 1
             for line in lines:
