@@ -36,8 +36,8 @@ def certify(
     square-wave. ``signer``: the public key in hex that must have signed the message. Raises Invalid for bad input,
     OSError, and `undertone_aggregator.design.audit.NotCertified` for a mechanism that breaks its cap or is biased.
     """
-    if sum(source is not None for source in (mechanism, table, message)) != 1:
-        raise Invalid("the mechanism is missing or given twice, expected exactly one of mechanism, table and message")
+    if (given := sum(source is not None for source in (mechanism, table, message))) != 1:
+        raise Invalid(f"{given or 'none'} of these are given, expected exactly one of mechanism, table and message")
     apply = {"mechanism": ("levels", "bins"), "table": (), "message": ("delta", "signer")}
     of = "mechanism" if mechanism is not None else "table" if table is not None else "message"
     for name, value in {"levels": levels, "bins": bins, "delta": delta, "signer": signer}.items():

@@ -40,7 +40,7 @@ SECTIONS = {
     "Run devices": ("device",),
     "Read and check results": ("query", "export", "verify", "recount", "spark"),
     "Plan and simulate": ("plan", "simulate", "demo", "fleet", "certify"),
-    "Publish raw readings that you hold": ("release",),
+    "Publish private numbers from raw readings that you hold": ("release",),
     "Develop Undertone": ("bench", "experiment", "reproduce"),
 }
 # Modules of commands that are not in `undertone.commands` under the command's name.
@@ -144,7 +144,7 @@ def run() -> int:
     except KeyboardInterrupt:
         return 130
     except typer.Abort:
-        print("error: stopped because a question was not answered", file=sys.stderr)
+        print("error: the input ended where more was expected", file=sys.stderr)
         return 1
     except _Usage as error:
         if type(error).__name__ == "NoArgsIsHelpError":
@@ -153,8 +153,8 @@ def run() -> int:
             print(f"error: {usage_sentence(error, sys.argv[1:])}", file=sys.stderr)
         return 2
     except UnicodeDecodeError as error:
-        at = error.start
-        print(f"error: an input file is not UTF-8 text: its byte {at} is {error.object[at]:#04x}", file=sys.stderr)
+        byte = error.object[error.start]
+        print(f"error: an input file is not UTF-8 text: the byte {byte:#04x} stands in a wrong place", file=sys.stderr)
         return 2
     except (Invalid, Refused, OSError) as error:
         print(f"error: {with_suggestion(_sentence(error))}", file=sys.stderr)
@@ -165,5 +165,5 @@ def _sentence(error: Exception) -> str:
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        return f"{error.strerror}: free space on the disk of the output, or of {tempfile.gettempdir()} (TMPDIR)"
+        return f"{error.strerror}: make room on the disk of the output, or of {tempfile.gettempdir()} (TMPDIR)"
     return str(error)

@@ -25,7 +25,7 @@ def stop_event(seconds: float | None = None) -> threading.Event:
     from 0 to `threading.TIMEOUT_MAX`.
     """
     if seconds is not None and not 0 <= seconds <= threading.TIMEOUT_MAX:
-        raise Invalid(f"--seconds is {seconds}, expected 0 or more")
+        raise Invalid(f"--seconds is {seconds}, expected 0 to {threading.TIMEOUT_MAX:.0f}")
     stop = threading.Event()
     for end in (signal.SIGTERM, signal.SIGINT):
         signal.signal(end, lambda *_: stop.set())

@@ -2,6 +2,8 @@
 
 import time
 
+from undertone_aggregator.base.plural import many
+
 # Seconds between two lines about progress.
 _SAY_SECONDS = 10.0
 
@@ -51,4 +53,5 @@ class Progress:
         elif done and not self._console.is_terminal and now >= self._said + _SAY_SECONDS:
             self._said = now
             left = (now - self._began) / done * (planned - done) / 60
-            self._console.print(f"{done:,} of {planned:,} {self._what} are done, about {left:.0f} minutes are left")
+            time_left = f"about {many(round(left), 'minute')}" if left >= 0.5 else "less than a minute"
+            self._console.print(f"{done:,} of {planned:,} {self._what} are done; time left: {time_left}")

@@ -263,7 +263,7 @@ def test_what_the_world_learns_of_a_slot_a_day_and_a_year():
     assert faked == spans
     text = certify("--published", "--epsilon", 1, "--reports", 1000).stdout
     assert "provided that the server keeps the reports to itself" in text
-    assert "against whoever runs it, a reading is protected only by the ε of its own report" in text
+    assert "from the server's operator, a reading is protected only by the ε of its own report" in text
 
 
 def test_published_needs_the_number_of_reports():

@@ -25,7 +25,7 @@ def renew(
     folder: Annotated[Path, typer.Argument(help="The server's folder, as undertone init makes it.")],
     host: Annotated[
         list[str] | None,
-        typer.Option(help="A name or address of the server; may be repeated. By default those of the old certificate."),
+        typer.Option(help="A name or address of the server; may be repeated. Default: those in the old certificate."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:

@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 
+from undertone_aggregator.base.plural import many
 from undertone_shared.errors import Invalid
 
 PassphraseFile = Annotated[
     Path | None,
-    typer.Option(help="A file of mode 0600 with the passphrase, of 12 characters or more, that encrypts the backup."),
+    typer.Option(help="A file of mode 0600 with the passphrase of the encrypted backup: 12 characters or more."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -39,7 +40,8 @@ def backup(
         secrets = [{"name": name, "what": what} for name, what in backed.secrets]
         print(json.dumps({"file": str(file), "files": backed.files, "secrets": secrets, "notes": backed.notes}))
         return
-    print(f"{file}: {backed.files} files of {folder}. Secrets in it:")
+    print(f"{file} holds {many(backed.files, 'file')} of {folder}")
+    print("secrets in the backup:" if backed.secrets else "the backup holds no secrets")
     for name, what in backed.secrets:
         print(f"  {name}: {what}")
     for note in backed.notes:
@@ -55,7 +57,7 @@ def _passphrase(file: Path | None) -> str | None:
 
 def restore(
     file: Annotated[Path, typer.Argument(help="A backup of a server's folder.")],
-    folder: Annotated[Path, typer.Argument(help="An empty or new folder.")],
+    folder: Annotated[Path, typer.Argument(help="Where to restore: an empty or new folder.")],
     passphrase_file: PassphraseFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -64,12 +66,12 @@ def restore(
     from undertone_operate.backup.sealed import is_sealed
 
     if not file.is_file():
-        what = "a folder" if file.is_dir() else "not there"
+        what = "a folder" if file.is_dir() else "not a file" if file.exists() else "not there"
         raise Invalid(f"the backup {file} is {what}, expected a file that undertone backup has made")
     passphrase = _passphrase(passphrase_file)
     if is_sealed(file) != (passphrase is not None):
         if passphrase is None:
-            raise Invalid(f"{file} is encrypted: give its passphrase by --passphrase-file")
+            raise Invalid(f"{file} is encrypted: give the file of its passphrase by --passphrase-file")
         raise Invalid(f"{file} is not encrypted, expected no --passphrase-file")
     sentences = restore_home(file, folder) if passphrase is None else restore_sealed_home(file, folder, passphrase)
     print(json.dumps({"home": str(folder), "notes": sentences}) if as_json else "\n".join(sentences))

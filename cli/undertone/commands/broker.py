@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(help="Change passwords of the broker of a server's folder.", no_args_is_help=True)
+app = typer.Typer(help="Change the password with which a server logs in at its external broker.", no_args_is_help=True)
 
 
 def register(root: typer.Typer) -> None:
@@ -37,5 +37,9 @@ def rotate(
         credentials.change_passwords(home.broker / "passwords", credentials.server_users(password))
     path = home.folder / f"{credentials.AGGREGATOR}.password"
     write_private(path, password + "\n")
-    print(f"{path} holds the new password")
-    print("restart the broker and then the server; a SIGHUP would lose the messages that wait for the server")
+    print(f"{path} holds the new password of the server and its workers")
+    if home.broker_options.source.broker:
+        print("restart the broker and then the server")
+        print("do not send a SIGHUP instead: a SIGHUP would lose the messages that wait for the server")
+    else:
+        print("nothing uses this password: devices connect to this server itself, not to an external broker")

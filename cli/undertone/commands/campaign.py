@@ -65,8 +65,8 @@ def create(
         bool,
         typer.Option(
             "--as-papers",
-            help="Collect as the paper of ToPL does: one round of Square Wave; θ for random ranges by EM with the"
-            " paper's white box and its Eq. 8; reports by the Hybrid; no filter.",
+            help="Collect as the paper of ToPL does: one threshold round, by Square Wave; θ as in Eq. 8 of the paper;"
+            " reports by the Hybrid; no filter.",
         ),
     ] = False,
     only_show: Annotated[
@@ -74,7 +74,7 @@ def create(
     ] = False,
     devices: Annotated[int | None, typer.Option(help="With --preview: number of devices (default 1000).")] = None,
     population: Annotated[
-        str | None, typer.Option(help="With --preview: synthetic readings, as undertone plan takes them.")
+        str | None, typer.Option(help="With --preview: synthetic readings, named as in undertone plan --population.")
     ] = None,
     data: Annotated[Path | None, typer.Option(help="With --preview: file of readings like those to come.")] = None,
 ) -> None:
@@ -98,7 +98,8 @@ def create(
     home = Home(folder)
     if home.file(name).exists():
         raise Invalid(
-            f"there is a campaign {name} in {folder} already: undertone campaign diff shows what would change"
+            f"there is a campaign {name} in {folder} already: choose another name, or change that campaign with"
+            " undertone campaign apply"
         )
     values: dict[str, Any] = {"name": name, "version": 1, "sensor": sensor, "unit": unit, "bound": bound}
     if devices is not None:
@@ -120,8 +121,8 @@ def create(
         likely = percent(math.ceil(config.budget.epsilon * UNIT)) or 100
         print(
             f"warning: people are asked to take part; with epsilon = {float(config.budget.epsilon):g}, a report can"
-            f" raise a guess about one reading from 50 % to {likely} %. Choose at most {LARGEST_FOR_PEOPLE}, or be"
-            " ready to explain this epsilon"
+            f" raise a guess about one reading from 50 % to {likely} %. Choose an epsilon of at most"
+            f" {LARGEST_FOR_PEOPLE}, or be ready to explain this epsilon"
         )
     if only_show:
         _predict(config, 1000 if devices is None else devices, population, data)
@@ -132,7 +133,7 @@ def create(
             raise Invalid(f"somebody else has created a campaign {name} in {folder} meanwhile")
         home.write_plan(name, with_group_file(home, name, plan))
     note(home.folder, name, f"created: epsilon {epsilon}, bound {bound} {unit}, slots of {slot_seconds} s")
-    print(f"campaign {name}: {home.file(name)}")
+    print(f"campaign {name} is created; its plan is {home.file(name)}")
 
 
 def _predict(config: "Config", devices: int, population: str | None, data: Path | None) -> None:
@@ -166,7 +167,7 @@ def _settings(options: list[str] | None, taken: Container[str]) -> dict[str, Any
     for text in options or ():
         key, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not _KEY.fullmatch(key):
-            raise Invalid(f"--set is {text!r}, expected NAME=VALUE")
+            raise Invalid(f"--set is {text!r}, expected NAME=VALUE with a NAME of a to z and _")
         if key in taken or key in values:
             raise Invalid(f"--set is {text!r}, but {key} has a value already")
         values[key] = value_of(value)

@@ -21,7 +21,9 @@ def register(app: typer.Typer) -> None:
 
 def certify(
     context: typer.Context,
-    epsilon: Annotated[str, typer.Option(help="The cap on one reading's privacy loss, 0.05 to 8.")],
+    epsilon: Annotated[
+        str, typer.Option(help="The cap on the privacy loss of one report, or of a whole stream: 0.05 to 8.")
+    ],
     mechanism: Annotated[str | None, typer.Option(help=f"Mechanism to certify: one of {NAMES}.")] = None,
     table: Annotated[Path | None, typer.Option(help="A file with one mechanism as JSON, such as a table.")] = None,
     message: Annotated[Path | None, typer.Option(help="A file with a campaign's body or its retained message.")] = None,
@@ -49,7 +51,7 @@ def certify(
         float | None, typer.Option(help="With --published: share of the reports that may be fake (default 0).")
     ] = None,
     levels: Annotated[
-        int | None, typer.Option(help="Number of levels that a reading is rounded to, less one (default 256).")
+        int | None, typer.Option(help="Number of steps between the levels that readings are rounded to (default 256).")
     ] = None,
     bins: Annotated[int | None, typer.Option(help="Number of bins of square-wave (default 128).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -111,6 +113,6 @@ def _show_published(guarantees: "dict[str, Published]", as_json: bool) -> None:
     for span, each in guarantees.items():
         typer.echo(f"{span:<12} {each.sentence(span)}")
     typer.echo(
-        "the server   knows which device sent each report: against whoever runs it, a reading is protected only by the"
-        " ε of its own report"
+        "the server   knows which device sent each report: from the server's operator, a reading is protected only by"
+        " the ε of its own report"
     )

@@ -1,6 +1,7 @@
 """``undertone demo``: runs a fleet with a real broker, and shows the result as a table and a picture."""
 
 import json
+import shlex
 import sys
 import tempfile
 from contextlib import ExitStack
@@ -25,10 +26,10 @@ def register(app: typer.Typer) -> None:
 
 
 def demo(
-    devices: Annotated[int, typer.Option(help="Number of devices; one of them runs under MicroPython.")] = 500,
-    slots: Annotated[
-        int, typer.Option(help="Number of report slots; with reports, 3 threshold rounds of 12 slots come first.")
-    ] = 48,
+    devices: Annotated[
+        int, typer.Option(help="Number of devices; one runs under MicroPython, if it is installed.")
+    ] = 500,
+    slots: Annotated[int, typer.Option(help="Number of report slots, which come after the threshold rounds.")] = 48,
     epsilon: Annotated[
         str, typer.Option(help="Privacy budget ε of one reading, or of a whole stream: 0.05 to 8.")
     ] = "1",
@@ -87,8 +88,8 @@ def demo(
         bool,
         typer.Option(
             "--as-papers",
-            help="With --collect reports: play the papers' way, and simulate the default beside it; without this option"
-            " it is the other way round.",
+            help="With --collect reports: play the papers' way and simulate the default; without this option, play the"
+            " default and simulate the papers' way.",
         ),
     ] = False,
     window: Annotated[
@@ -152,11 +153,10 @@ def demo(
     if as_json:
         print(json.dumps(result.as_json(), allow_nan=False))
     if output is not None:
-        ledgers = " ".join(f"--ledger {path}" for path in sorted(folder.glob("*.ledger")))
-        console.print(
-            f"check the accounts: undertone verify {ledgers} --ledger {folder / 'micropython.log'}"
-            f" --store {folder / 'stores/demo.sqlite'}"
-        )
+        ledgers = [*sorted(folder.glob("*.ledger")), *sorted(folder.glob("micropython*.log"))]
+        words = [word for path in ledgers for word in ("--ledger", str(path))]
+        command = shlex.join(["undertone", "verify", *words, "--store", str(folder / "stores/demo.sqlite")])
+        console.print(f"check the accounts: {command}", soft_wrap=True, markup=False)
     if not result.accounts.holds:
         for example in result.accounts.examples:
             print(f"unexplained, {example}", file=sys.stderr)

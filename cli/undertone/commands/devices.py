@@ -108,7 +108,7 @@ def add(
         print(json.dumps({"devices": names, "group": group}))
         return
     which = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
-    print(f"{many(len(names), 'device')} in {fleet.folder / 'devices'}: {which}, group {group}")
+    print(f"added {many(len(names), 'device')} in {fleet.folder / 'devices'}: {which}, group {group}")
     if about_group:
         print(about_group)
     print(life_sentence(json.loads(policy)))
@@ -208,8 +208,11 @@ def rotate(
     """Give a device a new password or certificate; the old one is refused once the broker or server has the change."""
     with choice.open(name) as fleet:
         path = fleet.rotate(name)
-    what = "password" if path.name == "password" else "certificate, with its key beside it,"
-    print(f"{path} holds the new {what} of {name}: put it onto the device")
+    if path.name == "password":
+        print(f"{path} holds the new password of {name}: put this file onto the device")
+    else:
+        key = path.with_suffix(".key")
+        print(f"{path} holds the new certificate of {name}, and {key.name} its key: put both files onto the device")
     print(broker_advice(fleet.config.broker, fleet.broker))
 
 
@@ -255,14 +258,13 @@ def conflicts(
         names = sorted({device for device, _, outcome in fleet.store.audit() if outcome == "conflict"})
         refused = fleet.store.outcomes()["conflict"]
         audit = fleet.config.store.audit
-    off = "[store] audit in server.toml, which this command needs,"
-    log = "look in the server's log for the devices that 'sent a second, different report'"
+    off, log = "[store] audit in server.toml", "look in the server's log for 'sent a second, different report'"
     if refused and not names:
         told = many(refused, "report contradicts another", "reports contradict others")
-        raise Invalid(f"{told}, but {off} was off when {'it' if refused == 1 else 'they'} came: {log}")
+        raise Invalid(f"{told}, but the store names no device, because {off} was off: {log}")
     print(json.dumps(names) if as_json else "\n".join(names) or "none")
     if refused and not audit:
-        print(f"{off} is off now, so later devices can be missing: {log}", file=sys.stderr)
+        print(f"{off} is off now, so the list can lack devices: {log}", file=sys.stderr)
 
 
 @app.command()
@@ -284,7 +286,7 @@ def export(
     writer.writerows(rows)
     # The file is private, because it shows when each household reported last.
     write_private(output, text.getvalue())
-    print(f"{len(rows)} devices in {output}")
+    print(f"wrote {many(len(rows), 'device')} into {output}")
 
 
 def broker_advice(options: "BrokerOptions", folder: Path) -> str:
@@ -295,7 +297,10 @@ def broker_advice(options: "BrokerOptions", folder: Path) -> str:
         return "the server reads the changed files within a second, or when it starts"
     if (folder / CONFIG_FILE).is_file():
         return "the server reloads its broker now, or when it starts"
-    return f"copy passwords and access from {folder} to the broker, and kill -HUP the broker while the server runs"
+    return (
+        f"copy the files passwords and access from {folder} to the broker; then send the broker a SIGHUP (kill -HUP)"
+        " while the server runs"
+    )
 
 
 def _rows(fleets: "Iterator[FleetFiles]", now: int, silent: int | None, *, lost: bool = False) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from undertone.stores import StoreUrl, WhichCampaign
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.estimate.formats import FORMATS, format_of
 from undertone_shared.errors import Invalid
 
@@ -61,4 +62,4 @@ def export(
     del facts["slots"]
     about.write_text(json.dumps(facts, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
     facts = {"series": str(series), "campaign": str(about), "rows": written}
-    print(json.dumps(facts) if as_json else f"{series}: {written} rows; {about}: epochs, θ, the guarantee")
+    print(json.dumps(facts) if as_json else f"{series}: {many(written, 'row')}; {about}: epochs, θ, the guarantee")

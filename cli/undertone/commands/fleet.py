@@ -4,6 +4,7 @@ test.
 
 import json
 import math
+import shlex
 import sys
 import tempfile
 import time
@@ -15,6 +16,7 @@ import typer
 
 from undertone.applies import refuse
 from undertone.long_running import end_like_ctrl_c
+from undertone_aggregator.base.plural import many
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ def fleet(
     clients: Annotated[int, typer.Option(help="Number of MQTT connections, up to 10,000.")] = 1000,
     interval: Annotated[
         int | None,
-        typer.Option(help="Seconds between two reports of a client, the length of a slot (default 10)."),
+        typer.Option(help="Length of a slot in seconds (default 10)."),
     ] = None,
     rate: Annotated[
         float | None, typer.Option(help="Reports per second of all clients, instead of --interval.")
@@ -93,7 +95,7 @@ def fleet(
             " because the server recognises duplicates by itself"
         )
     if provisioned is not None:
-        refuse(context, ["interval", "rate", "window", "epsilon"], "with --fleet, whose campaign sets it")
+        refuse(context, ["interval", "rate", "window", "epsilon"], "with --fleet: the running campaign sets this")
         refuse(
             context, ["micropython"], "with --fleet: only clients that this command creates can run under MicroPython"
         )
@@ -115,7 +117,7 @@ def fleet(
     if provisioned is not None and output is None:
         raise Invalid("--fleet needs --output, which keeps the ledger for undertone verify")
     if output is not None and output.exists() and any(output.iterdir()):
-        raise Invalid(f"output {output} is not empty, expected a new folder")
+        raise Invalid(f"--output is {str(output)!r}, which is not empty, expected a new folder")
     with ExitStack() as stack:
         folder = output or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="undertone-fleet-")))
         show = stack.enter_context(_Line())
@@ -138,7 +140,7 @@ def _interval(clients: int, interval: int | None, rate: float | None) -> int:
     if interval is not None:
         raise Invalid("--interval and --rate exclude each other: interval = clients / rate")
     if not 0 < rate <= 1e6:
-        raise Invalid(f"rate is {rate!r}, expected a number of reports per second")
+        raise Invalid(f"--rate is {rate!r}, expected more than 0 and at most 1000000 reports per second")
     return max(1, round(clients / rate))
 
 
@@ -163,16 +165,17 @@ def _show(result: "LoadResult", *, has_output: bool, theirs: bool) -> None:
             f" at most {result.latency_99:.0f} ms for 99 % of the reports"
         )
     if result.peak_megabytes is not None:
-        console.print(f"the fleet's process took {result.peak_megabytes} MB at most")
+        console.print(f"the fleet's process took at most {result.peak_megabytes} MB of memory")
     if result.skipped:
         console.print(
-            f"warning: this machine was too slow for {result.skipped} reports, which the devices skipped:"
-            " try fewer clients, or a longer interval"
+            f"warning: this machine was too slow: the devices skipped {many(result.skipped, 'report')}. Try fewer"
+            f" clients{'' if theirs else ' or a longer --interval'}"
         )
     if has_output:
-        ledgers = " ".join(f"--ledger {path}" for path in result.ledgers)
-        store = "THE-SERVERS-STORE" if theirs else result.ledgers[0].parent / "stores/load.sqlite"
-        console.print(f"check the accounts: undertone verify {ledgers} --store {store}", soft_wrap=True)
+        ledgers = [word for path in result.ledgers for word in ("--ledger", str(path))]
+        store = "THE-SERVERS-STORE" if theirs else str(result.ledgers[0].parent / "stores/load.sqlite")
+        command = shlex.join(["undertone", "verify", *ledgers, "--store", store])
+        console.print(f"check the accounts: {command}", soft_wrap=True, markup=False)
 
 
 class _Line:

@@ -27,7 +27,10 @@ def init(
     context: typer.Context,
     folder: Annotated[Path, typer.Argument(help="The server's folder; the command makes it if it does not exist.")],
     host: Annotated[
-        str, typer.Option(help="Name or address at which devices reach this server; TLS is on unless it is loopback.")
+        str,
+        typer.Option(
+            help="Name or address at which devices reach this server; TLS is on unless the address is loopback."
+        ),
     ] = _HOST,
     port: Annotated[
         int, typer.Option(help="Port that devices connect to; 0 means 8883 with TLS and 1883 without TLS.")
@@ -55,8 +58,8 @@ def init(
         str | None,
         typer.Option(
             metavar="mqtts://HOST[:PORT]",
-            help="Address of your own broker, if devices connect to it and this server reads from it; the command makes"
-            " the broker's files, too. mqtt:// turns TLS off and needs a loopback address.",
+            help="Address of your own broker, to which devices connect and from which this server reads; the command"
+            " makes the broker's files, too. mqtt:// turns TLS off and needs a loopback address.",
         ),
     ] = None,
     audit: Annotated[
@@ -132,7 +135,8 @@ def init(
     print(f"each device accepts only campaigns signed with {key}, whose public key is {ensure_key(key).public}")
     print(f"next: undertone campaign create {quoted} NAME ...")
     print(f"      undertone devices add 20 --home {quoted} --campaign NAME")
-    print(f"      undertone serve {quoted}, undertone doctor {quoted}")
+    print(f"      undertone serve {quoted}")
+    print(f"      undertone doctor {quoted}")
 
 
 def _check_different(ports: dict[str, int]) -> None:
@@ -141,7 +145,7 @@ def _check_different(ports: dict[str, int]) -> None:
     for option, port in ports.items():
         other = options.setdefault(port, option)
         if port and other != option:
-            raise Invalid(f"{option} is port {port}, which is the port of {other}: expected another port")
+            raise Invalid(f"{option} has port {port}, expected another: {other} has this port")
 
 
 def _broker(address: str) -> tuple[str, int, bool]:
@@ -177,7 +181,7 @@ def doctor(
     folder: Annotated[Path, typer.Argument(help="The server's folder, as undertone init makes it.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     alert_test: Annotated[
-        bool, typer.Option("--alert-test", help="Also send a test message to each address of server.alerts.")
+        bool, typer.Option("--alert-test", help="Also send a test message to each address of [server] alerts.")
     ] = False,
 ) -> None:
     """Examine a server's folder, its machine and its broker without disturbing a running server.

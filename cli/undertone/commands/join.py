@@ -18,7 +18,9 @@ from undertone_shared.errors import Invalid
 if TYPE_CHECKING:
     from undertone_aggregator.server.folder import Home
 
-app = typer.Typer(help="Make codes by which people join a campaign: links and QR codes.", no_args_is_help=True)
+app = typer.Typer(
+    help="Make, list and revoke the codes by which people join a campaign: links and QR codes.", no_args_is_help=True
+)
 
 
 def register(root: typer.Typer) -> None:
@@ -75,7 +77,7 @@ def create(
     if options.listen is None:
         raise Invalid(
             f"listen is missing in [join] of {home.folder / 'server.toml'}: set listen to the ADDRESS:PORT at which"
-            " people join, and url to what their links begin with"
+            " people join, and url to the beginning of their links"
         )
     if qr is not None:
         check_sheet(qr, devices)
@@ -121,7 +123,7 @@ def list_codes(choice: HomeChoice, as_json: AsJson = False) -> None:
         return
     for code in codes:
         until = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(code.expires))
-        print(f"{code.id:6} {code.campaign:20} {code.state(now):9} until {until} {code.device or ''}".rstrip())
+        print(f"{code.id:6} {code.campaign:20} {code.state(now):9} expiry {until} {code.device or ''}".rstrip())
 
 
 @app.command()
@@ -149,9 +151,12 @@ def revoke(
     revoked = codes.revoke(chosen, now)
     for each in chosen:
         if each not in revoked:
-            device = listed[each].device
-            what = f"{device} has joined with it" if device else "its device was forgotten"
-            print(f"code {each} is not revoked: {what}; to revoke a device, use undertone devices revoke")
+            code = listed[each]
+            what = "the device that joined with it was forgotten"
+            if code.device is not None:
+                how = "is joining" if code.redeemed is None else "has joined"
+                what = f"{code.device} {how} with it; to revoke the device, use undertone devices revoke"
+            print(f"code {each} is not revoked: {what}")
     print(f"{many(len(revoked), 'code')} revoked")
 
 

@@ -46,12 +46,13 @@ def _show_reports(plan: "FleetPlan") -> None:
     )
     console.print(table)
     console.print(
-        f"noise: the standard error from noise, with {reports} in a slot; truncated: the error of"
-        f" the mean of truncated readings, from noise and a bias of {plan.bias:.3g}{unit}; error: the error of the mean"
+        f"noise: the standard error from noise, with {reports} in a slot\n"
+        f"truncated: the error of the mean of truncated readings, from noise and a bias of {plan.bias:.3g}{unit}\n"
+        "error: the error of the mean"
         + (
-            " that undertone query shows: as in the papers, no model adds anything to it, and no filter smooths it"
+            " that undertone query shows; as in the papers, no model adds anything to it, and no filter smooths it"
             if plan.as_papers
-            else " that undertone query --filtered shows, from simulated campaigns: a model adds what truncation"
+            else " that undertone query --filtered shows, from simulated campaigns; a model adds what truncation"
             " removed, and a filter smooths a slot's mean"
         )
     )
@@ -64,8 +65,8 @@ def _show_reports(plan: "FleetPlan") -> None:
         if plan.reach < WIDE_REACH:
             cheaper = f"; a reach of {WIDE_REACH} would lower the variance by {plan.reach_cost:.1%}"
         console.print(
-            f"reach {plan.reach:g} (the table's largest decoded value, as a multiple of the least possible){cheaper};"
-            f" one false report moves a slot's mean by at most {plan.one_lie:.3g}{unit}"
+            f"reach {plan.reach:g} (the largest decoded value of the table, as a multiple of the least that is"
+            f" possible){cheaper}; one false report moves a slot's mean by at most {plan.one_lie:.3g}{unit}"
         )
     if plan.day is not None:
         blocks = plan.day.blocks
@@ -85,15 +86,15 @@ def _show_reports(plan: "FleetPlan") -> None:
         needed = "more than 10^9" if plan.devices_needed is None else f"{plan.devices_needed:,}"
         dear = "ε above 8" if plan.epsilon_needed is None else f"ε = {plan.epsilon_needed:g}"
         console.print(
-            f"with the Hybrid mechanism, an error of {plan.wanted:.3g}{unit} in the column truncated, for one slot,"
-            f" needs {needed} devices at ε = {shown(plan.epsilon)}, or {dear} with {plan.devices} devices"
+            f"with the Hybrid mechanism, an error of {plan.wanted:.3g}{unit} in the column 'truncated', for one slot,"
+            f" needs {needed} devices at ε = {shown(plan.epsilon)}, or {dear} with {devices}"
         )
     of = plan.traffic
     console.print(
-        f"traffic of a device in a day: {of.reports} reports of 24 bytes; as MQTT with acknowledgements they take"
-        f" {of.mqtt_bytes:,} bytes, and with TLS and TCP/IP {of.bytes:,} bytes in {of.packets} packets; a device that"
-        f" stays connected all day also receives the campaign's message every hour ({of.campaign_bytes:,} bytes), and"
-        f" exchanges pings ({of.ping_bytes:,} bytes)"
+        f"traffic of a device in a day: {_many(of.reports, 'report')} of 24 bytes; with MQTT and acknowledgements"
+        f" {of.mqtt_bytes:,} bytes; with TLS and TCP/IP, too, {of.bytes:,} bytes in {of.packets} packets. A device that"
+        f" stays connected all day also receives the campaign's message every hour ({of.campaign_bytes:,} bytes a"
+        f" day), and exchanges pings ({of.ping_bytes:,} bytes a day)"
     )
     for sentence in plan.sentences:
         console.print(sentence)
@@ -122,8 +123,8 @@ def _show_stream(plan: "StreamComparison") -> None:
     console.print(shown)
     what = "a slot's mean" if plan.query == "slot" else f"a sum over {plan.query.removeprefix('range:')} slots"
     console.print(
-        "variance: a report's variance, as a multiple of that of the paper's method; raw, smoothed: root mean square"
-        f" error of {what} from noise, as a share of the range"
+        "variance: a report's variance, as a multiple of that of the paper's method\n"
+        f"raw, smoothed: root mean square error of {what} from noise, as a share of the range"
     )
     console.print("these errors leave out the bias from clipping, which depends on the data: see docs/cgm.md")
     console.print(f"smoothed: the mean is assumed to move by {plan.movement:g} of the range per slot (1 sd)")
@@ -158,9 +159,9 @@ def _show_window(plan: "WindowPlan") -> None:
     console.print(f"{devices}; errors of a slot's mean{kind}, with a mechanism designed for the readings")
     console.print(table)
     console.print(
-        "error: the error of a slot's mean from noise and bias, without a filter; filtered: the error of the mean that"
-        " undertone query --filtered shows, from simulated campaigns: a filter smooths it over time, and a model adds"
-        " what truncation removed; empty where no campaign collects in this way"
+        "error: the error of a slot's mean from noise and bias, without a filter\n"
+        "filtered: the error of the mean that undertone query --filtered shows, from simulated campaigns; a filter"
+        " smooths it over time, and a model adds what truncation removed; empty where no campaign collects in this way"
     )
     for way in plan.ways:
         console.print(f"{way.name}: {way.guarantee}{'' if way.same else ' (another guarantee, for comparison)'}")

@@ -194,7 +194,7 @@ def _refuse_others(context: typer.Context) -> None:
         if name in given:
             refuse(context, others, where)
     if "quantiles" in given:
-        refuse(context, ["group", "groups"], "with --quantiles, which are of everybody")
+        refuse(context, ["group", "groups"], "with --quantiles, which cover everybody")
     if given & {*_SELECTS, "every", "quantiles"} and "newest" not in given:
         refuse(context, ["settled"], "for means or quantiles over several slots, unless --newest is given")
 
@@ -317,8 +317,8 @@ def _show(
         "this is the operator's own view: it also shows slots that have not settled, late reports, and numbers over"
         " fewer reports than may be published; undertone export writes what may be published"
     )
-    if total and all(isinstance(row, Selection) and row.total is None for row in rows):
-        lines.append("there is no total, because the store has no list of devices: undertone devices add makes one")
+    if total and rows and all(isinstance(row, Selection) and row.total is None for row in rows):
+        lines.append("there is no total, because the store lists no active device: undertone devices add adds devices")
     world = results.world(estimates)
     if world is not None:
         lines.append(f"published numbers: {world.sentence('a cycle of slots')}")
@@ -327,13 +327,13 @@ def _show(
     if estimates.filtered.any():
         lines.append(results.filter.sentence)
     if (estimates.slot > settled).any():
-        lines.append("… marks slots that have not settled: reports still come for them")
+        lines.append("… marks slots that have not settled: more reports may still come for them")
     outcomes, late = results.outcomes(), results.unpublished
     if late:
         share = late / max(outcomes.get("counted", 0), late)
         lines.append(
-            f"{late} reports ({share:.2%}) came after their slot had settled: they are in these numbers, and in no"
-            " published mean"
+            f"{many(late, 'report')} ({share:.2%} of those counted) came too late for the published means; these"
+            " numbers include late reports"
         )
     received = outcomes.pop("received", 0)
     lines.append(

@@ -17,6 +17,7 @@ from undertone.commands.release_query import query
 from undertone.examples import with_examples
 from undertone.long_running import stop_event
 from undertone.options import with_typed_errors
+from undertone_aggregator.base.plural import many
 
 if TYPE_CHECKING:
     from undertone_central.release import Released
@@ -44,7 +45,7 @@ _HELP = {
     "sanitizer.share": "share of each block's values that is sampled",
     "smoother": "how sums are predicted before they are released: auto, recent, mean, median, moving-average or "
     "exponential",
-    "smoothing": "number of the tree's lowest levels that are predicted; auto, or paper for the authors' rounding",
+    "smoothing": "number of the tree's lowest levels whose sums are predicted; auto, or paper (the authors' rounding)",
     "span": "longest range of values that a query may ask for; a power of the fan-out",
     "theta": "a public threshold; without it, held-out values choose one",
     "threshold": "how the threshold is chosen: s-pak or s-p",
@@ -152,7 +153,7 @@ def _release(
     ] = None,
     scale: Annotated[str, typer.Option(help="units of --bound in one unit of the input: 1000 from kWh to Wh")] = "1",
     last_block: Annotated[
-        str, typer.Option(help="what to do with the last, incomplete block: hold it back, or pad it")
+        str, typer.Option(help="what to do with a last, incomplete block: hold (never publish it) or pad (fill it up)")
     ] = "hold",
     state: Annotated[
         Path | None,
@@ -208,7 +209,7 @@ def _release(
             _say("interrupted; the same command resumes the release")
         raise
     if listens:
-        _say(f"stopped after {released.values} values; the same command resumes the release")
+        _say(f"stopped after {many(released.values, 'value')}; the same command resumes the release")
     else:
         _summary(released, as_json, sys.stderr if output == "-" else sys.stdout)
 
@@ -222,7 +223,7 @@ def _summary(released: "Released", as_json: bool, out: Any) -> None:
         facts = {"values": released.values, "released": released.numbers, "guarantee": released.guarantee}
         print(json.dumps(facts, ensure_ascii=False), file=out)
     else:
-        _say(f"{released.values} values read, {released.numbers} numbers released")
+        _say(f"{many(released.values, 'value')} read, {many(released.numbers, 'number')} released")
 
 
 @contextmanager

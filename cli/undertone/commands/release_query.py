@@ -19,7 +19,7 @@ def query(
     ] = None,
     quantiles: Annotated[
         list[float] | None,
-        typer.Option("--quantile", help="Print a quantile of synthetic items; a share, such as 0.5."),
+        typer.Option("--quantile", help="Print the quantile of the synthetic items at this share, such as 0.5."),
     ] = None,
     shares: Annotated[
         list[int] | None,
@@ -41,7 +41,7 @@ def query(
     for text in ranges or []:
         first, _, end = text.partition(":")
         if not (first.isdecimal() and end.isdecimal() and len(text) < 40):
-            raise Invalid(f"range is {text!r}, expected FIRST:END, such as 0:48")
+            raise Invalid(f"--range is {text!r}, expected FIRST:END, such as 0:48")
         answer = release.sum(int(first), int(end))
         answers.append({"range": text, "sum": answer.value, "standard_error": answer.standard_error})
     if quantiles:

@@ -20,7 +20,7 @@ def serve(
     seconds: Seconds = None,
     health: Annotated[
         str | None,
-        typer.Option(help="ADDRESS:PORT that serves /metrics, /healthz and /readyz; without it the configured one."),
+        typer.Option(help="ADDRESS:PORT that serves /metrics, /healthz and /readyz; by default that of server.toml."),
     ] = None,
     apply: Annotated[
         bool, typer.Option("--apply", help="Apply the changes of plans that were edited but not applied.")

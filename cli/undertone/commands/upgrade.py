@@ -19,7 +19,7 @@ def upgrade(
         str, typer.Argument(help="A store, or a server's folder with all its stores; stop the server first.")
     ],
     check: Annotated[
-        bool, typer.Option("--check", help="Change nothing: say what would change. Exit code 1 if anything does.")
+        bool, typer.Option("--check", help="Change nothing: say what would change. Exit code 1 if anything would.")
     ] = False,
 ) -> None:
     """Bring stores of an earlier version up to date; a copy of each old file stays beside it.

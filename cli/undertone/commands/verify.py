@@ -25,12 +25,12 @@ def verify(
     store: Annotated[str, typer.Option(help=STORE_HELP + " The server must have run with [store] audit = true.")],
     campaign: WhichCampaign = None,
     landing: Annotated[
-        Path | None, typer.Option(help="The folder of [landing], where Spark counts: the audit is in its files.")
+        Path | None, typer.Option(help="The folder of [landing], where Spark counts: its files hold the audit.")
     ] = None,
     broker_window: Annotated[
         float,
         typer.Option(
-            help="Seconds before a broker was killed in which it may have lost messages that it acknowledged."
+            help="A broker that was killed may have lost what it acknowledged within this many seconds before."
         ),
     ] = BROKER_WINDOW_SECONDS,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,

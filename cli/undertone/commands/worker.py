@@ -42,7 +42,7 @@ def worker(
     from undertone_aggregator.server.worker import SharedWorkerOptions
 
     if shards != AUTO and not (shards.isdecimal() and int(shards)):
-        raise Invalid(f"--shards is {shards!r}, expected {AUTO} or a number of partitions")
+        raise Invalid(f"--shards is {shards!r}, expected {AUTO} or a number of partitions from 1")
     raise_limit()
     stop, journal = stop_event(seconds), open_journal(log_format)
     notify("READY=1")
