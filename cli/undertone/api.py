@@ -37,7 +37,8 @@ def certify(
     OSError, and `undertone_aggregator.design.audit.NotCertified` for a mechanism that breaks its cap or is biased.
     """
     if (given := sum(source is not None for source in (mechanism, table, message))) != 1:
-        raise Invalid(f"{given or 'none'} of these are given, expected exactly one of mechanism, table and message")
+        counted = f"{given} are given" if given else "none is given"
+        raise Invalid(f"expected exactly one of mechanism, table and message, but {counted}")
     apply = {"mechanism": ("levels", "bins"), "table": (), "message": ("delta", "signer")}
     of = "mechanism" if mechanism is not None else "table" if table is not None else "message"
     for name, value in {"levels": levels, "bins": bins, "delta": delta, "signer": signer}.items():

@@ -317,8 +317,10 @@ def _show(
         "this is the operator's own view: it also shows slots that have not settled, late reports, and numbers over"
         " fewer reports than may be published; undertone export writes what may be published"
     )
-    if total and rows and all(isinstance(row, Selection) and row.total is None for row in rows):
-        lines.append("there is no total, because the store lists no active device: undertone devices add adds devices")
+    if total and all(isinstance(row, Selection) and row.total is None for row in rows):
+        lines.append(
+            "there is no total, because the store lists no active device; undertone devices add lists a server's devices"
+        )
     world = results.world(estimates)
     if world is not None:
         lines.append(f"published numbers: {world.sentence('a cycle of slots')}")

@@ -63,7 +63,7 @@ def test_a_new_group_is_said_beside_the_others(home: Path, done: Callable[..., s
 
 def test_one_device_is_said_in_the_singular(home: Path, done: Callable[..., str]) -> None:
     said = done("devices", "add", 1, "--home", home)
-    assert said.startswith(f"1 device in {home}/fleets/load/devices: load-001, group all\n")
+    assert said.startswith(f"added 1 device in {home}/fleets/load/devices: load-001, group all\n")
 
 
 def test_a_plan_that_names_a_file_of_groups_keeps_it(home: Path, tmp_path: Path, done: Callable[..., str]) -> None:
