@@ -319,7 +319,7 @@ def _show(
     )
     if total and all(isinstance(row, Selection) and row.total is None for row in rows):
         lines.append(
-            "there is no total, because the store lists no active device; undertone devices add lists a server's devices"
+            "there is no total, because the store lists no active device; undertone devices add adds devices to it"
         )
     world = results.world(estimates)
     if world is not None:

@@ -171,7 +171,7 @@ def _show(simulated: "Simulated", slots: "list[Compared]") -> None:
     console.print(f"threshold θ = {theta}" + ("" if exact is None else f"; certificate {exact[0]}/{exact[1]}"))
     console.print(
         f"error of a slot: {errors[0]:.2f} {unit} measured, {errors[1]:.2f} {unit} predicted{ratio};"
-        f" {held} of {len(slots)} intervals (95 %) hold the mean of the readings"
+        f" {held} of {len(slots)} intervals hold the mean of the readings"
     )
     level = math.fsum(each.estimate.estimate for each in slots) / len(slots)
     if errors[1] > abs(level) / 2:
