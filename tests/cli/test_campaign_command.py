@@ -96,3 +96,10 @@ def test_what_an_interrupted_apply_left_is_done_by_the_next(folder: Path, tmp_pa
     assert (done.returncode, done.stdout) == (0, "nothing would change\n")
     assert home.file("cut").read_text(encoding="utf-8") == after
     home.file("cut").unlink()
+
+
+def test_a_new_password_of_a_server_without_a_broker_is_for_nobody(folder: Path) -> None:
+    done = undertone("broker", "rotate", str(folder))
+    assert done.returncode == 0, done.stderr
+    assert "restart the broker" not in done.stdout
+    assert "nothing uses this password" in done.stdout

@@ -2,12 +2,15 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from undertone.app import app
+from undertone.commands.fleet import _show
 from undertone_shared.errors import Invalid
+from undertone_simulator.load.load_options import LoadResult
 
 
 def fleet(*words):
@@ -58,3 +61,12 @@ def test_bad_input(words, sentence):
     result = fleet(*words)
     assert isinstance(result.exception, Invalid)
     assert sentence in str(result.exception)
+
+
+def test_the_printed_command_quotes_paths(capsys):
+    ledgers = (Path("my load/fleet.ledger"),)
+    result = LoadResult(2, 5.0, 10, 9, None, None, None, 1, None, ledgers)
+    _show(result, has_output=True, theirs=True)
+    *lines, command = capsys.readouterr().out.splitlines()
+    assert "this machine was too slow: the devices skipped 1 report. Try fewer clients" in " ".join(lines)
+    assert command.endswith("undertone verify --ledger 'my load/fleet.ledger' --store THE-SERVERS-STORE")

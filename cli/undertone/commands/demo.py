@@ -50,7 +50,9 @@ def demo(
     ] = None,
     kill_device_at: Annotated[
         int | None,
-        typer.Option(metavar="SLOT", help="Kill a device in this report slot between its send and the PUBACK."),
+        typer.Option(
+            metavar="SLOT", help="Kill a device in this report slot after it sent its report, before the PUBACK."
+        ),
     ] = None,
     collect: Annotated[
         str,

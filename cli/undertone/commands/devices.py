@@ -131,7 +131,7 @@ def list_devices(
     lost: Annotated[
         bool,
         typer.Option(
-            "--lost", help="Only active devices that were silent for so long that their queued reports would be late."
+            "--lost", help="Only active devices that were silent for so long that their queued reports no longer count."
         ),
     ] = False,
     as_json: AsJson = False,

@@ -38,7 +38,9 @@ def fleet(
     rate: Annotated[
         float | None, typer.Option(help="Reports per second of all clients, instead of --interval.")
     ] = None,
-    slots: Annotated[int, typer.Option(help="Number of report slots after a threshold round of 2 slots.")] = 6,
+    slots: Annotated[
+        int, typer.Option(help="Number of report slots. Without --fleet, a threshold round of 2 slots comes first.")
+    ] = 6,
     ramp_up: Annotated[float, typer.Option(help="Seconds over which the connections are spread.")] = 0.0,
     jitter: Annotated[
         float, typer.Option(help="Share of a slot over which the clients' reports are spread, 0 to 0.8.")

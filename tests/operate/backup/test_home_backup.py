@@ -58,7 +58,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.waits
 def test_a_backup_that_is_not_there_is_named(tmp_path: Path) -> None:
-    for file, what in ((tmp_path / "backup.tar", "not there"), (tmp_path, "a folder")):
+    for file, what in ((tmp_path / "backup.tar", "not there"), (tmp_path, "a folder"), ("/dev/null", "not a file")):
         refused = undertone("restore", str(file), str(tmp_path / "new"))
         assert refused.returncode == 2
         said = f"error: the backup {file} is {what}, expected a file that undertone backup has made\n"

@@ -527,6 +527,24 @@ def test_the_commands(tmp_path):
     assert "expected a number that undertone join list shows" in run("join", "revoke", 9, "--home", folder, code=2)
 
 
+def test_why_a_code_is_not_revoked(tmp_path):
+    folder, now = tmp_path / "home", int(time.time())
+    run("init", folder, "--host", "meters.example", "--join-port", 8444)
+    run("campaign", "create", folder, "power", *CREATE)
+    run("join", "create", "--home", folder, "--devices", 3)
+    codes = JoinCodes(folder)
+    codes.promise([(1, "power-001"), (2, "power-002"), (3, "power-003")])
+    codes.redeemed([2, 3], now)
+    codes.forget("power-003")
+    advice = "to revoke the device, use undertone devices revoke"
+    assert run("join", "revoke", 1, 2, 3, "--home", folder).splitlines() == [
+        f"code 1 is not revoked: power-001 is joining with it; {advice}",
+        f"code 2 is not revoked: power-002 has joined with it; {advice}",
+        "code 3 is not revoked: the device that joined with it was forgotten",
+        "0 codes revoked",
+    ]
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
