@@ -25,7 +25,7 @@ def certify(
         str, typer.Option(help="The cap on the privacy loss of one report, or of a whole stream: 0.05 to 8.")
     ],
     mechanism: Annotated[str | None, typer.Option(help=f"Mechanism to certify: one of {NAMES}.")] = None,
-    table: Annotated[Path | None, typer.Option(help="A file with one mechanism as JSON, such as a table.")] = None,
+    table: Annotated[Path | None, typer.Option(help="A JSON file with one mechanism.")] = None,
     message: Annotated[Path | None, typer.Option(help="A file with a campaign's body or its retained message.")] = None,
     delta: Annotated[
         float | None,

@@ -147,8 +147,8 @@ def _release(
     column: Annotated[
         str | None,
         typer.Option(
-            help="column of the input, by name or (not in Parquet) number from 0; the last one if absent. For NPZ: the"
-            " array, needed if there are several"
+            help="name of the input's column, or (not in Parquet) its number from 0; by default the last column. For"
+            " NPZ: the array, needed if there are several"
         ),
     ] = None,
     scale: Annotated[str, typer.Option(help="units of --bound in one unit of the input: 1000 from kWh to Wh")] = "1",
@@ -157,18 +157,21 @@ def _release(
     ] = "hold",
     state: Annotated[
         Path | None,
-        typer.Option(help="file of the checkpoint, which is secret; if absent and OUTPUT is a file, OUTPUT.state"),
+        typer.Option(help="secret file for the checkpoint; if OUTPUT is a file, OUTPUT.state by default"),
     ] = None,
     continues: Annotated[
         bool,
         typer.Option("--continues", help="when resuming from a pipe: the pipe continues where the release stopped"),
     ] = False,
-    user: Annotated[str | None, typer.Option(help="MQTT user; the password is in UNDERTONE_PASSWORD")] = None,
+    user: Annotated[
+        str | None, typer.Option(help="MQTT user; the environment variable UNDERTONE_PASSWORD holds its password")
+    ] = None,
     ca_file: Annotated[
         Path | None, typer.Option(help="for MQTT over TLS: file of the authority that signed the broker's certificate")
     ] = None,
     seconds: Annotated[
-        float | None, typer.Option(help="for MQTT: stop after this many seconds; without it, at SIGTERM or Ctrl-C")
+        float | None,
+        typer.Option(help="for MQTT input: stop after this many seconds; without it, stop at SIGTERM or Ctrl-C"),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the summary as JSON")] = False,
 ) -> None:
