@@ -169,7 +169,7 @@ def query(
 # Options that select slots for one mean.
 _SELECTS = ("between", "days", "by", "total", "against")
 _RUNS = "with --every or --quantiles: over several slots, noise averages out without a filter"
-_ONE_MEAN = f"with {', '.join(f'--{name}' for name in _SELECTS)}, which give one mean"
+_ONE_MEAN = "with --between, --days, --by, --total or --against, which print one mean"
 # Option -> the options that cannot be combined with it, and the reason.
 _OTHERS = {
     "as_json": (("form",), "with --json, which is a format"),
@@ -179,8 +179,7 @@ _OTHERS = {
     "to": (("last",), "with --to"),
     "every": (("filtered",), _RUNS),
     "quantiles": (("filtered",), _RUNS),
-    **dict.fromkeys(_SELECTS, (("every", "quantiles", "filtered", "newest"), _ONE_MEAN)),
-    "total": (("every", "quantiles", "filtered", "newest", "against"), _ONE_MEAN),
+    **dict.fromkeys(_SELECTS, (("every", "quantiles", "filtered", "newest", "settled"), _ONE_MEAN)),
 }
 
 
@@ -195,8 +194,10 @@ def _refuse_others(context: typer.Context) -> None:
             refuse(context, others, where)
     if "quantiles" in given:
         refuse(context, ["group", "groups"], "with --quantiles, which cover everybody")
-    if given & {*_SELECTS, "every", "quantiles"} and "newest" not in given:
-        refuse(context, ["settled"], "for means or quantiles over several slots, unless --newest is given")
+    if "total" in given:
+        refuse(context, ["against"], "with --total: a difference of means has no total")
+    if given & {"every", "quantiles"} and "newest" not in given:
+        refuse(context, ["settled"], "with --every or --quantiles, unless --newest is given, too")
 
 
 def _zone(results: "Results", name: str | None) -> tzinfo:
