@@ -97,10 +97,7 @@ def create(
         refuse(context, ["devices", "population", "data"], "without --preview")
     home = Home(folder)
     if home.file(name).exists():
-        raise Invalid(
-            f"there is a campaign {name} in {folder} already: choose another name, or change that campaign with"
-            " undertone campaign apply"
-        )
+        raise Invalid(f"there is a campaign {name} in {folder} already: choose another name for the new campaign")
     values: dict[str, Any] = {"name": name, "version": 1, "sensor": sensor, "unit": unit, "bound": bound}
     if devices is not None:
         check_integer("--devices", devices, 1, 10**9)

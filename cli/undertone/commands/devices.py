@@ -254,14 +254,17 @@ def conflicts(
 
     The list covers the time in which [store] audit was on in server.toml; the server's log names devices at any time.
     """
+    from undertone_aggregator.settings.landing_plan import SPARK
+
     with choice.open() as fleet:
         names = sorted({device for device, _, outcome in fleet.store.audit() if outcome == "conflict"})
         refused = fleet.store.outcomes()["conflict"]
-        audit = fleet.config.store.audit
+        audit, by_spark = fleet.config.store.audit, fleet.config.landing.counts == SPARK
     off, log = "[store] audit in server.toml", "look in the server's log for 'sent a second, different report'"
     if refused and not names:
         told = many(refused, "report contradicts another", "reports contradict others")
-        raise Invalid(f"{told}, but the store names no device, because {off} was off: {log}")
+        why = "Spark counts the reports" if by_spark else f"{off} was off: {log}"
+        raise Invalid(f"{told}, but the store names no device, because {why}")
     print(json.dumps(names) if as_json else "\n".join(names) or "none")
     if refused and not audit:
         print(f"{off} is off now, so the list can lack devices: {log}", file=sys.stderr)

@@ -255,6 +255,12 @@ def test_who_contradicts_itself_is_known_only_with_audit(run, tmp_path):
     assert f"1 report contradicts another, {unnamed}" in said
     heard(2)
     assert f"3 reports contradict others, {unnamed}" in run("devices", "conflicts", "--json", code=2)
+    plan = tmp_path / "home/campaigns/load.toml"
+    before = plan.read_text(encoding="utf-8")
+    plan.write_text(before + '\n[landing]\nfolder = "landing"\ncounts = "spark"\n', encoding="utf-8")
+    by_spark = "3 reports contradict others, but the store names no device, because Spark counts the reports\n"
+    assert run("devices", "conflicts", code=2).endswith(by_spark)
+    plan.write_text(before, encoding="utf-8")
     heard(1, ("load-002", b"12345678", "conflict"), ("load-003", b"12345678", "counted"))
     home = ("devices", "conflicts", "--home", str(tmp_path / "home"))
     done = undertone(*home)
