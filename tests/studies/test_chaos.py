@@ -62,7 +62,7 @@ GOOD = {
     "refusals": [
         ("edit", 'campaign.epsilon "4" -> "1/2". Nothing was changed: add --apply'),
         ("second-server", "error: another server serves /tmp/home: stop it first"),
-        ("other-store", "holds a campaign that another server issued at"),
+        ("other-store", "does not know, so perhaps another server issued it"),
     ],
 }
 

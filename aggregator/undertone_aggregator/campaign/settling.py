@@ -4,6 +4,7 @@ import json
 import math
 
 from undertone_aggregator.base.durations import utc
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.campaign.collection import estimator_of, guarantee_of
 from undertone_aggregator.campaign.context import CampaignContext, FittedModels
 from undertone_aggregator.campaign.home_assistant import discovery
@@ -246,6 +247,7 @@ def _described(estimate: Estimate, unit: str) -> str:
     if estimate.kind != MODEL:
         return (
             f"slot {estimate.slot}: {estimate.estimate:.1f} ± {Z * (estimate.standard_error or 0.0):.1f} {unit}"
-            f" from {estimate.reports} reports"
+            f" from {many(estimate.reports, 'report')}"
         )
-    return f"slot {estimate.slot}: about {estimate.model:.1f} {unit} by a model, from {estimate.cohort} cohort reports"
+    reports = many(estimate.cohort, "report")
+    return f"slot {estimate.slot}: about {estimate.model:.1f} {unit} by a model, from {reports} for the threshold"

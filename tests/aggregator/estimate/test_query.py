@@ -210,7 +210,7 @@ def test_the_command_in_all_its_forms(store: Path, tmp_path: Path) -> None:
         (["STORE", "--format", "parquet"], "--format parquet needs --output FILE"),
         (["STORE", "--group", "nrth"], "group is 'nrth', expected one of all, north, south"),
         (["STORE", "--every", "4", "--group", "nrth"], "group is 'nrth', expected one of all, north, south"),
-        (["STORE", "--since", "yesterday"], "--since is 'yesterday', expected a number and s, m, h, d or w"),
+        (["STORE", "--since", "yesterday"], "--since is 'yesterday', expected a whole number and s, m, h, d or w"),
         (["STORE", "--since", "4h", "--from", "2026-01-01"], "--from cannot be given with --since"),
         (["STORE", "--to", "2026-01-01", "--last", "7"], "--last cannot be given with --to"),
         (["STORE", "--from", "today"], "--from is 'today', expected a date and time"),
