@@ -143,9 +143,14 @@ class Certificate(Summarised):
             f"ε = {REPORTS_PER_DAY * achieved:.6g} for the household (user level, per day)",
         ]
         if self.levels is None:
+            why = (
+                "the table comes without its decoded values"
+                if mechanism.edges is None
+                else "a report is no unbiased value; the reports together show the distribution"
+            )
             return [
                 *out,
-                "moments      none, because a report is no unbiased value; the reports together show the distribution",
+                f"moments      none, because {why}",
                 "",
             ]
         baseline = self.baseline

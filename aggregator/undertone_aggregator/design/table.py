@@ -191,7 +191,10 @@ def _used(grid: _Grid, least: Vector, enough: float) -> _Grid:
     used = [j for j in range(len(least)) if least[j] > enough]
     neighbours = [(j, j + 1) for j in used if j + 1 in used]
     if not neighbours or len(used) < len(_SHIFTS) + 2:
-        raise NoTable(f"the linear programme uses {len(used)} cells, too few to repair its rounding")
+        raise NoTable(
+            f"the linear programme uses {len(used)} cells, expected at least {len(_SHIFTS) + 2}, two of them side by"
+            " side, to repair its rounding"
+        )
     narrow = max(neighbours, key=lambda pair: float(min(least[pair[0]], least[pair[1]])))
     likely = sorted((j for j in used if j not in narrow), key=lambda j: -float(least[j]))
     shifted = tuple(likely[: len(_SHIFTS)])

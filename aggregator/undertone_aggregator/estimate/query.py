@@ -311,7 +311,7 @@ class Results(OpenCampaign):
         low = 0 if first is None else first if isinstance(first, int) else self._slot(first)
         high = _LAST if last is None else last if isinstance(last, int) else self._slot(last) - 1
         if not 0 <= low <= high + 1 <= _LAST + 1:
-            raise Invalid(f"the selection is {first} to {last}, expected the first before the last")
+            raise Invalid(f"the selection is {first} to {last}, expected times after 1970, the first before the last")
         return low, high
 
     def newest_slots(self, count: int, first: When, last: When, *, settled: bool = False) -> tuple[int, int]:
