@@ -38,7 +38,7 @@ class AlertService:
         service = Apprise.instantiate(url)
         if service is None:
             raise Invalid(f"line {line} of {file} is not an address that Apprise knows, such as mailtos:// or json://")
-        self.name = f"{service.service_name} in line {line}"
+        self.name = f"{service.service_name} in line {line} of {file.name}"
         # Stands for the address in the file of sent alerts, because that file must not hold the address itself.
         self.key = hashlib.sha256(url.encode()).hexdigest()[:16]
         self._url = url

@@ -8,6 +8,7 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.campaign.binding import bind_counting
 from undertone_aggregator.ingest import ledger
 from undertone_aggregator.ingest.ingest import Say
@@ -44,8 +45,8 @@ def recover(job: CountingJob, stop: threading.Event, say: Say) -> None:
         behind = [file for file in files if file.name not in counted]
         batch = 0 if held is None else held.batch + 1
         say(
-            f"the store has counted {batch} batches, and {len(inside)} of their files still exist;"
-            f" {len(behind)} other files are not counted yet"
+            f"the store has counted {many(batch, 'batch', 'batches')}; files of counted batches that still exist:"
+            f" {len(inside)}; files that are not counted yet: {len(behind)}"
         )
         _put_aside(job.folder, behind)
         try:
@@ -67,7 +68,7 @@ def _remember(job: CountingJob, store: Store, stop: threading.Event, say: Say) -
         last[:] = [entry]
         return True
 
-    say("Spark reads the reports that the store has counted once more, to remember each device's reports")
+    say("Spark reads the counted reports once more, to remember which reports each device has sent")
     job.count(store, keep_the_memory, stop, say)
     if last and not stop.is_set():
         ledger.adopt(store, last[0])
