@@ -98,7 +98,7 @@ def open_campaign(
             f"campaign {plan.name} would change: "
             + "; ".join(map(str, changed))
             + (f". {refusals}" if refusals else "")
-            + ". Nothing was changed: add --apply to make the change from the next epoch on"
+            + ". Nothing was changed: undertone serve --apply makes the change from the next epoch on"
         )
     with store.transaction():
         _write_plan(store, plan, stream)

@@ -160,8 +160,8 @@ class Settling:
             self._settled = span[1]
             self._context.journal.say(
                 "restored",
-                "alarm: the database is older than what this server has published, so it was restored from a backup: no"
-                f" number is published for slots {span[0]} to {span[1]}, so that no slot is published twice",
+                "alarm: the database is older than what this server has published, as after a restore from a backup."
+                f" No number is published for slots {span[0]} to {span[1]}, because some may be published already",
             )
 
     def _estimates(self, first: int, last: int) -> tuple[Estimates, int]:
@@ -238,7 +238,7 @@ class Settling:
         for estimate in estimates:
             if estimate.misfit is not None and estimate.misfit >= ALARMING:
                 begins = utc(estimate.slot * self._context.plan.slot_seconds)
-                sentence = f"warning: some reports for the slot of {begins} are not from honest devices: {RARELY}"
+                sentence = f"warning: some reports for the slot of {begins} can hardly be from honest devices: {RARELY}"
                 journal.say("misfit", sentence, slot=estimate.slot, misfit=estimate.misfit)
 
 

@@ -300,9 +300,7 @@ class Results(OpenCampaign):
     def quantile_runs(self, every: int | None = None, first: When = None, last: When = None) -> list[Run]:
         """Read the runs of ``every`` slots for ``quantiles``, without computing quantiles yet. Raises Invalid."""
         if self.campaign.cohort is None:
-            raise Invalid(
-                f"campaign {self.campaign.name} collects no reports for the threshold, from which quantiles are made"
-            )
+            raise Invalid(f"quantiles need reports for the threshold, and campaign {self.campaign.name} collects none")
         every = every or self.campaign.cycle
         return runs_of(self.timeline, self._pooled(*self.span(first, last), every), every)
 

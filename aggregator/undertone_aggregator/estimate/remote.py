@@ -52,7 +52,7 @@ class _Fields(dict[str, Any]):
         self._url = url
 
     def __missing__(self, name: str) -> Any:
-        raise Invalid(f"{self._url} {_OTHER}: its answer has no {name!r}, so it is of another version")
+        raise Invalid(f"{self._url} {_OTHER}: its answer has no {name!r}, so the page is of another version")
 
 
 def facts_of(results: Results) -> dict[str, Any]:

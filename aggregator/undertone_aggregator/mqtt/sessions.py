@@ -162,7 +162,7 @@ def take_over_direct(store: Store, plan: IngestPlan, say: Say) -> IngestPlan:
         if slots_of(store):
             say(
                 "warning: reports may wait at the broker that this campaign used before; this server does not fetch"
-                " them while devices connect to it"
+                " them, because devices connect to this server itself"
             )
         _consolidate(store)
     return replace(plan, sessions=Sessions((0,)))

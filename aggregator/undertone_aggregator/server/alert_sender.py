@@ -133,7 +133,9 @@ class Sender:
         try:
             write_private(self._file, json.dumps(sent), durable=False)
         except OSError as wrong:
-            self._journal.say_once("alerts", f"a restart may repeat alerts: {self._file} was not written: {wrong}")
+            self._journal.say_once(
+                "alerts", f"a restart may repeat alerts, because {self._file} was not written: {wrong}"
+            )
 
 
 def _read_sent(file: Path) -> dict[str, dict[Problem, int]]:

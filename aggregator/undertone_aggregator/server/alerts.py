@@ -46,7 +46,7 @@ MOMENTARY = {
     "foreign": "another program broadcasts the campaign: find out who else may publish at the broker",
     "take_over": "this server replaced a campaign that its store does not know: if another server issued it, that"
     " server loses its devices",
-    "groups": "the changed groups file is not in use, because it is not valid or cannot be read: the log says why",
+    "groups": "the file of groups is not in use, because it is not valid or cannot be read: the log says why",
     "plan": "the changed plan is not in use: undertone campaign apply checks it and puts it in use",
     "handover": "the campaign's devices cannot be moved to the next campaign: the log says why",
 }

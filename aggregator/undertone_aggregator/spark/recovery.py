@@ -38,7 +38,7 @@ def recover(job: CountingJob, stop: threading.Event, say: Say) -> None:
         if held is not None and not counted:
             raise Invalid(
                 f"{job.folder} has no record of the batches of the checkpoint {held.checkpoint}, which the store"
-                f" {store.name} was counted with: so nobody can tell which files the store holds"
+                f" {store.name} was counted with: so it is unknown which files the store has counted"
             )
         files = _bring_back(job.folder)
         inside = [file for file in files if file.name in counted]

@@ -242,7 +242,7 @@ def test_theta_changes_by_a_factor_of_two_at_most() -> None:
     assert limit_change(chosen, 1000) is chosen
     assert limit_change(chosen, 100).theta == 100 * LARGEST_CHANGE
     assert limit_change(chosen, 5000).theta == 5000 // LARGEST_CHANGE
-    assert "factor of 2 at most" in limit_change(chosen, 100).notices[-1]
+    assert "becomes 200, because one epoch changes it by a factor of at most 2" in limit_change(chosen, 100).notices[-1]
 
 
 class Notes(Nobody):

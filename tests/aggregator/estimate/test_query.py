@@ -128,7 +128,7 @@ def test_a_warning_about_liars_has_a_time_and_words(store: Path) -> None:
         misfit = np.where(estimates.slot == slot, 37.0, np.nan)
         *_, said = results.warnings(replace(estimates, misfit=misfit))
         assert said == (
-            "some reports behind 1 of 16 estimates are not from honest devices, most clearly those of"
+            "some reports behind 1 of 16 estimates can hardly be from honest devices, most clearly those of"
             f" {utc(slot)}, group all: honest devices send such reports in at most one slot of a million"
         )
 
