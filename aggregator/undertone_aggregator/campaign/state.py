@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from undertone_aggregator.base.durations import utc
-from undertone_aggregator.base.endings import days_left, notice
+from undertone_aggregator.base.endings import notice, time_left
 from undertone_aggregator.base.files import write_private
 from undertone_aggregator.base.plural import many
 from undertone_aggregator.base.room import CROWD, Room
@@ -111,7 +111,7 @@ class CampaignState:
             return ""
         when = utc(self.end)
         return (
-            f"the campaign ends at {when}, in {many(days_left(self.end, now), 'day')}: undertone campaign extend sets a"
+            f"the campaign ends at {when}, in {time_left(self.end, now)}: undertone campaign extend sets a"
             " later end (not for a stream), undertone campaign succeed starts the next campaign"
         )
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from undertone_aggregator.base.endings import days_left, notice
+from undertone_aggregator.base.endings import notice, time_left
 from undertone_aggregator.base.plural import many
 from undertone_aggregator.campaign.binding import RETIRED
 from undertone_aggregator.campaign.state import OVER, STRAYS, CampaignState
@@ -104,7 +104,7 @@ class Watch:
             yield "disk", f"the disk of the store has only {look.free >> 20} MB of free space"
         for path, end in look.certificates.items():
             if (days := notice(end, look.now)) is not None:
-                ends = "has ended" if end <= look.now else f"ends in {many(days_left(end, look.now), 'day')}"
+                ends = "has ended" if end <= look.now else f"ends in {time_left(end, look.now)}"
                 yield f"certificate {path} {days}", f"the certificate in {path} {ends}: {cure(path)}"
         last = self._last
         if last is None or retired:
