@@ -282,7 +282,7 @@ class Running:
         if not self._known.signed:
             warning = f"there is no {path}: campaigns are not signed"
             if store.meta().get(_SIGNED):
-                refused = "devices that verify signatures refuse them: put the key back"
+                refused = "devices that verify signatures refuse them. Put the key back"
                 self.journal.alarm("unsigned", f"{warning} any more, and {refused}")
             else:
                 self.journal.say("warning", f"warning: {warning}")

@@ -186,7 +186,7 @@ def _free(workers: int, taken: set[int]) -> tuple[int, ...]:
     if len(free) < workers:
         raise Invalid(
             f"the campaign needs {many(workers, 'broker user')}, one for each worker, but the server's campaigns use"
-            f" {len(taken)} of all {WORKER_USERS}: set fewer workers in [server]"
+            f" {len(taken)} of all {WORKER_USERS}: set a smaller number of workers or partitions in [server]"
         )
     return tuple(free)
 

@@ -103,8 +103,8 @@ class CountingJob:
             # this waits a moment for SIGTERM to arrive here, too.
             if not stop.wait(_STOPPING_SECONDS):
                 raise Invalid(
-                    "Spark's JVM has ended, killed or without enough memory: start undertone spark run again, which"
-                    " repeats the batch that was under way"
+                    "Spark's JVM has ended, killed or without enough memory: start undertone spark run again, or"
+                    " undertone spark recount with another new folder as --checkpoint"
                 ) from wrong
 
     def _partitions(self) -> int:
