@@ -103,8 +103,8 @@ def optimal_table(
     ratio = cap[0] / cap[1]
     likely = _solve(ratio, grid, weights, limit, 0.0)[0].min(axis=0)
     reason = (
-        f"no rounding of the table for epsilon {epsilon} has at most {LARGEST_PACKED} bytes and a certificate of at most"
-        f" {cap[0]}/{cap[1]}"
+        f"no rounding of the table for epsilon {epsilon} has at most {LARGEST_PACKED} bytes and a certificate of"
+        f" at most {cap[0]}/{cap[1]}"
     )
     for slack, least in _MARGINS:
         try:
