@@ -312,7 +312,7 @@ def test_the_password_file_is_read_again_at_sighup(site: Site) -> None:
     (server.folder / "passwords.new").write_text("nonsense:1\n", encoding="utf-8")
     (server.folder / "passwords.new").replace(server.folder / "passwords")
     server._process.send_signal(signal.SIGHUP)
-    wait_for(lambda: "that is not of the form" in server.log())
+    wait_for(lambda: "has an invalid entry for 'nonsense'" in server.log())
     sender.flush(sender.send([delivery(campaign, "d2", campaign.first_slot + 1)]))
     assert server.end() == 0
     assert not set(kept) & sender.acknowledged

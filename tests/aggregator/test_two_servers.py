@@ -134,7 +134,7 @@ def test_a_changed_epsilon_is_shown_and_by_whom_it_would_be_refused(broker: Mosq
     assert 'campaign.epsilon "1" -> "2"' in said
     assert "1 of 2 known policies refuse this campaign (epsilon: cohort.mechanism" in said
     assert "certificate 2564/347, expected at most 3/1" in said
-    assert "Nothing was changed: add --apply" in said
+    assert "Nothing was changed: undertone serve --apply" in said
     run(broker, tmp_path, "s.sqlite")
     run(broker, tmp_path, "s.sqlite", epsilon=2, apply=True)
     run(broker, tmp_path, "s.sqlite", epsilon=2)

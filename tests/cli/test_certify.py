@@ -95,6 +95,7 @@ def test_a_table_file(tmp_path):
     assert json.loads(result.stdout)["variance_worst"] > 0
     path.write_text(json.dumps(small_table(0).describe()), encoding="utf-8")
     assert json.loads(certify("--table", path, "--epsilon", 2, "--json").stdout)["variance_worst"] is None
+    assert "none, because the table comes without its decoded values" in certify("--table", path, "--epsilon", 2).stdout
 
 
 @pytest.mark.parametrize("name", ["optimal", "hybrid", "piecewise", "square-wave"])

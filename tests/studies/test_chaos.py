@@ -60,9 +60,9 @@ GOOD = {
         "the store cannot be written, trying again: full",
     ],
     "refusals": [
-        ("edit", 'campaign.epsilon "4" -> "1/2". Nothing was changed: add --apply'),
+        ("edit", 'campaign.epsilon "4" -> "1/2". Nothing was changed: undertone serve --apply'),
         ("second-server", "error: another server serves /tmp/home: stop it first"),
-        ("other-store", "holds a campaign that another server issued at"),
+        ("other-store", "does not know, so perhaps another server issued it"),
     ],
 }
 

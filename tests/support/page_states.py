@@ -42,8 +42,8 @@ def served(state: str, **fields: Any) -> Callable[[Summary], Summary]:
 
 def full(summary: Summary) -> Summary:
     said = (
-        f"the disk of campaign {summary['name']} is full: no space left on device; free space, and the campaign goes on"
-        " by itself"
+        f"the disk with the store of campaign {summary['name']} is full: no space left on device. Make room there,"
+        " and the campaign goes on by itself"
     )
     alarm = {"time": time.time() - 7200, "event": "disk", "sentence": said}
     return served("running", problems=[said], alarms=[alarm], full=True)(summary)

@@ -1,11 +1,19 @@
 """Notices of an end, such as that of a campaign or a certificate: 60 days before it, and again 7 days before it."""
 
+from undertone_aggregator.base.plural import many
+
 NOTICE_DAYS = (60, 7)
 
 
 def days_left(end: float, now: float) -> int:
     """Return the whole days until Unix second ``end``; negative after it."""
     return int((end - now) // 86400)
+
+
+def time_left(end: float, now: float) -> str:
+    """Return the time until Unix second ``end``, which is after ``now``, in whole days: "5 days", "less than a day"."""
+    days = days_left(end, now)
+    return many(days, "day") if days else "less than a day"
 
 
 def notice(end: float, now: float, start: float = 0) -> int | None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from undertone_aggregator.base.owner import give_to_owner
+from undertone_aggregator.base.plural import many
 from undertone_shared.errors import Invalid
 
 
@@ -79,7 +80,7 @@ def read_secret(path: Path, *, private: bool = False, least: int = 1) -> str:
     if not text or "\n" in text:
         raise Invalid(f"{path} holds {len(text.splitlines())} lines, expected one line: the secret")
     if len(text) < least:
-        raise Invalid(f"the secret in {path} has {len(text)} characters, expected at least {least}")
+        raise Invalid(f"the secret in {path} has {many(len(text), 'character')}, expected at least {least}")
     return text
 
 

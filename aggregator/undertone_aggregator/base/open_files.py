@@ -11,6 +11,7 @@ import resource
 from collections.abc import Callable
 from typing import Any
 
+from undertone_aggregator.base.plural import many
 from undertone_shared.errors import Invalid
 
 # Name of the log's event for the alarm that the process can open no more files.
@@ -52,8 +53,8 @@ def allow_connections(count: int) -> None:
     need = count + RESERVE
     if (most := raise_limit()) < need:
         raise Invalid(
-            f"{count} connections need {need} open files, but this process may have {most} at most: raise the limit"
-            f" with `ulimit -Hn {need}` as root in this shell, a line `* hard nofile {need}` in"
+            f"with {many(count, 'connection')} this process needs {need} open files, but may have only {most}: raise"
+            f" the limit with `ulimit -Hn {need}` as root in this shell, a line `* hard nofile {need}` in"
             f" /etc/security/limits.conf, or LimitNOFILE={need} in a systemd unit"
         )
 

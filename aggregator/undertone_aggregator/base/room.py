@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from undertone_aggregator.base.open_files import RESERVE
+from undertone_aggregator.base.plural import many
 
 # Name of the log's event for the alarm that devices are turned away.
 CROWD = "crowd"
@@ -37,8 +38,8 @@ class Room:
     def crowd(self, devices: int) -> str:
         """Return a sentence that says how many devices were turned away after their login, and why."""
         return (
-            f"{devices} devices cannot connect, because {self.connections} are connected and there is no room for more"
-            f" ({self.why})"
+            f"{many(devices, 'device')} cannot connect: the server has room for only {self.connections} at once,"
+            f" because of {self.why}"
         )
 
 

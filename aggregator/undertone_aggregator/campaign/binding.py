@@ -40,10 +40,9 @@ class Change:
     allowed: bool
 
     def __str__(self) -> str:
-        how = (
-            "" if self.allowed else ": a running campaign cannot change it; make a new campaign with a store of its own"
-        )
-        return f"campaign.{self.name} {_text(self.before)} -> {_text(self.after)}{how}"
+        how = "" if self.allowed else " (fixed since the campaign began)"
+        option = self.name if self.name.startswith("stream.") else f"campaign.{self.name}"
+        return f"{option} {_text(self.before)} -> {_text(self.after)}{how}"
 
 
 def changes(meta: Mapping[str, str], plan: CampaignPlan, stream: StreamPlan | None) -> list[Change]:
@@ -88,14 +87,18 @@ def open_campaign(
             return seed
     changed = changes(meta, plan, stream)
     if any(not change.allowed for change in changed):
-        raise Invalid(f"the store {store.name} holds another campaign: " + "; ".join(map(str, changed)))
+        raise Invalid(
+            f"the plan of campaign {plan.name} differs from the campaign in the store {store.name}: "
+            + "; ".join(map(str, changed))
+            + ". Undo the changes of what is fixed, or make a new campaign with a store of its own"
+        )
     if changed and not apply:
         refusals = refusing()
         raise Invalid(
             f"campaign {plan.name} would change: "
             + "; ".join(map(str, changed))
             + (f". {refusals}" if refusals else "")
-            + ". Nothing was changed: add --apply to make this change from the next epoch on"
+            + ". Nothing was changed: undertone serve --apply makes the change from the next epoch on"
         )
     with store.transaction():
         _write_plan(store, plan, stream)
@@ -119,8 +122,8 @@ def apply_plan(store: CampaignEntries, plan: CampaignPlan, stream: StreamPlan | 
         open_campaign(store, plan, stream, apply=True)
         if plan.version != version:
             raise Invalid(
-                f"campaign.version is {plan.version}, expected {version}: the plan was changed meanwhile, begin again"
-                " from what undertone campaign show prints"
+                f"campaign.version is {plan.version}, expected {version}: somebody changed the plan meanwhile. Begin"
+                " again from the plan that undertone campaign show prints"
             )
         store.set_meta({_VERSION: str(version + 1)})
     return version + 1
@@ -143,7 +146,7 @@ def bind_counting(store: Store, counts: str) -> None:
         if before != counts:
             raise Invalid(
                 f"landing.counts is {counts!r}, but the reports in {store.name} were counted by {before!r}: a campaign"
-                " cannot change it; make a new campaign with a store of its own"
+                " keeps the engine with which it began; make a new campaign with a store of its own"
             )
         store.set_meta({_COUNTS: counts})
 

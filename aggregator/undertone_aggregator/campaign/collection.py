@@ -106,9 +106,10 @@ class StreamCollection:
     def announce(self, epoch: Epoch, epsilon: Fraction, round_of: tuple[int, int], wait: int) -> list[Event]:
         """Return the log entry of a report epoch (mechanism, reports, θ), or of the threshold round before it."""
         if epoch.phase == THRESHOLD_PHASE:
-            return [("epoch", f"threshold round of the stream starts in {wait} s", {"round": 1})]
+            return [("epoch", f"the threshold round of the stream starts in {wait} s", {"round": 1})]
         rule = cast("StreamRule", epoch.campaign.rule)
-        sentence = f"a {rule.law} stream of {rule.reports} reports starts in {wait} s, theta = {epoch.campaign.thetas}"
+        most = f"up to {rule.reports} reports from each device"
+        sentence = f"a {rule.law} stream starts in {wait} s, with {most} and theta = {epoch.campaign.thetas}"
         return [("epoch", sentence, {"theta": epoch.campaign.theta})]
 
     def estimator(self, timeline: Timeline, models: dict[str, float]) -> "Estimator":

@@ -48,9 +48,15 @@ def signed_handover(folder: Path, campaign: str) -> bytes:
         return b""
     body, _, signature = path.read_text(encoding="utf-8").strip().partition("\n")
     try:
-        return body.encode() + bytes.fromhex(signature)
+        signed = bytes.fromhex(signature)
     except ValueError:
-        raise Invalid(f"{path} has no signature in its second line: write it again with undertone move") from None
+        signed = b""
+    if len(signed) != handover.SIGNATURE_BYTES:
+        raise Invalid(
+            f"the second line of {path} is not a signature: restore the file from a backup, or delete it and run"
+            " undertone move again"
+        )
+    return body.encode() + signed
 
 
 def leaving(folder: Path, devices: Iterable[str]) -> dict[str, list[str]]:

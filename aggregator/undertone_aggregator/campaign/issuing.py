@@ -107,7 +107,7 @@ class Issuing:
         try:
             return self._handover.changed()
         except (Invalid, OSError) as wrong:
-            self._context.journal.say_once("handover", f"the hand-over is not sent: {wrong}")
+            self._context.journal.say_once("handover", f"the file of the hand-over cannot be read: {wrong}")
             return False
 
     def _devices_are_back(self, counted: int) -> bool:

@@ -71,7 +71,7 @@ def _longer_rest(plan: CampaignPlan, campaign: Campaign) -> str:
     if plan.window is None or rest <= plan.window:
         return ""
     return (
-        f"a device rests {lasting(rest)} between two readings, which is longer than campaign.window"
-        f" ({lasting(plan.window)}): it reports in one of {campaign.schedule.stride} slots, because this number"
-        f" must have no divisor in common with the {plan.cycle} slots of a cycle"
+        f"a device rests {lasting(rest)} between two readings, longer than campaign.window ({lasting(plan.window)})"
+        f" asks for: it reports in one of {campaign.schedule.stride} slots, because this number must have no divisor in"
+        f" common with the {plan.cycle} slots of a cycle"
     )

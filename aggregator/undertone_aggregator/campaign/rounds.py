@@ -124,7 +124,7 @@ class Rounds:
             return {}
         return {
             "cycles": f"threshold rounds of {', '.join(map(str, short))} slots do not last whole cycles of"
-            f" {self.plan.cycle} slots: each round sees other times of day"
+            f" {self.plan.cycle} slots: such a round sees some times of day more often than others"
         }
 
     def first(self, now: int) -> Epoch:
@@ -166,8 +166,8 @@ class Rounds:
         if not presence.away:
             return ""
         return (
-            f"{presence.now:.0f} devices report, and {presence.before:.0f} did before: the server chooses no new theta "
-            "until the others are back, because the reports that those devices hold would be missing"
+            f"devices are away: slots had {presence.before:.0f} reports before, and have {presence.now:.0f} now. The"
+            " server begins no new epoch until they are back, because it would be chosen without the reports they keep"
         )
 
     def next(self, timeline: Timeline, now: int) -> Epoch | None:
@@ -181,8 +181,8 @@ class Rounds:
         devices, most = evidence.devices(), evidence.most_devices()
         if rule is not None and devices < max(most * FEWEST, 1.0):
             self._means.warn(
-                f"theta is not decided: {devices:.0f} devices report, and {most:.0f} did before; the server keeps "
-                "theta until more of them report again"
+                f"theta is not decided: slots had {most:.0f} reports before, and have {devices:.0f} now; the server"
+                " keeps theta until more devices report again"
             )
             return None
         histograms = evidence.cohort()

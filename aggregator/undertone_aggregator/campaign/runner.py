@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from undertone_aggregator.base.log import Journal
 from undertone_aggregator.base.open_files import FILES, none_left, ran_out
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.campaign.binding import (
     PAUSED,
     RETIRED,
@@ -281,7 +282,7 @@ class Running:
         if not self._known.signed:
             warning = f"there is no {path}: campaigns are not signed"
             if store.meta().get(_SIGNED):
-                refused = "devices that verify signatures refuse them: put the key back"
+                refused = "devices that verify signatures refuse them. Put the key back"
                 self.journal.alarm("unsigned", f"{warning} any more, and {refused}")
             else:
                 self.journal.say("warning", f"warning: {warning}")
@@ -307,22 +308,21 @@ class Running:
             issued_at, fingerprint = header(message)
         except Invalid as wrong:
             self.journal.say(
-                "warning", f"warning: {topic} held a message that is no campaign; the server replaces it: {wrong}"
+                "warning", f"warning: {topic} held a message that is no campaign ({wrong}); the server replaces it"
             )
             return
         if fingerprint in {epoch.campaign.fingerprint for epoch in store.epochs()}:
             return
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(issued_at))
         conflict = (
-            f"{topic} holds a campaign that another server issued at {when} UTC, and that the store {store.name} does"
-            " not know"
+            f"{topic} holds a campaign of {when} UTC that the store {store.name} does not know, so perhaps another"
+            " server issued it"
         )
         if not self._options.take_over:
             raise Invalid(
-                f"{conflict}: that server would lose its devices. Check the path in [store]; --take-over replaces that"
-                " campaign"
+                f"{conflict} and would lose its devices. Check the path in [store]; --take-over replaces that campaign"
             )
-        self.journal.alarm("take_over", f"{conflict}: this server replaces it")
+        self.journal.alarm("take_over", f"{conflict}: this server replaces that campaign")
 
     def _take_over(self, store: Store, clock: Callable[[], float], stop: threading.Event) -> IngestPlan:
         slots = self._options.slots
@@ -418,10 +418,12 @@ class Running:
         try:
             self._read_groups()
         except (Invalid, OSError) as wrong:
-            self.journal.alarm("groups", f"the changed file of groups is not in use: {wrong}")
+            self.journal.alarm("groups", f"the file of groups is not in use: {wrong}")
         if self._groups is not None and self._groups is not self._groups_kept:
             if keep_groups(store, self._groups) and self._begun:
-                self.journal.say("groups", f"{len(self._groups)} devices are in groups now")
+                self.journal.say(
+                    "groups", f"the file of groups has changed: it now names {many(len(self._groups), 'device')}"
+                )
             self._groups_kept = self._groups
 
     def _note(self, store: Store) -> None:

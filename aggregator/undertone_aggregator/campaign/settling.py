@@ -4,6 +4,7 @@ import json
 import math
 
 from undertone_aggregator.base.durations import utc
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.campaign.collection import estimator_of, guarantee_of
 from undertone_aggregator.campaign.context import CampaignContext, FittedModels
 from undertone_aggregator.campaign.home_assistant import discovery
@@ -159,8 +160,8 @@ class Settling:
             self._settled = span[1]
             self._context.journal.say(
                 "restored",
-                "alarm: the database is older than what this server has published, so it was restored from a backup: no"
-                f" number is published for slots {span[0]} to {span[1]}, so that no slot is published twice",
+                "alarm: the database is older than what this server has published, as after a restore from a backup."
+                f" No number is published for slots {span[0]} to {span[1]}, because some may be published already",
             )
 
     def _estimates(self, first: int, last: int) -> tuple[Estimates, int]:
@@ -237,7 +238,7 @@ class Settling:
         for estimate in estimates:
             if estimate.misfit is not None and estimate.misfit >= ALARMING:
                 begins = utc(estimate.slot * self._context.plan.slot_seconds)
-                sentence = f"warning: some reports for the slot of {begins} are not from honest devices: {RARELY}"
+                sentence = f"warning: some reports for the slot of {begins} can hardly be from honest devices: {RARELY}"
                 journal.say("misfit", sentence, slot=estimate.slot, misfit=estimate.misfit)
 
 
@@ -246,6 +247,7 @@ def _described(estimate: Estimate, unit: str) -> str:
     if estimate.kind != MODEL:
         return (
             f"slot {estimate.slot}: {estimate.estimate:.1f} ± {Z * (estimate.standard_error or 0.0):.1f} {unit}"
-            f" from {estimate.reports} reports"
+            f" from {many(estimate.reports, 'report')}"
         )
-    return f"slot {estimate.slot}: about {estimate.model:.1f} {unit} by a model, from {estimate.cohort} cohort reports"
+    reports = many(estimate.cohort, "report")
+    return f"slot {estimate.slot}: about {estimate.model:.1f} {unit} by a model, from {reports} for the threshold"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from undertone_aggregator.base.durations import utc
-from undertone_aggregator.base.endings import days_left, notice
+from undertone_aggregator.base.endings import notice, time_left
 from undertone_aggregator.base.files import write_private
 from undertone_aggregator.base.plural import many
 from undertone_aggregator.base.room import CROWD, Room
@@ -111,8 +111,8 @@ class CampaignState:
             return ""
         when = utc(self.end)
         return (
-            f"the campaign ends at {when}, in {days_left(self.end, now)} days: undertone campaign extend sets a later"
-            " end, undertone campaign succeed starts the next campaign"
+            f"the campaign ends at {when}, in {time_left(self.end, now)}: undertone campaign extend sets a"
+            " later end (not for a stream), undertone campaign succeed starts the next campaign"
         )
 
     def straying(self) -> str:
@@ -167,9 +167,13 @@ class ServerState:
         if not self.alive(now):
             found["hangs"] = f"the server is dead or hangs: no progress for {now - self.time:.0f} s; start it again"
         if not self.reachable:
-            found["broker"] = "the broker cannot be reached: reports wait there, and nothing is published"
+            found["broker"] = (
+                "the broker cannot be reached: reports wait at the broker or on devices, and nothing is published"
+            )
         if self.free < LEAST_FREE_BYTES:
-            found["disk"] = f"{self.free >> 20} MB are free on the disk of the stores, too few for reports: free space"
+            found["disk"] = (
+                f"{self.free >> 20} MB are free on the disk of the stores, too few for reports: make room there"
+            )
         return found
 
     def crowd(self) -> dict[str, str]:
@@ -181,16 +185,16 @@ class ServerState:
         if self.room is None or not self.turned_away:
             return {}
         fix = self.room.fix_for(self.room.connections + self.turned_away)
-        return {CROWD: f"{self.room.crowd(self.turned_away)}: {fix}"}
+        return {CROWD: f"{self.room.crowd(self.turned_away)}. For more room: {fix}"}
 
     def own_problems(self, name: str) -> dict[str, str]:
         """Return a map: name of a problem of campaign ``name`` alone -> sentence."""
         campaign = self.campaigns.get(name)
         if campaign is not None and campaign.full:
-            why = f"the disk of campaign {name} is full: {campaign.reason}"
-            return {"full": f"{why}; free space, and the campaign goes on by itself"}
+            why = f"the disk with the store of campaign {name} is full: {campaign.reason}"
+            return {"full": f"{why}. Make room there, and the campaign goes on by itself"}
         if campaign is not None and campaign.state in (FAILED, STARTING):
-            return {"failed": f"campaign {name} is {campaign.sentence()}"}
+            return {"failed": f"campaign {name} {'has' if campaign.state == FAILED else 'is'} {campaign.sentence()}"}
         if campaign is not None and campaign.state in _OPEN and not campaign.ready:
             why = campaign.reason or "a worker has no session at the broker, or cannot write to the store"
             return {"not-ready": f"campaign {name} takes in no reports: {why}"}

@@ -67,9 +67,9 @@ class Status:
         sentence = f"{many(outcomes[RECEIVED], 'delivery', 'deliveries')}: "
         sentence += ", ".join(parts) or "no report has come yet"
         if missing:
-            sentence += f"; {missing} reports that devices made are not counted: they never arrived, or were refused"
+            sentence += f"; {many(missing, 'report')} that devices made did not arrive, or were refused"
         if late:
-            sentence += f"; {late} reports came after their slot had settled, and are in no published mean"
+            sentence += f"; {many(late, 'report')} came too late for the published mean of the slot"
         journal.say("deliveries", sentence, lost=missing, **outcomes)
         self._published_at = now
         recent = journal.recent_alarms(now - _DAY_SECONDS)
@@ -94,8 +94,8 @@ class Status:
             context.store.set_meta({DROPPED: self._dropped.to_json()})
             context.journal.alarm(
                 "dropped",
-                f"the broker dropped {more} messages, {self._dropped.total} in all: acknowledged reports may be among"
-                " them",
+                f"the broker dropped {many(more, 'message')}, {self._dropped.total} in all: acknowledged reports may be"
+                " among them",
                 dropped=self._dropped.total,
             )
         message = heard.get(config_topic(context.prefix, context.plan.name))

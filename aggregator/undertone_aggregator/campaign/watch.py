@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from undertone_aggregator.base.endings import days_left, notice
+from undertone_aggregator.base.endings import notice, time_left
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.campaign.binding import RETIRED
 from undertone_aggregator.campaign.state import OVER, STRAYS, CampaignState
 from undertone_aggregator.counts.seen import CONFLICT
@@ -103,7 +104,7 @@ class Watch:
             yield "disk", f"the disk of the store has only {look.free >> 20} MB of free space"
         for path, end in look.certificates.items():
             if (days := notice(end, look.now)) is not None:
-                ends = "has ended" if end <= look.now else f"ends in {days_left(end, look.now)} days"
+                ends = "has ended" if end <= look.now else f"ends in {time_left(end, look.now)}"
                 yield f"certificate {path} {days}", f"the certificate in {path} {ends}: {cure(path)}"
         last = self._last
         if last is None or retired:
@@ -118,10 +119,11 @@ class Watch:
             worst = max(refused, key=lambda name: refused[name])
             yield (
                 "refused",
-                f"{total} of the last {received} deliveries were refused, most as {worst}: {REASONS[worst]}",
+                f"{total} of the last {received} deliveries were refused, most often as {worst}: {REASONS[worst]}",
             )
         if refused.get(CONFLICT, 0):
-            yield "conflict", f"{refused[CONFLICT]} reports contradict others of the same device and slot"
+            told = many(refused[CONFLICT], "report contradicts another", "reports contradict others")
+            yield "conflict", f"{told} of the same device and slot"
 
     def _silence(self, look: Look) -> Iterator[Alarm]:
         if look.waiting is not None and look.waiting > self.patience:

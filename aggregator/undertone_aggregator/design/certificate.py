@@ -137,15 +137,20 @@ class Certificate(Summarised):
             f"mechanism    {self.name}: {integers}",
             f"size         {self.cells:,} cells, levels 0 to {mechanism.levels}, "
             f"each row of weights sums to {mechanism.row_total():,}",
-            f"certificate  {ratio.numerator}/{ratio.denominator} <= e^{shown(self.epsilon)}, "
-            f"so epsilon = {achieved:.9f} is achieved",
+            f"certificate  {ratio.numerator}/{ratio.denominator} <= e^{shown(self.epsilon)}; the mechanism has "
+            f"ε = ln({ratio.numerator}/{ratio.denominator}) = {achieved:.9f}",
             f"guarantee    event level: one reading costs ε = {achieved:.6g}; {REPORTS_PER_DAY} reports a day cost "
             f"ε = {REPORTS_PER_DAY * achieved:.6g} for the household (user level, per day)",
         ]
         if self.levels is None:
+            why = (
+                "the table comes without its decoded values"
+                if mechanism.edges is None
+                else "a report is no unbiased value; the reports together show the distribution"
+            )
             return [
                 *out,
-                "moments      none, because a report is no unbiased value; the reports together show the distribution",
+                f"moments      none, because {why}",
                 "",
             ]
         baseline = self.baseline

@@ -26,7 +26,7 @@ def population_table(
     Raises NoTable.
     """
     if theta > LARGEST_LEVEL:
-        raise NoTable(f"theta = {theta} is above {LARGEST_LEVEL}, the largest of a table")
+        raise NoTable(f"theta = {theta} is above {LARGEST_LEVEL}, the largest theta of a table")
     density = population.levels(np.linspace(0.0, theta, LEVELS + 1), theta)
     largest = _largest(epsilon, reach)
     return optimal_table(epsilon, theta, levels=LEVELS, cells=CELLS, density=_probabilities(density), largest=largest)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.design.loss import Losses, Vector
 from undertone_aggregator.design.mechanisms import Mechanism
 from undertone_shared.checks import check_integer
@@ -105,14 +106,15 @@ class Published:
 
     def sentence(self, span: str) -> str:
         """Return the guarantee as a sentence that includes the trust that it needs."""
+        behind = f"each mean and each difference of means has {many(self.reports, 'honest report')} behind it"
         if math.isinf(self.epsilon):
-            learns = f"may learn everything with a probability above {self.delta:g}"
-        else:
-            learns = f"learns at most (ε, δ) = ({self.epsilon:.3g}, {self.delta:g})"
+            return (
+                f"the published means alone give no guarantee with δ = {self.delta:g} about {span} of one household,"
+                f" even if {behind}"
+            )
         return (
-            f"whoever sees only the published means {learns} about {span} of one household, provided that the"
-            f" server keeps the reports to itself, and that {self.reports} honest reports are behind each mean and each"
-            " difference of means"
+            f"whoever sees only the published means learns at most (ε, δ) = ({self.epsilon:.3g}, {self.delta:g}) about"
+            f" {span} of one household, provided that the server keeps the reports to itself, and that {behind}"
         )
 
 

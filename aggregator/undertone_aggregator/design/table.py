@@ -102,7 +102,10 @@ def optimal_table(
     limit = worst * worst_hybrid_variance(e)
     ratio = cap[0] / cap[1]
     likely = _solve(ratio, grid, weights, limit, 0.0)[0].min(axis=0)
-    reason = f"no rounding of the table for epsilon {epsilon} has a certificate of at most {cap[0]}/{cap[1]}"
+    reason = (
+        f"no rounding of the table for epsilon {epsilon} has at most {LARGEST_PACKED} bytes and a certificate of"
+        f" at most {cap[0]}/{cap[1]}"
+    )
     for slack, least in _MARGINS:
         try:
             used = _used(grid, likely, least)
@@ -191,7 +194,10 @@ def _used(grid: _Grid, least: Vector, enough: float) -> _Grid:
     used = [j for j in range(len(least)) if least[j] > enough]
     neighbours = [(j, j + 1) for j in used if j + 1 in used]
     if not neighbours or len(used) < len(_SHIFTS) + 2:
-        raise NoTable(f"the linear programme uses {len(used)} cells, too few to repair its rounding")
+        raise NoTable(
+            f"the linear programme uses {len(used)} cells, expected at least {len(_SHIFTS) + 2}, two of them side by"
+            " side, to repair its rounding"
+        )
     narrow = max(neighbours, key=lambda pair: float(min(least[pair[0]], least[pair[1]])))
     likely = sorted((j for j in used if j not in narrow), key=lambda j: -float(least[j]))
     shifted = tuple(likely[: len(_SHIFTS)])

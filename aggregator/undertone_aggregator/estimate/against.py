@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 
 from undertone_aggregator.base.durations import moment_of, seconds_of
-from undertone_aggregator.estimate.selection import DAYS_OFF, OnDays
+from undertone_aggregator.estimate.selection import DAYS_OFF, WORKDAYS, OnDays
 from undertone_shared.errors import Invalid
 
 _GROUP, _DAYS, _SPAN = "group:", "days:", ".."
@@ -74,8 +74,8 @@ class Against:
         if days is None or days == self.days:
             chosen = "all days" if days is None else str(days)
             raise Invalid(
-                f"against is {self}, which compares {chosen} with {self.days}: expected other days, such as workdays"
-                f" with {DAYS_OFF}"
+                f"against is {self}, but the selection has {chosen}: select other days on one side, such as {WORKDAYS}"
+                f" against {_DAYS}{DAYS_OFF}"
             )
         return self.days
 

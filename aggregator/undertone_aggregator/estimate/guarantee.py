@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import exp
 
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.design import Budget
 from undertone_aggregator.design.budget import shown
 from undertone_shared.campaign import Campaign
@@ -87,7 +88,7 @@ def stream_guarantee(rule: StreamRule, budget: Budget) -> Guarantee:
     rho = Fraction(rule.charge(), RHO_UNIT)
     sentence = (
         f"user-level local differential privacy, {budget.text} for all reports of a device "
-        f"in {span}: up to {rule.reports} in {rule.chains} chains; rho = {float(rho):.5f}"
+        f"in {span}: up to {many(rule.reports, 'report')} in {many(rule.chains, 'chain')}; rho = {float(rho):.5f}"
     )
     return Guarantee(USER, span, budget, rho, _one_report(rule), sentence)
 

@@ -300,9 +300,7 @@ class Results(OpenCampaign):
     def quantile_runs(self, every: int | None = None, first: When = None, last: When = None) -> list[Run]:
         """Read the runs of ``every`` slots for ``quantiles``, without computing quantiles yet. Raises Invalid."""
         if self.campaign.cohort is None:
-            raise Invalid(
-                f"campaign {self.campaign.name} collects no reports for the threshold, from which quantiles are made"
-            )
+            raise Invalid(f"quantiles need reports for the threshold, and campaign {self.campaign.name} collects none")
         every = every or self.campaign.cycle
         return runs_of(self.timeline, self._pooled(*self.span(first, last), every), every)
 
@@ -311,7 +309,7 @@ class Results(OpenCampaign):
         low = 0 if first is None else first if isinstance(first, int) else self._slot(first)
         high = _LAST if last is None else last if isinstance(last, int) else self._slot(last) - 1
         if not 0 <= low <= high + 1 <= _LAST + 1:
-            raise Invalid(f"the selection is {first} to {last}, expected the first before the last")
+            raise Invalid(f"the selection is {first} to {last}, expected times after 1970, the first before the last")
         return low, high
 
     def newest_slots(self, count: int, first: When, last: When, *, settled: bool = False) -> tuple[int, int]:

@@ -97,7 +97,7 @@ def drowned(estimates: Estimates, offset: int = 0) -> str | None:
         more = f"means over many slots, {more},"
     signals = "its mean" if not offset else f"the distance of its mean from {offset}"
     return (
-        f"a single slot shows noise only, because its standard error ({_short(error)}) is larger than {signals}"
+        f"a single slot shows mostly noise, because its standard error ({_short(error)}) is larger than {signals}"
         f" ({_short(signal)}). {more[0].upper()}{more[1:]} or a larger epsilon show more"
     )
 

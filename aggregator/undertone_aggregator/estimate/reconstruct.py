@@ -208,7 +208,7 @@ class Reconstruction:
                 return []
             return [
                 f"theta is stale: readings have moved by about {change:+.0%} of the range that was chosen for them"
-                f" ({campaign.thetas}); the mean of readings outside it is a guess"
+                f" ({campaign.thetas}); the mean of readings outside this range is a guess"
             ]
         if least <= STALE and most >= 1 / STALE:
             return []

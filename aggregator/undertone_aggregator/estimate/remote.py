@@ -52,7 +52,7 @@ class _Fields(dict[str, Any]):
         self._url = url
 
     def __missing__(self, name: str) -> Any:
-        raise Invalid(f"{self._url} {_OTHER}: its answer has no {name!r}, so it is of another version")
+        raise Invalid(f"{self._url} {_OTHER}: its answer has no {name!r}, so the page is of another version")
 
 
 def facts_of(results: Results) -> dict[str, Any]:
@@ -100,7 +100,7 @@ class RemoteResults(Results):
     def _connect(self, campaign: str | None, collections: Collections) -> None:
         url = self._url
         names = [printable(each["name"]) for each in self._ask("campaigns")["campaigns"]]
-        if campaign is None and len(names) != 1:
+        if not names or (campaign is None and len(names) > 1):
             shown = f"the campaigns {', '.join(names)}: name one of them" if names else "no campaign"
             raise Invalid(f"{url} shows {shown}")
         if campaign is not None and campaign not in names:
@@ -322,7 +322,9 @@ class RemoteResults(Results):
             with wrong:
                 sentence = _said(wrong) if self._at else ""
             raise Invalid(sentence or f"{self._url} {_OTHER}: HTTP status {wrong.code}") from None
-        except (OSError, http.client.HTTPException, ValueError) as wrong:
+        except (http.client.HTTPException, ValueError) as wrong:
+            raise Invalid(f"the request to {self._url} failed: {wrong}") from None
+        except OSError as wrong:
             raise Invalid(f"{self._url} cannot be reached: {getattr(wrong, 'reason', wrong)}") from None
 
 

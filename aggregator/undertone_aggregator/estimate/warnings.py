@@ -24,7 +24,7 @@ def warnings_of(timeline: Timeline, estimator: Estimator, estimates: Estimates) 
         worst = odd[int(odd.misfit.argmax())]
         begins = utc(worst.slot * campaign.slot_seconds)
         sentences.append(
-            f"some reports behind {len(odd)} of {len(table)} estimates are not from honest devices, most clearly"
+            f"some reports behind {len(odd)} of {len(table)} estimates can hardly be from honest devices, most clearly"
             f" those of {begins}, group {worst.group}: {RARELY}"
         )
     noise = drowned(raw.take(raw.group == EVERYBODY), campaign.offset)

@@ -39,11 +39,11 @@ REASONS = {
     OTHER_CAMPAIGN: "the report was made for another campaign, or for a slot outside its epoch",
     REVOKED: "the operator has revoked the device",
     TURN: "it was not the device's turn in this slot",
-    WRONG_KIND: "the slot is for the other kind of report: a Square Wave report, or an ordinary one",
+    WRONG_KIND: "the device should send the other kind of report in this slot (for the threshold, or for the mean)",
     SYMBOL: "no honest device sends this symbol, or this number of a stream",
     FUTURE: "the report is for a slot that is not over yet",
     LATE: "the report is for a slot that ended too long ago",
-    CONFLICT: "the device sent another report for a slot that was already counted (alarm)",
+    CONFLICT: "the device had already sent a different report for this slot (alarm)",
 }
 DUPLICATES = {
     DUPLICATE: "the same bytes came again",

@@ -227,6 +227,8 @@ class Ingest:
                     return False
         if batch.conflicting:
             names = ", ".join(sorted(batch.conflicting)[:_MOST_NAMES])
+            if len(batch.conflicting) > _MOST_NAMES:
+                names += f" and {len(batch.conflicting) - _MOST_NAMES} more"
             self._say(f"alarm: devices sent a second, different report for a slot that was already counted: {names}")
         return True
 

@@ -9,6 +9,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.ingest.landing_batches import waiting_files
 from undertone_aggregator.store.store import Batch, CampaignEntries, Store
 from undertone_shared.errors import Invalid
@@ -83,15 +84,15 @@ def check(store: CampaignEntries, query: str, folder: Path, buckets: int) -> Non
     if ledger is None:
         if newest >= 0:
             raise Invalid(
-                f"the checkpoint {folder} has counted {newest + 1} batches, and the store {store.name} holds none:"
-                f" the checkpoint belongs to another store, or the store was lost. {_WAY_ON}"
+                f"the checkpoint {folder} has counted {many(newest + 1, 'batch', 'batches')}, and the store"
+                f" {store.name} holds none: the checkpoint belongs to another store, or the store was lost. {_WAY_ON}"
             )
         return
     if checkpoint is None:
         raise Invalid(
-            f"the store {store.name} holds {ledger.batch + 1} batches of the checkpoint {ledger.checkpoint}, but"
-            f" {folder} is new: find the folder of that checkpoint, in which Spark keeps what it remembers of each"
-            f" device. {_WAY_ON}"
+            f"the store {store.name} holds {many(ledger.batch + 1, 'batch', 'batches')} of the checkpoint"
+            f" {ledger.checkpoint}, but {folder} is new: find the folder of that checkpoint, in which Spark"
+            f" keeps what it remembers of each device. {_WAY_ON}"
         )
     _check_same(BatchLedger(query, checkpoint, buckets, 0), ledger)
     if ledger.batch not in (newest, newest + 1):

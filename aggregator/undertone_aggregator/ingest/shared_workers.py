@@ -148,8 +148,8 @@ class Partitions:
                     self._threads[role] = Background(f"partition {role}", self._body(lease))
         if len(self._threads) != self._logged:
             self._logged = len(self._threads)
-            workers = many(len(shares), "worker")
-            self._context.say(f"{self._name} has {self._logged} of the {partitions} partitions of {workers}")
+            has = f"worker {self._name} has {self._logged} of {many(partitions, 'partition')}"
+            self._context.say(f"{has}; workers in all: {len(shares)}")
 
     def close(self) -> None:
         """Commit and acknowledge what was read, release the leases, leave the list of members."""

@@ -100,7 +100,7 @@ def servers_names() -> frozenset[str]:
 def check_device_name(name: str) -> str:
     """Return the name of a device. Raises Invalid if one of the server's own users has that name."""
     if name in servers_names():
-        raise Invalid(f"the device's name is {name!r}, expected another: it is the name of the server's broker user")
+        raise Invalid(f"the device's name is {name!r}, expected another: it is the name of a broker user of the server")
     return name
 
 
@@ -212,5 +212,7 @@ def _between(path: Path, first: str, last: str) -> list[str] | None:
     if begin is None and end is None:
         return None
     if begin is None or end is None or end < begin:
-        raise Invalid(f"{path} has lost one of the lines {first!r} and {last!r}, expected both, in this order")
+        raise Invalid(
+            f"one of the lines {first!r} and {last!r} is missing in {path}, or their order is wrong: restore them"
+        )
     return lines[begin + 1 : end]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from itertools import chain
 
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.counts.device_states import DeviceStates
 from undertone_aggregator.ingest.admission import topic_filters
 from undertone_aggregator.ingest.ingest import Ingest, IngestPlan, Say, Sessions, Share
@@ -91,8 +92,8 @@ def _join(store: CampaignEntries, plan: IngestPlan) -> IngestPlan:
     if len(sessions) != 1 or len(sessions[0]) != plan.share.workers:
         partitions = " and ".join(str(len(slots)) for slots in sessions) or "no"
         raise Invalid(
-            f"server.partitions is {plan.share.workers}, but workers of {store.name} run with {partitions}: stop"
-            " them all to change it"
+            f"server.partitions is {plan.share.workers}, but the workers of {store.name} that run now have"
+            f" {partitions} partitions: stop all workers to change the number"
         )
     return replace(plan, sessions=Sessions(sessions[0], meta[SECRET]))
 
@@ -123,7 +124,8 @@ def _move(
     plan = replace(plan, sessions=Sessions(matching or _free(workers, {*taken, *chain(*sessions)}), secret))
     store.set_meta({SECRET: secret, _SESSIONS: json.dumps([*old, plan.sessions.slots])})
     if old:
-        say(f"{workers} workers take over the sessions of {', '.join(str(len(slots)) for slots in old)} workers")
+        earlier = " and of ".join(many(len(slots), "worker") for slots in old)
+        say(f"the sessions of {earlier} at the broker pass to {many(workers, 'worker')}")
         _dispossess(store, plan)
         for worker in range(workers):
             _begin_session(plan.of_worker(worker), addresses, say, stop)
@@ -160,7 +162,7 @@ def take_over_direct(store: Store, plan: IngestPlan, say: Say) -> IngestPlan:
         if slots_of(store):
             say(
                 "warning: reports may wait at the broker that this campaign used before; this server does not fetch"
-                " them while devices connect to it"
+                " them, because devices connect to this server itself"
             )
         _consolidate(store)
     return replace(plan, sessions=Sessions((0,)))
@@ -183,8 +185,8 @@ def _free(workers: int, taken: set[int]) -> tuple[int, ...]:
     free = [slot for slot in range(WORKER_USERS) if slot not in taken][:workers]
     if len(free) < workers:
         raise Invalid(
-            f"{workers} workers need {workers} broker users, but campaigns use {len(taken)} of all {WORKER_USERS}: set"
-            " fewer workers in [server], or retire a campaign"
+            f"the campaign needs {many(workers, 'broker user')}, one for each worker, but the server's campaigns use"
+            f" {len(taken)} of all {WORKER_USERS}: set a smaller number of workers or partitions in [server]"
         )
     return tuple(free)
 

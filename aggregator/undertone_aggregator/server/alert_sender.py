@@ -38,7 +38,7 @@ class AlertService:
         service = Apprise.instantiate(url)
         if service is None:
             raise Invalid(f"line {line} of {file} is not an address that Apprise knows, such as mailtos:// or json://")
-        self.name = f"{service.service_name} in line {line}"
+        self.name = f"{service.service_name} in line {line} of {file.name}"
         # Stands for the address in the file of sent alerts, because that file must not hold the address itself.
         self.key = hashlib.sha256(url.encode()).hexdigest()[:16]
         self._url = url
@@ -133,7 +133,9 @@ class Sender:
         try:
             write_private(self._file, json.dumps(sent), durable=False)
         except OSError as wrong:
-            self._journal.say_once("alerts", f"a restart may repeat alerts: {self._file} was not written: {wrong}")
+            self._journal.say_once(
+                "alerts", f"a restart may repeat alerts, because {self._file} was not written: {wrong}"
+            )
 
 
 def _read_sent(file: Path) -> dict[str, dict[Problem, int]]:

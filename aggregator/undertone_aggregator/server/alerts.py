@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from undertone_aggregator.base.durations import utc
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.base.room import CROWD
 from undertone_aggregator.campaign.binding import RETIRED
 from undertone_aggregator.campaign.state import OVER, STRAYS, ServerState
@@ -17,10 +18,10 @@ from undertone_aggregator.campaign.state import OVER, STRAYS, ServerState
 # Name of a problem that lasts until it is mended -> what a message says of it.
 LASTING = {
     "hangs": "the server hangs: start it again",
-    "broker": "the broker cannot be reached: reports wait there, and nothing is published",
+    "broker": "the broker cannot be reached: reports wait at the broker or on devices, and nothing is published",
     "full": "the disk of the stores is full: reports wait at the broker and on devices, and nothing is lost while they "
-    "have room; free space",
-    "disk": "little space is left on the disk of the stores: free space",
+    "have room; make room on the disk",
+    "disk": "little space is left on the disk of the stores: make room there",
     CROWD: "devices are turned away, because there is no room for more connections: undertone doctor says why, and how"
     " to make room",
     "certificate": "a certificate of the server ends soon, or has ended: undertone doctor says which one, and what to"
@@ -43,8 +44,9 @@ MOMENTARY = {
     "clock": "the clock of the server's machine jumped: reports may be refused as future or late",
     "files": "the server ran out of open files: undertone doctor says how many it needs and how to raise the limit",
     "foreign": "another program broadcasts the campaign: find out who else may publish at the broker",
-    "take_over": "this server replaced the campaign of another server, which loses its devices",
-    "groups": "the changed groups file is not in use, because it is not valid or cannot be read: the log says why",
+    "take_over": "this server replaced a campaign that its store does not know: if another server issued it, that"
+    " server loses its devices",
+    "groups": "the file of groups is not in use, because it is not valid or cannot be read: the log says why",
     "plan": "the changed plan is not in use: undertone campaign apply checks it and puts it in use",
     "handover": "the campaign's devices cannot be moved to the next campaign: the log says why",
 }
@@ -135,7 +137,7 @@ class Alerts:
         if ticks < self._next or not (begun or over or events):
             return None
         lines = [f"Problem: {_said(each)} (since {utc(self._now[each].time)})" for each in begun]
-        lines += [f"Alarm: {_said(each)} ({self._events[each]} times)" for each in events]
+        lines += [f"Alarm: {_said(each)} ({many(self._events[each], 'time')})" for each in events]
         lines += [f"Over: {_said(each).partition(': ')[0]}" for each in over]
         still = [each for each in self._now if each in self.sent and each not in begun]
         lines += [f"Still: {_said(each)}" for each in sorted(still)]

@@ -60,9 +60,10 @@ class Home:
         if name is None and len(names) == 1:
             return names[0]
         if name not in names:
-            others = ", ".join(names) or "none"
+            if not names:
+                raise Invalid(f"there is no campaign in {self.folder}: undertone campaign create makes one")
             named = "the campaign is not named" if name is None else f"there is no campaign {name}"
-            raise Invalid(f"{named}, expected one of those in {self.folder}: {others}")
+            raise Invalid(f"{named}, expected one of those in {self.folder}: {', '.join(names)}")
         return name
 
     def newest(self, name: str | None, device: str | None = None) -> str:

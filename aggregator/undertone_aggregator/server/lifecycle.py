@@ -107,10 +107,14 @@ def delete(home: Home, name: str) -> str:
                 raise Invalid(f"campaign {name} was broadcast, so only a running server can delete it: start one")
             if life != RETIRED:
                 change_state(home, name, RETIRED)
-            _wait(home, name, lambda state: state is not None and state.state == RETIRED)
+            failure = f"the server still broadcasts campaign {name} after {_PATIENCE_SECONDS:.0f} s: try again"
+            _wait(home, name, lambda state: state is not None and state.state == RETIRED, failure)
     home.remove(name)
     note(home.folder, name, "deleted")
-    _wait(home, name, lambda state: state is None)
+    failure = f"{path} is deleted, but after {_PATIENCE_SECONDS:.0f} s the server still runs campaign {name}"
+    if file is not None:
+        failure += f": when it has stopped, delete its store {file}"
+    _wait(home, name, lambda state: state is None, failure)
     if file is not None:
         # The store's locks, logs and key are deleted, too.
         for suffix in ("", "-wal", "-shm", ".lock", ".server"):
@@ -119,15 +123,17 @@ def delete(home: Home, name: str) -> str:
     return f"campaign {name} is deleted: {path} and its store are gone"
 
 
-def _wait(home: Home, name: str, until: Callable[[CampaignState | None], bool]) -> None:
-    """Wait until the running server, if any, reports the wanted state of a campaign. Raises Invalid after a timeout."""
+def _wait(home: Home, name: str, until: Callable[[CampaignState | None], bool], failure: str) -> None:
+    """Wait until the running server, if any, reports the wanted state of a campaign. Raises Invalid with the sentence
+    ``failure`` after a timeout.
+    """
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:
         served = read_state(home.state)
         if served is None or not served.alive(time.time()) or until(served.campaigns.get(name)):
             return
         if time.monotonic() > deadline:
-            raise Invalid(f"the server still broadcasts campaign {name} after {_PATIENCE_SECONDS:.0f} s: try again")
+            raise Invalid(failure)
         time.sleep(_LOOK_SECONDS)
 
 

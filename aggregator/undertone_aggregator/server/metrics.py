@@ -100,7 +100,7 @@ FAMILIES = {
     "undertone_endpoint_backlog": (GAUGE, "Reports at the endpoint that wait to be stored.", ()),
     "undertone_endpoint_oldest_seconds": (GAUGE, "Seconds that the oldest report at the endpoint has waited.", ()),
     "undertone_endpoint_throttled": (COUNTER, "How often the server waited because a device sent too much.", ()),
-    "undertone_endpoint_refused": (COUNTER, "Connections that the endpoint ended.", ("reason",)),
+    "undertone_endpoint_refused": (COUNTER, "Connections that the endpoint refused or ended.", ("reason",)),
     "undertone_endpoint_unknown": (COUNTER, "Reports for unknown campaigns; they are not acknowledged.", ()),
     "undertone_alarms": (COUNTER, "Alarms since the server started.", ("campaign", "event")),
 }

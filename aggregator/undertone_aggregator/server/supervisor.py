@@ -72,7 +72,7 @@ class Member:
         if running is None:
             return CampaignState(STARTING)
         if self.hangs:
-            return CampaignState(FAILED, f"its loop has made no progress for {running.idle:.0f} s")
+            return CampaignState(FAILED, f"it has made no progress for {running.idle:.0f} s")
         state = running.state
         return state if state.reason else replace(state, reason=self.note)
 

@@ -45,7 +45,7 @@ class SharedWorkerOptions:
 
         def note(ready: bool) -> None:
             if ready:
-                say("every partition has its session at the broker, which keeps the reports")
+                say("every partition has its session at the broker: from now on the broker keeps the reports")
 
         work_on_partitions(self.campaign or "", context, stop, note)
 

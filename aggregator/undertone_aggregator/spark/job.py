@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.campaign.binding import bind_counting
 from undertone_aggregator.counts.epochs import Epoch
 from undertone_aggregator.ingest import ledger
@@ -102,8 +103,8 @@ class CountingJob:
             # this waits a moment for SIGTERM to arrive here, too.
             if not stop.wait(_STOPPING_SECONDS):
                 raise Invalid(
-                    "Spark's JVM has ended, killed or without enough memory: start undertone spark run again, which"
-                    " repeats the batch that was under way"
+                    "Spark's JVM has ended, killed or without enough memory: start undertone spark run again, or"
+                    " undertone spark recount with another new folder as --checkpoint"
                 ) from wrong
 
     def _partitions(self) -> int:
@@ -153,7 +154,7 @@ class CountingJob:
             state.refused.add(bytes.fromhex(unknown[1]))
             state.say(
                 f"alarm: the store does not know the epoch {unknown[1]} of landed reports, as after a restore: those"
-                f" reports are counted as {OTHER_CAMPAIGN}"
+                f" reports are refused as {OTHER_CAMPAIGN}"
             )
             return False
         before = ledger.read_ledger(store)
@@ -252,8 +253,8 @@ class _Sink:
         now, rows = time.monotonic(), batch.outcomes.total()
         self._rows += rows
         self._say(
-            f"batch {number}: {rows} rows of {len(names)} files in {now - self._before:.2f} s;"
-            f" {self._rows} rows in {now - self._began:.2f} s"
+            f"batch {number}: {many(rows, 'row')} of {many(len(names), 'file')} in {now - self._before:.2f} s; in all"
+            f" {many(self._rows, 'row')} in {now - self._began:.2f} s"
         )
         self._before = now
         # The batch whose files were missing is done. The next query must find all its files again.

@@ -8,6 +8,7 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.campaign.binding import bind_counting
 from undertone_aggregator.ingest import ledger
 from undertone_aggregator.ingest.ingest import Say
@@ -37,15 +38,15 @@ def recover(job: CountingJob, stop: threading.Event, say: Say) -> None:
         if held is not None and not counted:
             raise Invalid(
                 f"{job.folder} has no record of the batches of the checkpoint {held.checkpoint}, which the store"
-                f" {store.name} was counted with: so nobody can tell which files the store holds"
+                f" {store.name} was counted with: so it is unknown which files the store has counted"
             )
         files = _bring_back(job.folder)
         inside = [file for file in files if file.name in counted]
         behind = [file for file in files if file.name not in counted]
         batch = 0 if held is None else held.batch + 1
         say(
-            f"the store has counted {batch} batches, and {len(inside)} of their files still exist;"
-            f" {len(behind)} other files are not counted yet"
+            f"the store has counted {many(batch, 'batch', 'batches')}; files of counted batches that still exist:"
+            f" {len(inside)}; files that are not counted yet: {len(behind)}"
         )
         _put_aside(job.folder, behind)
         try:
@@ -67,7 +68,7 @@ def _remember(job: CountingJob, store: Store, stop: threading.Event, say: Say) -
         last[:] = [entry]
         return True
 
-    say("Spark reads the reports that the store has counted once more, to remember each device's reports")
+    say("Spark reads the counted reports once more, to remember which reports each device has sent")
     job.count(store, keep_the_memory, stop, say)
     if last and not stop.is_set():
         ledger.adopt(store, last[0])

@@ -279,7 +279,7 @@ def _check_version(connection: Connection, name: str, *, newest: bool = True) ->
     """Raise Invalid for a revision newer than this Undertone's. If ``newest``, also raise it for an older revision."""
     version = revision_of(connection)
     if _is_before_first(connection, version):
-        raise Invalid(f"{name} was made by a version before 0.3.0, which no later version can read: make a new store")
+        raise Invalid(f"{name} was made by a version before 0.3.0, and no later version can read it: make a new store")
     if version is not None and version > tables.HEAD:
         raise Invalid(
             f"{name} has schema version {version}, this Undertone knows up to {tables.HEAD}: upgrade Undertone"

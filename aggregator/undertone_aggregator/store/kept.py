@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.store.store import Store
 
 _KEPT = "kept_by_name"
@@ -19,7 +20,7 @@ def kept_by_name(audit: bool, days: int | None) -> list[str]:
     sentences = [_AUDIT] if audit else []
     if days is not None:
         sentences.append(
-            f"Every report is kept under its device's name in files for {days} days ([landing]): a reader of"
+            f"Every report is kept under its device's name in files for {many(days, 'day')} ([landing]): a reader of"
             " these files sees each device's perturbed reports one by one."
         )
     return sentences

@@ -70,7 +70,8 @@ class Undesigned:
             return replace(self.fallback, reason=f"devices add noise by the Hybrid: {error}")
         gained = gain(table, self.epsilon, chosen.width, chosen.readings)
         if reporting.least_gain is not None and gained < reporting.least_gain:
-            reason = f"devices add noise by the Hybrid: the best table would lower the variance by only {gained:.1%}"
+            lower = f"lower the variance by only {gained:.1%}" if gained > 0 else "not lower the variance"
+            reason = f"devices add noise by the Hybrid: the best table would {lower}"
             return replace(self.fallback, reason=reason)
         return Design(chosen, table, reach=self.reach)
 

@@ -27,8 +27,10 @@ def limit_change(chosen: Threshold, theta: int) -> Threshold:
     capped = min(max(chosen.theta, -(-theta // LARGEST_CHANGE)), theta * LARGEST_CHANGE)
     if capped == chosen.theta:
         return chosen
+    above = f", counted from {chosen.offset}" if chosen.offset else ""
     notice = (
-        f"theta would be {chosen.offset + chosen.theta}; one epoch changes it by a factor of {LARGEST_CHANGE} at most"
+        f"theta would be {chosen.offset + chosen.theta}, but becomes {chosen.offset + capped}, because one epoch"
+        f" changes it by a factor of at most {LARGEST_CHANGE}{above}"
     )
     return replace(chosen, theta=capped, notices=[*chosen.notices, notice])
 
@@ -52,8 +54,8 @@ def limit_range(chosen: Threshold, low: int, theta: int, bound: int) -> Threshol
         return chosen
     ends = f"{chosen.offset + chosen.bottom} to {chosen.offset + chosen.theta}"
     notice = (
-        f"the range would be {ends}; from one epoch to the next, each end moves outwards by at most the range's width,"
-        " and the range keeps at least half of its width"
+        f"the range would be {ends}, but becomes {chosen.offset + bottom} to {chosen.offset + top}: in one epoch, each"
+        " end moves outwards by at most the range's width, and the range keeps at least half of its width"
     )
     return replace(chosen, theta=top, bottom=bottom, notices=[*chosen.notices, notice])
 

@@ -64,8 +64,8 @@ def choose_robustly(
     if few:
         warnings.append(
             f"few reports: they show {after.information / ENOUGH_INFORMATION:.0%} of what a safe choice of theta needs"
-            f" (the sum of epsilon^2 over the reports is {after.information:.0f} of {ENOUGH_INFORMATION:.0f}); so theta"
-            " was chosen large, and the noise may be larger than necessary"
+            f" (the sum of epsilon^2 over the reports is {after.information:.0f}, expected {ENOUGH_INFORMATION:.0f});"
+            " so theta was chosen large, and the noise may be larger than necessary"
         )
     ends = [_range(shape, after, candidates, query, variance) for shape in after.shapes]
     low = min(int(np.quantile(best, 0.05)), *(a for a, _ in ends))

@@ -26,7 +26,7 @@ def what_would_change(home: Home | None, stores: Mapping[str, str]) -> list[str]
             continue
         revision = revision_in(file)
         if revision is None or revision < FIRST:
-            sentences.append(f"{name}: {file} was made by a version before 0.3.0, which no later version can read")
+            sentences.append(f"{name}: {file} was made by a version before 0.3.0, and no later version can read it")
         elif revision > tables.HEAD:
             sentences.append(
                 f"{name}: the revision of {file} is {revision}, expected at most {tables.HEAD}: use the later version"

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from http import HTTPStatus
 from pathlib import Path
 
-from undertone_aggregator.base.endings import days_left, notice
+from undertone_aggregator.base.endings import notice, time_left
 from undertone_aggregator.base.lock import held
 from undertone_aggregator.base.open_files import limit
 from undertone_aggregator.base.plural import many
@@ -133,8 +133,7 @@ def _certificates(config: Config) -> Iterator[Finding]:
     """Yield a finding about each certificate that the server, its broker or its devices use."""
     now = time.time()
     for path, end in certificate_ends(config).items():
-        left = many(days_left(end, now), "more day")
-        sentence = f"{path} has ended" if end <= now else f"{path} is valid for {left}"
+        sentence = f"{path} has ended" if end <= now else f"{path} ends in {time_left(end, now)}"
         fix = cure(path) if notice(end, now) is not None else ""
         yield Finding("certificate", WARNING if fix else OK, sentence, fix)
 

@@ -154,7 +154,7 @@ def test_devices_that_find_no_room_are_counted_in_log_page_metrics_and_doctor(
             device.socket.close()
     why = "connections = 40 in [broker]" if by_setting else f"the limit of {RESERVE + 40} open files"
     fix = "connections = 45 in [broker]" if by_setting else f"LimitNOFILE={RESERVE + 45}"
-    said = f"5 devices cannot connect, because 40 are connected and there is no room for more ({why})"
+    said = f"5 devices cannot connect: the server has room for only 40 at once, because of {why}"
     (alarm,) = alarms(log, CROWD)
     assert said in alarm["message"]
     assert fix in alarm["message"]
@@ -221,8 +221,8 @@ def test_a_fleet_comes_in_or_it_is_said_within_a_minute_how_many_cannot_and_why(
         # Devices that were turned away try again later, and stay counted meanwhile.
         away = devices - fits
         wait_for(lambda: metric("undertone_endpoint_turned_away") == away, 600)
-        said = f"{away} devices cannot connect, because {fits} are connected and there is no room for more"
-        said += f" (the limit of {hard} open files)"
+        said = f"{away} devices cannot connect: the server has room for only {fits} at once, because of"
+        said += f" the limit of {hard} open files"
         fix = f"LimitNOFILE={devices + RESERVE}"
         wait_for(lambda: any(said in each["message"] and fix in each["message"] for each in alarms(log, CROWD)), 120)
         finding = finding_of(home)

@@ -13,7 +13,7 @@ HALF_HOUR = 1800
 @pytest.mark.parametrize(
     ("window", "rest"),
     [
-        ("10m", "a device rests 2 hours between two readings, which is longer than campaign.window (10 minutes)"),
+        ("10m", "a device rests 2 hours between two readings, longer than campaign.window (10 minutes) asks for"),
         ("24h", ""),
     ],
 )

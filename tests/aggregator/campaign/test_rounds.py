@@ -242,7 +242,7 @@ def test_theta_changes_by_a_factor_of_two_at_most() -> None:
     assert limit_change(chosen, 1000) is chosen
     assert limit_change(chosen, 100).theta == 100 * LARGEST_CHANGE
     assert limit_change(chosen, 5000).theta == 5000 // LARGEST_CHANGE
-    assert "factor of 2 at most" in limit_change(chosen, 100).notices[-1]
+    assert "becomes 200, because one epoch changes it by a factor of at most 2" in limit_change(chosen, 100).notices[-1]
 
 
 class Notes(Nobody):
@@ -267,7 +267,7 @@ def test_theta_stays_while_the_fleet_is_away(tmp_path: Path) -> None:
     assert all(first / LARGEST_CHANGE < theta < first * LARGEST_CHANGE for theta in thetas), thetas
     issued = [epoch.issued_at - NOW for epoch in epochs]
     assert not [second for second in issued if 36 <= second < 76], "nothing is decided on slots without reports"
-    assert "0 devices report, and 400 did before" in notes.text
+    assert "slots had 400 reports before, and have 0 now" in notes.text
 
 
 @pytest.mark.slow
@@ -315,7 +315,7 @@ def test_no_theta_is_decided_while_the_devices_that_keep_reports_are_away(tmp_pa
     assert newest is not None
     assert later
     assert later[0].campaign.first_slot >= NOW + back
-    said = notes.text.count("chooses no new theta until the others are back")
+    said = notes.text.count("begins no new epoch until they are back")
     assert said == 1 if restart_every > back else said > 1
 
 

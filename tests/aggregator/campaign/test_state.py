@@ -58,7 +58,7 @@ def campaign(**changes: object) -> ServerState:
         (replace(WELL, free=LEAST_FREE_BYTES - 1), "15 MB"),
         (replace(WELL, time=NOW - STALE_SECONDS - 1), "31 s"),
         (replace(WELL, campaigns={}), "no campaign"),
-        (campaign(state=FAILED, reason="no groups"), "campaign power is failed (no groups)"),
+        (campaign(state=FAILED, reason="no groups"), "campaign power has failed (no groups)"),
         (campaign(state=STARTING), "campaign power is starting"),
         (campaign(ready=False, reason="the disk is full"), "the disk is full"),
         (campaign(state=PAUSED, ready=False), "campaign power"),
@@ -82,7 +82,7 @@ def test_a_campaign_has_its_own_problems_and_the_servers() -> None:
 def test_devices_without_room_are_told_to_the_page_and_the_server_stays_ready() -> None:
     crowded = replace(WELL, room=by_files(1024), turned_away=1232)
     (sentence,) = crowded.problems_of("power", NOW)
-    assert sentence.startswith("1232 devices cannot connect, because 768 are connected")
+    assert sentence.startswith("1232 devices cannot connect: the server has room for only 768 at once")
     assert "the limit of 1024 open files" in sentence
     assert "LimitNOFILE=2256" in sentence
     assert crowded.problems(NOW) == []

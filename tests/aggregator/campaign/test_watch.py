@@ -137,7 +137,16 @@ def test_of_an_authority_that_ends_no_command_is_named_that_does_not_help() -> N
     assert "undertone authority renew" not in authority
 
 
-@pytest.mark.parametrize(("left", "words"), [(5 * 86400, "ends in 5 days"), (-1, "has ended"), (-86400, "has ended")])
+@pytest.mark.parametrize(
+    ("left", "words"),
+    [
+        (5 * 86400, "ends in 5 days"),
+        (86400, "ends in 1 day"),
+        (3600, "ends in less than a day"),
+        (-1, "has ended"),
+        (-86400, "has ended"),
+    ],
+)
 def test_a_certificate_that_has_ended_is_named_so(left: int, words: str) -> None:
     ((_, sentence),) = Watch(1800, 2).look(replace(FINE, certificates={"broker/server.crt": int(FINE.now) + left}))
     assert sentence.startswith(f"the certificate in broker/server.crt {words}: ")

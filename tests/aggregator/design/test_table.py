@@ -160,7 +160,7 @@ def test_a_reach_that_is_too_short_has_no_table():
 
 
 def test_a_small_epsilon_leaves_nothing_to_gain_over_stochastic_rounding():
-    with pytest.raises(NoTable, match=r"uses . cells, too few"):
+    with pytest.raises(NoTable, match=r"uses . cells, expected at least 7"):
         optimal_table("0.05", 613)
 
 

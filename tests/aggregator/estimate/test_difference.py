@@ -307,7 +307,7 @@ def test_workdays_are_compared_with_days_off_of_the_same_time(results: Results) 
     assert (row.mean, row.against) == pytest.approx((here.estimate, there.estimate), rel=1e-4)
     assert (row.slots, row.against_slots) == (here.slots, there.slots)
     for same in (None, day):
-        with pytest.raises(Invalid, match="expected other days, such as workdays"):
+        with pytest.raises(Invalid, match="select other days on one side, such as workdays"):
             results.difference(first, last, days=same, against=f"days:{day}")
 
 

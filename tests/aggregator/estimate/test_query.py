@@ -128,7 +128,7 @@ def test_a_warning_about_liars_has_a_time_and_words(store: Path) -> None:
         misfit = np.where(estimates.slot == slot, 37.0, np.nan)
         *_, said = results.warnings(replace(estimates, misfit=misfit))
         assert said == (
-            "some reports behind 1 of 16 estimates are not from honest devices, most clearly those of"
+            "some reports behind 1 of 16 estimates can hardly be from honest devices, most clearly those of"
             f" {utc(slot)}, group all: honest devices send such reports in at most one slot of a million"
         )
 
@@ -210,12 +210,12 @@ def test_the_command_in_all_its_forms(store: Path, tmp_path: Path) -> None:
         (["STORE", "--format", "parquet"], "--format parquet needs --output FILE"),
         (["STORE", "--group", "nrth"], "group is 'nrth', expected one of all, north, south"),
         (["STORE", "--every", "4", "--group", "nrth"], "group is 'nrth', expected one of all, north, south"),
-        (["STORE", "--since", "yesterday"], "--since is 'yesterday', expected a number and s, m, h, d or w"),
+        (["STORE", "--since", "yesterday"], "--since is 'yesterday', expected a whole number and s, m, h, d or w"),
         (["STORE", "--since", "4h", "--from", "2026-01-01"], "--from cannot be given with --since"),
         (["STORE", "--to", "2026-01-01", "--last", "7"], "--last cannot be given with --to"),
         (["STORE", "--from", "today"], "--from is 'today', expected a date and time"),
         (["STORE", "--tz", "Europe/Nowhere"], "--tz is 'Europe/Nowhere', expected a name such as Europe/London"),
-        (["STORE", "--first", "9", "--last", "3"], "the selection is 9 to 3, expected the first before the last"),
+        (["STORE", "--first", "9", "--last", "3"], "the selection is 9 to 3, expected times after 1970"),
         (["STORE", "--filtered", "--every", "4"], "--filtered cannot be given with --every or --quantiles"),
         (["STORE", "--quantiles", "half"], "--quantiles is 'half', expected numbers between 0 and 1"),
     ],

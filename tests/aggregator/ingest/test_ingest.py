@@ -221,6 +221,14 @@ def test_a_device_that_contradicts_itself_is_named(store: Failing) -> None:
     assert store.outcomes()["conflict"] == 1
 
 
+def test_of_many_devices_that_contradict_themselves_some_are_named(store: Failing) -> None:
+    said: list[str] = []
+    pairs = [(f"d{n}", symbol) for n in range(1, 8) for symbol in (0, 1)]
+    ingest = make(store, said)
+    ingest.commit([Delivery(*delivery(OLD.campaign, name, FIRST + 1, symbol), False) for name, symbol in pairs])
+    assert said[-1].endswith("already counted: d1, d2, d3, d4, d5 and 2 more")
+
+
 def test_the_password_is_not_in_what_is_printed() -> None:
     assert "secret" not in repr(ADDRESS)
 

@@ -369,7 +369,7 @@ def test_a_campaigns_life_by_the_commands(folder: Path, start: Callable[[], Runn
     plan.write_text(PLAN.format(name="power", epsilon=2).replace("bound = 1000", "bound = 2000"), encoding="utf-8")
     refused = undertone("campaign", "apply", str(folder), "power", str(plan))
     assert refused.returncode == 2
-    assert "a running campaign cannot change it" in refused.stderr
+    assert "campaign.bound 1000 -> 2000 (fixed since the campaign began)" in refused.stderr
     for verb, state in (("pause", "paused"), ("resume", "running"), ("retire", "retired")):
         assert undertone("campaign", verb, str(folder), "power").stdout.startswith(f"campaign power is {state}")
         wait_for(lambda state=state: running.states()["power"]["state"] == state)

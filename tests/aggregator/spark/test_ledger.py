@@ -86,7 +86,7 @@ def test_what_fits_is_taken_up(store: MemoryStore, tmp_path: Path) -> None:
 
 def test_a_lost_checkpoint_is_refused(store: MemoryStore, tmp_path: Path) -> None:
     apply(store, FIRST, batch())
-    with pytest.raises(Invalid, match=r"holds 1 batches of the checkpoint c1, but .* is new"):
+    with pytest.raises(Invalid, match=r"holds 1 batch of the checkpoint c1, but .* is new"):
         check(store, "undertone", tmp_path, 64)
 
 

@@ -427,10 +427,10 @@ def test_what_needs_attention_is_ranked_grouped_and_dated(opened_as: Callable[..
     alarms = [{"time": at, "event": event, "sentence": f"{event} alarm"} for event, at in times.items()]
     alarms.append({"time": times["conflict"] + 3600, "event": "conflict", "sentence": "the newest conflict"})
     server = {"state": "failed", "reason": "no disk", "newest_report": None, "reachable": True, "alarms": alarms}
-    page = opened_as(server | {"problems": ["campaign power is failed"]}, warnings=["theta is stale"], time_zone="UTC")
+    page = opened_as(server | {"problems": ["campaign power has failed"]}, warnings=["theta is stale"], time_zone="UTC")
     rows = page.locator("#alarms li").all_inner_texts()
     assert len(rows) == 3, "the others are one click away"
-    assert rows[0] == "campaign power is failed"
+    assert rows[0] == "campaign power has failed"
     assert "the newest conflict" in rows[1]
     assert "2 times" in rows[1]
     assert re.search(r"\b\d\d:\d\d\b", rows[1]), "a clock of 24 hours"

@@ -49,7 +49,7 @@ def failed(summary: Summary) -> Summary:
     alarms = [
         {"time": now - 900 * n, "event": event, "sentence": said} for n, (event, said) in enumerate(events.items())
     ]
-    return served("failed", reason=why, problems=[f"campaign load is failed ({why})"], alarms=alarms)(summary)
+    return served("failed", reason=why, problems=[f"campaign load has failed ({why})"], alarms=alarms)(summary)
 
 
 def silent(summary: Summary) -> Summary:

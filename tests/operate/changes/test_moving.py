@@ -1,6 +1,7 @@
 """Devices move to another campaign, group or server: what a signed hand-over asks, and how the folder changes."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -141,9 +142,11 @@ def test_the_server_reads_a_hand_over_when_it_changes(home):
     assert file.changed()
     assert file.signed == signed_handover(home.folder, "power")
     assert not file.changed()
-    (home.folder / "handovers/power").write_text("{}\nnothing", encoding="utf-8")
-    with pytest.raises(Invalid, match="signature"):
-        file.changed()
+    for number, damaged in enumerate(("{}\nnothing", "{}", "{}\nabcd")):
+        (home.folder / "handovers/power").write_text(damaged, encoding="utf-8")
+        os.utime(home.folder / "handovers/power", (number, number))
+        with pytest.raises(Invalid, match="is not a signature: restore the file"):
+            file.changed()
 
 
 def test_from_an_external_broker_to_the_servers_own_endpoint(tmp_path):

@@ -8,6 +8,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.design.audit import NotCertified
 from undertone_aggregator.design.budget import Budget, shown
 from undertone_aggregator.design.stream.integers import epsilon_spent
@@ -61,9 +62,9 @@ class StreamCertificate:
         if self.exact_rho is not None:
             exact = f"{float(self.exact_rho):.6f} by exact computation"
         single = (
-            "no finite number, because Gaussian noise by itself has no ε"
+            "no finite ε, because its noise is Gaussian"
             if self.report_epsilon is None
-            else f"{self.report_epsilon:.6g}"
+            else f"ε = {self.report_epsilon:.6g}"
         )
         _, delta = self.budget.approximate
         return [
@@ -72,7 +73,7 @@ class StreamCertificate:
             f" <= ({shown(self.budget.epsilon)}, {delta:g})",
             f"guarantee    user level: {self._span()}",
             f"one chain    rho = {float(self.chain_rho):.6f} by the closed form, {exact}",
-            f"one report   ε = {single}",
+            f"one report   {single}",
             "",
         ]
 
@@ -80,7 +81,8 @@ class StreamCertificate:
         rule = self.rule
         window = f"one window of {rule.renewal} slots" if rule.renewal else "the whole campaign"
         again = "; each further window costs the same rho again" if rule.renewal else ""
-        return f"all reports of a device in {window}, up to {rule.reports} in {rule.chains} chains{again}"
+        most = f"{many(rule.reports, 'report')} in {many(rule.chains, 'chain')}"
+        return f"all reports of a device in {window}, up to {most}{again}"
 
 
 def certify_stream(rule: StreamRule, epsilon: str, delta: float) -> StreamCertificate:
@@ -91,8 +93,8 @@ def certify_stream(rule: StreamRule, epsilon: str, delta: float) -> StreamCertif
     _, achieved = epsilon_spent(rule, delta)
     if achieved > cap * (1 + 1e-9):
         raise NotCertified(
-            f"{rule.reports} reports in {rule.chains} chains cost rho = {float(rho):.6f}, that is"
-            f" (ε, δ) = ({achieved:.6f}, {delta:g}), expected ε of at most {cap:g}"
+            f"the cost of {many(rule.reports, 'report')} in {many(rule.chains, 'chain')} is rho = {float(rho):.6f},"
+            f" that is (ε, δ) = ({achieved:.6f}, {delta:g}), expected ε of at most {cap:g}"
         )
     variance = _variance(rule)
     top = squared_bound(rule.reports, 1, rule.levels, rule.slew, rule.shift, rule.reuse)

@@ -82,9 +82,15 @@ def choose(
     """
     check_length(reports)
     check_slew(slew)
-    levels = min(levels, (SMALL - 1) // max(theta - low, 1)) // 2 * 2
+    width = max(theta - low, 1)
+    if levels < 2 or width > (SMALL - 1) // 2:
+        raise Invalid(
+            f"the stream has levels = {levels} on a range of {width}, expected at least 2 levels and a range of at most"
+            f" {(SMALL - 1) // 2}"
+        )
+    levels = min(levels, (SMALL - 1) // width) // 2 * 2
     steps = levels if independent else int(slew * levels)
-    if steps < 1 or levels < 2:
+    if steps < 1:
         raise Invalid(
             f"slew is {slew} of the range, less than one of its {levels} levels: choose a larger slew or more levels"
         )

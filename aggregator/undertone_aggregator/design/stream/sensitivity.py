@@ -8,6 +8,7 @@ over the last K positions, K the number of taps, finds the maximum exactly in in
 from fractions import Fraction
 from math import lcm
 
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.design.stream.schedule import Recurrence, Recurrences, check_slew
 
 # Type of a state of the dynamic programme: the last differences, the newest first.
@@ -32,7 +33,10 @@ def exact(schedule: Recurrences, slew: Fraction) -> Fraction:
     moves = {d: [e for e in ints if abs(e - d) <= reach] for d in ints}
     depth = max((len(row.taps) for row in schedule), default=0)
     if len(ints) * max(map(len, moves.values())) ** max(depth - 1, 0) > _LARGEST_STATES:
-        raise ValueError(f"{depth} taps at slew {slew} are too many for the exact computation: use fewer taps")
+        raise ValueError(
+            f"{many(depth, 'tap')} at slew {slew} are too many for the exact computation: use fewer taps, or a slew"
+            " with a smaller denominator"
+        )
     common = lcm(*(tap.denominator for row in schedule for tap in row.taps), 1)
     weights = lcm(*(row.weight.denominator for row in schedule))
     best: dict[Steps, int] = {(): 0}

@@ -90,7 +90,7 @@ def fit_gaussian_process(
         raise Invalid(f"there are {len(slots)} slots to smooth, expected 1 to {LONGEST}")
     if noise.shape != (len(slots), len(slots)) or len(values) != len(slots):
         raise Invalid(
-            f"there are {len(values)} values and noise of {noise.shape}, expected those of {len(slots)} slots"
+            f"there are {len(values)} values and noise of the shape {noise.shape}, expected those of {len(slots)} slots"
         )
     centre = float(np.mean(values))
     scale = max(float(np.std(values)), float(np.sqrt(np.mean(np.diag(noise)))), 1e-12)

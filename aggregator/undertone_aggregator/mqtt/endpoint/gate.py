@@ -54,7 +54,9 @@ class Gate:
                 if not entry.startswith(CERTIFICATE):
                     password_matches(entry, "")
             except ValueError:
-                raise Invalid(f"{self._path} has an entry of {user!r} that is not of the form $7$…") from None
+                raise Invalid(
+                    f"{self._path} has an invalid entry for {user!r}, expected NAME:$7$… or NAME:{CERTIFICATE}…"
+                ) from None
         access = None if self._access_file is None else read_access(self._access_file)
         before, readers = self._entries, {user: self.reader(user) for user in self._entries}
         # The access rules are replaced first, so that no device logs in before its reports are allowed.

@@ -44,7 +44,8 @@ class Listener:
         try:
             context.load_cert_chain(str(self.certificate), None if self.key is None else str(self.key))
         except (OSError, ssl.SSLError) as wrong:
-            raise Invalid(f"the certificate {self.certificate} cannot be used: {wrong}") from None
+            key = "" if self.key is None else f" with the key {self.key}"
+            raise Invalid(f"the certificate {self.certificate}{key} cannot be used: {wrong}") from None
         if self.authority is not None:
             try:
                 context.load_verify_locations(str(self.authority))

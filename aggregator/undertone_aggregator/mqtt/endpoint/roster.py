@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Set
 from dataclasses import replace
 
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.mqtt import packets
 from undertone_aggregator.mqtt.endpoint.connection import Bucket, Connection
 from undertone_aggregator.mqtt.endpoint.gate import Gate
@@ -268,9 +269,9 @@ class Roster:
         if counted != self._told:
             self._told = counted
             reasons = ", ".join(f"{n} {REASONS.get(reason, reason)}" for reason, n in sorted(self.refused.items()))
-            sentence = f"{len(self.online)} devices are online; connections that the server refused or ended: "
+            sentence = f"devices online: {len(self.online)}; connections that the server refused or ended: "
             sentence += reasons or "none"
-            sentence += f"; the server waited {self.throttled} times because a device sent too much"
+            sentence += f"; the server waited {many(self.throttled, 'time')} because a device sent too much"
             if self.unknown:
-                sentence += f"; {self.unknown} reports were for unknown campaigns, and are not acknowledged"
+                sentence += f"; {many(self.unknown, 'report')} not acknowledged: the server has no such campaign"
             self._say(sentence)

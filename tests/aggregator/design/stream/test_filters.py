@@ -117,6 +117,8 @@ def test_independent_noise_is_a_rule_too():
         ({"chains": 49}, "chains"),
         ({"kind": "laplace"}, "law"),
         ({"theta": 0}, "theta"),
+        ({"theta": (1 << 30) - 1}, "a range of at most 536870911"),
+        ({"levels": 1}, "levels = 1 .* expected at least 2 levels"),
     ],
 )
 def test_bad_numbers_are_refused(changes, word):

@@ -256,7 +256,7 @@ def test_who_was_refused_is_told(passwords: Path, monkeypatch: pytest.MonkeyPatc
         stranger.close()
         wait_for(lambda: bool(said))
         device.close()
-    assert told(said[0], "1 devices", "1 with a wrong user name or password", "0 times")
+    assert told(said[0], "devices online: 1", "1 with a wrong user name or password", "0 times")
 
 
 # --- the client paho

@@ -95,7 +95,7 @@ def test_the_log_says_in_words_why_connections_ended(tmp_path: Path) -> None:
     world.stranger("192.0.2.3")
     world.roster.sweep()
     assert world.said[-1].startswith(
-        "0 devices are online; connections that the server refused or ended: 1 silent for longer than their keepalive"
+        "devices online: 0; connections that the server refused or ended: 1 silent for longer than their keepalive"
         " allows, 1 closed before their login to make room; "
     )
 
