@@ -120,6 +120,7 @@ def test_an_option_of_create_is_named_when_it_is_wrong(home: Home) -> None:
         ("bound=5", "but bound has a value already"),
         ("bound", "'bound'"),
         ("blocks=1\nlevels=2", "campaign.blocks"),
+        ("rounds={a=1, a=2}", "campaign.rounds"),
     ):
         said = create(home, "--set", option, code=2, name="other")
         assert named in said

@@ -41,6 +41,14 @@ def test_long_csv_is_pivoted(tmp_path):
     assert readings.unit == "Wh"
 
 
+@pytest.mark.parametrize(
+    ("name", "unit"),
+    [("load (Wh)", "Wh"), ("energy_wh", "Wh"), ("energy[kWh]", "Wh"), ("which", ""), ("load (MWh)", "")],
+)
+def test_a_column_name_may_say_the_unit(tmp_path, name, unit):
+    assert load(written(tmp_path, f"time,{name}\n2024-01-01 00:00,1\n2024-01-01 00:30,2\n")).unit == unit
+
+
 def test_bad_rows_are_named_and_become_gaps(tmp_path):
     text = (
         "id,time,value\na,2024-01-01 00:00,1\na,2024-01-01 00:30,x\na,yesterday,3\na,2024-01-01 01:00,4\n"

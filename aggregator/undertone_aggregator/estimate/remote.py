@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from datetime import tzinfo
+from http import HTTPStatus
 from typing import Any, TypeVar
 
 from undertone_aggregator.counts.epochs import Epoch, Timeline
@@ -316,11 +317,12 @@ class RemoteResults(Results):
             ) as answer:
                 return _read(answer).decode()
         except urllib.error.HTTPError as wrong:
-            # The first request, made before a campaign is chosen, contains only the address. So an error means that the
-            # address is wrong, and the server's own sentence does not help. The error object is also the answer of the
-            # server. It is closed here, because its connection would stay open as long as somebody holds the error.
+            # The first request, made before a campaign is chosen, contains only the address. An error then usually
+            # means that no page is at this address, and its sentence does not help, unless it is that of `KnownHosts`.
+            # The error object is also the server's answer. It is closed here, because its connection would stay open as
+            # long as somebody holds the error.
             with wrong:
-                sentence = _said(wrong) if self._at else ""
+                sentence = _said(wrong) if self._at or wrong.code == HTTPStatus.MISDIRECTED_REQUEST else ""
             raise Invalid(sentence or f"{self._url} {_OTHER}: HTTP status {wrong.code}") from None
         except (http.client.HTTPException, ValueError) as wrong:
             raise Invalid(f"the request to {self._url} failed: {wrong}") from None

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import tomlkit
+from tomlkit.exceptions import TOMLKitError
 
 
 def toml(value: Any) -> str:
@@ -38,8 +39,8 @@ def value_in(text: str, table: str, name: str) -> Any:
 
 
 def value_of(text: str) -> Any:
-    """Parse ``text`` as a TOML value. Text that is no TOML value, such as 24h, is returned unchanged."""
+    """Parse one line as a TOML value. Text of several lines, and text that is no value (24h), is returned unchanged."""
     try:
         return tomlkit.parse(f"value = {text}").unwrap()["value"] if "\n" not in text else text
-    except (ValueError, RecursionError):
+    except (TOMLKitError, RecursionError):
         return text

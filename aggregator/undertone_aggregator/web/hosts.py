@@ -8,11 +8,11 @@ accepts only addresses, the machine's own names, and names that its operator lis
 import ipaddress
 import socket
 from collections.abc import Iterable
+from http import HTTPStatus
 
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-_MISDIRECTED = 421
 _LONGEST_SHOWN = 60
 
 
@@ -52,7 +52,9 @@ class KnownHosts:
                     f"the page was asked for as {unknown[0][:_LONGEST_SHOWN]!r}, which is none of its names:"
                     " list that name in page_names of [server], or in --name of undertone web, if it is yours"
                 )
-                await JSONResponse({"error": sentence}, status_code=_MISDIRECTED)(scope, receive, send)
+                await JSONResponse({"error": sentence}, status_code=HTTPStatus.MISDIRECTED_REQUEST)(
+                    scope, receive, send
+                )
                 return
         await self._app(scope, receive, send)
 

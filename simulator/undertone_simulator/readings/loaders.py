@@ -3,6 +3,7 @@
 Readings become integers in a natural unit: kWh are counted in Wh, every other unit stays as it is.
 """
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -91,9 +92,9 @@ def _table(path: Path, unit: str | None) -> Readings:
 
 
 def _unit_in(header: list[str]) -> str:
-    """Return the unit that a header names, '' if none."""
+    """Return kwh if a column's name contains it, wh if one has it as a word, as in energy_wh or load (Wh); else ''."""
     text = " ".join(header).lower()
-    return "kwh" if "kwh" in text else "wh" if "wh" in text.replace("_", " ").split() else ""
+    return "kwh" if "kwh" in text else "wh" if "wh" in re.findall("[a-z]+", text) else ""
 
 
 def _integers(

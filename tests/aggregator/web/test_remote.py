@@ -2,9 +2,13 @@
 
 import contextlib
 import http.server
+import io
 import json
 import threading
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
+from email.message import Message
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +24,7 @@ from undertone_aggregator.estimate.remote import RemoteResults
 from undertone_aggregator.estimate.selection import Hours, OnDays
 from undertone_aggregator.web.app import make_app
 from undertone_aggregator.web.site import StoreSite
+from undertone_shared.errors import Invalid
 
 
 @pytest.fixture
@@ -152,6 +157,18 @@ def test_other_servers(answers: dict[str, object], facts: tuple[object, ...]) ->
         finally:
             server.shutdown()
             thread.join()
+
+
+def test_a_page_that_does_not_know_its_name_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    sentence = "the page was asked for as 'power.example', which is none of its names"
+
+    def refuse(url: str, timeout: float) -> None:
+        body = io.BytesIO(json.dumps({"error": sentence}).encode())
+        raise urllib.error.HTTPError(url, 421, "Misdirected Request", Message(), body)
+
+    monkeypatch.setattr(urllib.request, "urlopen", refuse)
+    with pytest.raises(Invalid, match=f"^{sentence}$"):
+        undertone.connect("http://power.example")
 
 
 # Part of the API, name of a field, and a call that needs the field.
