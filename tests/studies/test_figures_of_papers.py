@@ -15,7 +15,7 @@ from undertone_studies.outcome import Outcome
 from undertone_studies.registry import EXPERIMENTS, StudyOptions
 
 RESULTS = Path(__file__).parents[2] / "docs/results"
-# The papers' data sets. Two of them are not available here, so stand-ins are used.
+# The data sets of the ToPS paper. Two of them are not available here, so stand-ins are used.
 DATA = ("POS", "DNS", "Fare (stand-in)", "Kosarak (stand-in)")
 METRICS = ("MAE", "MMAE", "MMSE")
 EPSILONS = ("ε = 0.25", "ε = 0.5", "ε = 1", "ε = 2")
