@@ -56,7 +56,7 @@ def create(
     ] = None,
     options: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Any other option of the plan, such as --set report_slots=8640."),
+        typer.Option("--set", help="Another option of [campaign], such as --set report_slots=8640."),
     ] = None,
     collect: Annotated[
         str, typer.Option(help="How to collect: reports, or stream, where one budget covers all reports of a device.")
@@ -185,7 +185,7 @@ def succeed(
     name: Annotated[str, typer.Argument(metavar="OLD", help="The campaign that ends.")],
     new: Annotated[str, typer.Argument(metavar="NEW", help="The next campaign's name.")],
     options: Annotated[
-        list[str] | None, typer.Option("--set", help="An option of the plan that changes, such as --set epsilon=0.5.")
+        list[str] | None, typer.Option("--set", help="An option of [campaign] that changes, such as --set epsilon=0.5.")
     ] = None,
     about: Annotated[
         str | None,
