@@ -94,9 +94,19 @@ def test_retained_reports_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "payload", [b"", b"\x01" * 15, b"\x01" * 17, b"\x02" + b"\x00" * 15, b"\x01\x07" + b"\x00" * 14]
+    "payload",
+    [
+        b"",
+        bytes([report.VERSION, report.REPORT]) + bytes(21),
+        bytes([report.VERSION, report.REPORT]) + bytes(23),
+        bytes([report.VERSION - 1, report.REPORT]) + bytes(22),
+        bytes([report.VERSION, 7]) + bytes(22),
+    ],
+    ids=["empty", "too short", "no multiple of 4", "version", "kind"],
 )
 def test_what_is_no_report_is_malformed(payload: bytes) -> None:
+    whole = bytes([report.VERSION, report.REPORT]) + bytes(22)
+    assert gate(report_topic(PREFIX, "meters", OTHER), whole) == "other_campaign"
     assert gate(report_topic(PREFIX, "meters", OTHER), payload) == "malformed"
 
 
