@@ -1,7 +1,7 @@
 import copy
 import random
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import pytest
@@ -94,20 +94,20 @@ def test_retained_reports_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "payload",
+    "change",
     [
-        b"",
-        bytes([report.VERSION, report.REPORT]) + bytes(21),
-        bytes([report.VERSION, report.REPORT]) + bytes(23),
-        bytes([report.VERSION - 1, report.REPORT]) + bytes(22),
-        bytes([report.VERSION, 7]) + bytes(22),
+        lambda payload: b"",
+        lambda payload: payload[:-1],
+        lambda payload: payload + b"\0",
+        lambda payload: bytes([report.VERSION - 1]) + payload[1:],
+        lambda payload: payload[:1] + b"\7" + payload[2:],
     ],
     ids=["empty", "too short", "no multiple of 4", "version", "kind"],
 )
-def test_what_is_no_report_is_malformed(payload: bytes) -> None:
-    whole = bytes([report.VERSION, report.REPORT]) + bytes(22)
-    assert gate(report_topic(PREFIX, "meters", OTHER), whole) == "other_campaign"
-    assert gate(report_topic(PREFIX, "meters", OTHER), payload) == "malformed"
+def test_what_is_no_report_is_malformed(change: Callable[[bytes], bytes]) -> None:
+    topic, payload = delivery(NEW, OTHER, FIRST + 150)
+    assert gate(topic, payload) == COUNTED
+    assert gate(topic, change(payload)) == "malformed"
 
 
 def test_a_fingerprint_that_was_never_issued_is_another_campaigns() -> None:
