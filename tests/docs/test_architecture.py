@@ -1,5 +1,6 @@
 """docs/architecture.md names files, classes and functions: each of them must exist where the page says."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -39,6 +40,24 @@ def test_each_name_in_a_row_is_in_a_file_that_the_row_names(row):
             continue
         for part in name.split("."):
             assert re.search(rf"\b{re.escape(part)}\b", text), f"{name} is not in the files of: {row[:80]}"
+
+
+def members(path: Path) -> set[str]:
+    """Return Class.member of each method and field of the classes in a module."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ClassDef):
+            found |= {f"{node.name}.{each.name}" for each in node.body if isinstance(each, ast.FunctionDef)}
+            fields = [each.target for each in node.body if isinstance(each, ast.AnnAssign)]
+            found |= {f"{node.name}.{field.id}" for field in fields if isinstance(field, ast.Name)}
+    return found
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[2:50])
+def test_each_member_in_a_row_is_one_of_its_class(row):
+    names = set(re.findall(r"`([A-Z]\w*[a-z]\w*\.\w+)`", row))
+    known = set().union(*(members(path) for path in named_files(row) if path.suffix == ".py")) if names else set()
+    assert names <= known
 
 
 def folder(name: str) -> Path:
