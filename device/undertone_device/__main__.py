@@ -109,7 +109,9 @@ def _parser(program: str) -> argparse.ArgumentParser:
         which = command.add_mutually_exclusive_group(required=True)
         which.add_argument("--config", metavar="FILE", help="the device's configuration, JSON")
         if name == "run":
-            which.add_argument("--all", metavar="DIR", help="every device.json of DIR and its folders, in one process")
+            which.add_argument(
+                "--all", metavar="DIR", help="run every DIR/device.json and DIR/*/device.json in one process"
+            )
             command.add_argument("--ledger", metavar="FILE", help="a file in which each sent report is recorded")
         if name == "pause":
             at_once = "begin at once; the pause then lasts at least a day, or the policy's rest if that is longer"
@@ -155,7 +157,7 @@ def _pause(config: DeviceConfig, command: str, at_once: bool, hours: int) -> int
         pause = household.resume(config, now)
     else:
         pause = household.begin_pause(config, now, at_once, hours * 3600)
-    for line in household.pause_lines(list(pause), now) or ["no pause: reports go on"]:
+    for line in household.pause_lines(list(pause), now) or ["no pause: the device may report"]:
         print(line)
     return 0
 

@@ -112,7 +112,7 @@ def follow(client: "Any", campaign: str, trailer: "bytes | memoryview") -> bool:
     if entry is None:
         return False
     if entry.get("outside"):
-        client.trouble = "campaign refused: %s is outside what was agreed to" % ", ".join(entry["outside"])
+        client.trouble = "campaign refused: the agreement does not cover %s" % ", ".join(entry["outside"])
     before = (client.transport.places[:], client.config.campaigns)
     client.transport.places[:] = places(entry, client.transport.configured)
     client.config.campaigns = campaigns(entry, client.config.campaigns)

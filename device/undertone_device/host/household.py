@@ -94,7 +94,7 @@ def explain(state: dict[str, Any]) -> list[str]:
     lines.append(
         f"signers     {signers}"
         if signers
-        else "signers     none (insecure): the device accepts anybody's campaign; one dated far ahead blocks later ones"
+        else "signers     none (insecure): the device accepts anybody's campaign, which may block those of the server"
     )
     refusals = ", ".join(f"{reason} {count}" for reason, count in sorted(state["refusals"].items()))
     lines.append(f"refused     {refusals or 'nothing'}")
@@ -106,12 +106,12 @@ def explain(state: dict[str, Any]) -> list[str]:
     for number, campaigns in state["history"]:
         names = ", ".join(campaigns)
         lines.append(
-            f"history     {_date(number)}: {names} follows, within what was agreed to, and counts against all limits"
+            f"history     {_date(number)}: the device also accepts {names}, within what was agreed to and all limits"
         )
     if state["outside"]:
         lines.append(
-            f"question    may {', '.join(state['outside'])} follow? That is outside what was agreed to, so nothing is"
-            " sent for it. To agree, ask for a new policy"
+            f"question    may the device also report for {', '.join(state['outside'])}? The agreement does not cover"
+            " that, so nothing is sent for it. To agree, ask the operator for a new policy"
         )
     if state["trouble"]:
         lines.append(f"last event  {state['trouble']}")
@@ -157,7 +157,7 @@ def _spent(state: dict[str, Any]) -> list[str]:
         if streams is not None and streams["lifetime"]:
             line += f", of {streams['lifetime'] / UNIT:.4g} allowed,"
         lines.append(
-            f"{line} in addition to the epsilon above; this is epsilon = {at_delta(rho):.4g} at"
+            f"{line} in addition to the epsilon above; this rho is epsilon = {at_delta(rho):.4g} at"
             f" delta = 2^-{_DELTA_BITS}"
         )
     return lines
@@ -175,8 +175,8 @@ def _sums(state: dict[str, Any]) -> list[str]:
         if state["time"] - state["began"] < 31 * _DAY:
             month += f", not counting what was lost before {_date(state['began'])}"
         ever += f". The record was lost {'once' if losses == 1 else f'{losses} times'}: "
-        ever += "all that was allowed then counts as spent" if state["lifetime"] else "what it held is not in this sum"
-    return [month, ever + ". Only the epsilon spent ever limits what the reports of many days tell about a habit"]
+        ever += "so all that was allowed counts as spent" if state["lifetime"] else "what it held is not in this sum"
+    return [month, ever + ". Only this sum limits what the reports of many days tell about a habit"]
 
 
 def _reading(epsilon: float) -> str:
