@@ -199,7 +199,9 @@ class _Served:
                 self._runner.run(self._wait(load, each, stuck if held else None))
                 late.append(1000 * float(np.quantile(load.waits, 0.99)))
                 if held and stuck.waits:
-                    raise RuntimeError(f"{len(stuck.waits)} reports to {hanging} were acknowledged and not stored")
+                    raise RuntimeError(
+                        f"reports to {hanging} that were acknowledged and not stored: {len(stuck.waits)}"
+                    )
                 if held:
                     database.execute("ROLLBACK")
             database.close()
@@ -305,7 +307,7 @@ def _wait(home: Home, child: Any, page: int) -> None:
             if probe.connect_ex(("127.0.0.1", page)) == 0:
                 return
         if time.monotonic() > deadline or not child.is_alive():
-            raise RuntimeError("the page did not begin")
+            raise RuntimeError("the page did not start to listen")
         time.sleep(0.05)
 
 

@@ -211,6 +211,7 @@ def _until(done: Callable[[], bool], processes: Processes) -> None:
         processes.check()
         if time.monotonic() > deadline:
             raise RuntimeError(
-                f"a step did not end within {_PATIENCE_SECONDS:g} s: {processes.words('fleet.log')[-300:]}"
+                f"a step did not end within {_PATIENCE_SECONDS:g} s; the fleet's log ends with:"
+                f" {processes.words('fleet.log')[-300:]}"
             )
         time.sleep(0.5)
