@@ -102,7 +102,7 @@ def _parser(program: str) -> argparse.ArgumentParser:
         ("run", "read, add noise and report until stopped by SIGTERM or Ctrl-C"),
         ("status", "show the campaign, what it costs in privacy, and what the device has refused"),
         ("pause", "report nothing from the start of a later slot on; others can see the silence"),
-        ("resume", "end the pause at the start of a slot"),
+        ("resume", "end the pause at the start of a slot, or at once if it has not begun"),
         ("reset-campaign", "forget the campaigns, but keep the record of what was spent; stop the device first"),
     ):
         command = commands.add_parser(name, help=description, description=description)

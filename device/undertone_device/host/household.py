@@ -26,7 +26,7 @@ WHY = {
     "clock": "this clock and the server's do not agree, or the server is silent",
     "ended": "the campaign is over",
     "entropy": "this machine gave no random numbers",
-    "lifetime": "the device has spent all that its policy allows, and is silent until a policy allows more",
+    "lifetime": "a further report would exceed the limit for life of the policy; the device is silent until a policy allows more",
     "no_campaign": "there is no campaign",
     "one_shot": "the device makes one report after each start, and has made it",
     "pause": "the household has paused it; undertone device resume ends the pause",

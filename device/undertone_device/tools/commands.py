@@ -41,13 +41,13 @@ def add(commands: Any) -> None:
         "folder", type=Path, metavar="FOLDER", help="the folder that `undertone devices add` writes"
     )
     parsers["flash"].add_argument("--port", required=True, help="the board's serial port, such as /dev/ttyACM0")
-    parsers["flash"].add_argument("--sensor", type=Path, metavar="FILE", help="your sensor.py, to copy it, too")
+    parsers["flash"].add_argument("--sensor", type=Path, metavar="FILE", help="your sensor.py, which is copied, too")
     parsers["flash"].add_argument("--meters", action="store_true", help="add the code that reads meters")
     parsers["send"].add_argument(
         "folder", type=Path, metavar="FOLDER", help="the folder that `undertone devices add` writes"
     )
     parsers["send"].add_argument("--port", required=True, help="the board's serial port, such as /dev/ttyACM0")
-    parsers["send"].add_argument("--sensor", type=Path, metavar="FILE", help="your sensor.py, to send it, too")
+    parsers["send"].add_argument("--sensor", type=Path, metavar="FILE", help="your sensor.py, which is sent, too")
     parsers["label"].add_argument(
         "folder", type=Path, metavar="FOLDER", help="the folder that `undertone devices add` writes"
     )

@@ -42,7 +42,7 @@ from undertone_studies.bench.connections import ConnectionLoad
 from undertone_studies.registry import StudyOptions
 from undertone_studies.row import Measured, duration, rate
 
-TITLE = "Twenty campaigns in one process, and the readers of its page"
+TITLE = "Twenty campaigns in one process, with readers of their page"
 
 CAMPAIGNS = 20
 SLOT_SECONDS = 60

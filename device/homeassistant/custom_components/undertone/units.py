@@ -69,5 +69,5 @@ def sample(state: str, unit: str | None, wanted: str) -> int:
         value = (source.factor * value + source.offset - target.offset) / target.factor
     result = (2 * value.numerator + value.denominator) // (2 * value.denominator)
     if not -_LARGEST <= result <= _LARGEST:
-        raise ValueError(f"the state is beyond {_LARGEST} {wanted}")
+        raise ValueError(f"the state is beyond ±{_LARGEST} {wanted}")
     return result
