@@ -26,7 +26,7 @@ WHY = {
     "clock": "this clock and the server's do not agree, or the server is silent",
     "ended": "the campaign is over",
     "entropy": "this machine gave no random numbers",
-    "lifetime": "a further report would exceed the limit for life of the policy; the device is silent until a policy allows more",
+    "lifetime": "one more report would exceed the policy's limit for life: nothing is sent until a policy allows more",
     "no_campaign": "there is no campaign",
     "one_shot": "the device makes one report after each start, and has made it",
     "pause": "the household has paused it; undertone device resume ends the pause",
@@ -88,7 +88,7 @@ def explain(state: dict[str, Any]) -> list[str]:
     counts = state["counts"]
     lines.append(
         f"reports     {counts['acked']} acknowledged since the start, {state['outbox']} waiting in the outbox,"
-        f" {state['dropped']} dropped because it was full; {state['sequence']} made in all"
+        f" {state['dropped']} dropped from a full outbox; {state['sequence']} made in all"
     )
     signers = state["signers"]
     lines.append(
@@ -106,7 +106,7 @@ def explain(state: dict[str, Any]) -> list[str]:
     for number, campaigns in state["history"]:
         names = ", ".join(campaigns)
         lines.append(
-            f"history     {_date(number)}: the device also accepts {names}, within what was agreed to and all limits"
+            f"history     {_date(number)}: the device also accepts {names}; the agreement and all limits still hold"
         )
     if state["outside"]:
         lines.append(
@@ -164,7 +164,7 @@ def _spent(state: dict[str, Any]) -> list[str]:
 
 
 def _sums(state: dict[str, Any]) -> list[str]:
-    month = f"this month  at most epsilon = {state['month'] / UNIT:.2f} in the last thirty days of this device's clock"
+    month = f"this month  at most epsilon = {state['month'] / UNIT:.2f} spent in the last thirty days (device's clock)"
     if not state["began"]:
         return [month, "ever        nothing yet"]
     ever = f"ever        epsilon = {state['ever'] / UNIT:.2f} spent since {_date(state['began'])}"
@@ -175,8 +175,12 @@ def _sums(state: dict[str, Any]) -> list[str]:
         if state["time"] - state["began"] < 31 * _DAY:
             month += f", not counting what was lost before {_date(state['began'])}"
         ever += f". The record was lost {'once' if losses == 1 else f'{losses} times'}: "
-        ever += "so all that was allowed counts as spent" if state["lifetime"] else "what it held is not in this sum"
-    return [month, ever + ". Only this sum limits what the reports of many days tell about a habit"]
+        ever += (
+            "all that was allowed until then counts as spent"
+            if state["lifetime"]
+            else "what it held is not in this sum"
+        )
+    return [month, ever + ". What the reports of many days tell about a habit is limited only by all that is spent"]
 
 
 def _reading(epsilon: float) -> str:
@@ -199,7 +203,7 @@ def _day(state: dict[str, Any]) -> list[str]:
         f" hours by a factor of at most {_factor(epsilon)}, for whoever knows everything else"
     )
     if state["rest_by"] == "clock":
-        text += " (this trusts whoever sets the device's clock)"
+        text += " (as long as the device's clock is right)"
     drawn = f"drawn       epsilon = {state['recent'] / UNIT:.2f} for slots that began yesterday or today (UTC)"
     if state["losses"] and state["time"] - state["began"] < 2 * _DAY:
         drawn += f", not counting what was lost before {_date(state['began'])}"
