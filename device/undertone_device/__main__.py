@@ -116,7 +116,7 @@ def _parser(program: str) -> argparse.ArgumentParser:
         if name == "pause":
             at_once = "begin at once; the pause then lasts at least a day, or the policy's rest if that is longer"
             command.add_argument("--now", action="store_true", help=at_once)
-            length = "length of the pause; without it, the pause lasts until resume"
+            length = "length of the pause; without --hours, the pause lasts until resume"
             command.add_argument("--hours", type=_hours, default=0, metavar="N", help=length)
         if name in ("run", "status"):
             command.add_argument("--json", action="store_true", help="machine-readable lines")

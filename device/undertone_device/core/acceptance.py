@@ -166,4 +166,4 @@ def _agree(now: int, issued_at: int) -> bool:
 
 def _check_name(campaign: "Campaign", name: "str | None") -> None:
     if name is not None and campaign.name != name:
-        raise Refused("topic", "the campaign is %s, its topic says %s" % (campaign.name, name))
+        raise Refused("topic", "campaign %s came on the topic of %s" % (campaign.name, name))

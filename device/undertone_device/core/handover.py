@@ -64,7 +64,7 @@ def take(
     newest = max(kept, ledger.handover)
     number = fields["number"]
     if fields["campaign"] != campaign:
-        raise Refused("topic", "the hand-over is for %s, its topic says %s" % (fields["campaign"], campaign))
+        raise Refused("topic", "the hand-over for %s came on the topic of %s" % (fields["campaign"], campaign))
     if number < newest or number == kept == ledger.handover:
         return None
     if not policy.signers:

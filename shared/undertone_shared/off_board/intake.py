@@ -48,5 +48,5 @@ def unpack(payload: bytes) -> Report:
 
 def _numbered(report: Report) -> Report:
     if report.sequence < 1:
-        raise Invalid("the report's sequence number is 0, expected at least 1")
+        raise Invalid("the report's sequence is 0, expected at least 1")
     return report
