@@ -134,7 +134,7 @@ def modules():
     del assembly, config
     for name in ("assembly", "config", "tls_context"):
         unload("undertone_device.setup." + name)
-    row("of these modules, unloaded after the start", everything - allocated(), "bytes")
+    row("modules that are unloaded after the start", everything - allocated(), "bytes")
 
 
 def message():

@@ -61,7 +61,7 @@ _ROW = re.compile(r"^\| (.*?) \| (\d+) (bytes|us) \|$", re.MULTILINE)
 SHOWN = {
     "modules: reporter, client, MQTT session": "modules: reporter, client, MQTT session",
     "modules: sockets, TLS, configuration file, storage": "modules: sockets, TLS, configuration, storage",
-    "of these modules, unloaded after the start": "of these modules, unloaded after the start",
+    "modules that are unloaded after the start": "modules that are unloaded after the start",
     "a running device: campaign, ledger, outbox of 96 reports": "a running device: campaign, ledger, 96 reports",
     "garbage of one slot": "garbage of one slot",
     "heap that 200 slots leave behind": "heap that 200 slots leave behind",

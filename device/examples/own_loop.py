@@ -114,7 +114,8 @@ def main() -> None:
     # ``paused`` is one word: why the last finished slot gave no report.
     last = reporter.paused or "reported"
     spent = reporter.ledger.spent_until
-    print(len(reporter.outbox), "reports wait; last slot:", last + "; privacy is spent up to Unix second", spent)
+    line = "reports in the outbox: %d; last slot: %s; privacy is spent for all slots before Unix second %d"
+    print(line % (len(reporter.outbox), last, spent))
 
 
 main()

@@ -102,19 +102,21 @@ def _parser(program: str) -> argparse.ArgumentParser:
         ("run", "read, add noise and report until stopped by SIGTERM or Ctrl-C"),
         ("status", "show the campaign, what it costs in privacy, and what the device has refused"),
         ("pause", "report nothing from the start of a later slot on; others can see the silence"),
-        ("resume", "end the pause at the start of a slot"),
+        ("resume", "end the pause at the start of a slot, or at once if it has not begun"),
         ("reset-campaign", "forget the campaigns, but keep the record of what was spent; stop the device first"),
     ):
         command = commands.add_parser(name, help=description, description=description)
         which = command.add_mutually_exclusive_group(required=True)
         which.add_argument("--config", metavar="FILE", help="the device's configuration, JSON")
         if name == "run":
-            which.add_argument("--all", metavar="DIR", help="every device.json of DIR and its folders, in one process")
+            which.add_argument(
+                "--all", metavar="DIR", help="run every DIR/device.json and DIR/*/device.json in one process"
+            )
             command.add_argument("--ledger", metavar="FILE", help="a file in which each sent report is recorded")
         if name == "pause":
             at_once = "begin at once; the pause then lasts at least a day, or the policy's rest if that is longer"
             command.add_argument("--now", action="store_true", help=at_once)
-            length = "length of the pause; without it, the pause lasts until resume"
+            length = "length of the pause; without --hours, the pause lasts until resume"
             command.add_argument("--hours", type=_hours, default=0, metavar="N", help=length)
         if name in ("run", "status"):
             command.add_argument("--json", action="store_true", help="machine-readable lines")
@@ -155,7 +157,7 @@ def _pause(config: DeviceConfig, command: str, at_once: bool, hours: int) -> int
         pause = household.resume(config, now)
     else:
         pause = household.begin_pause(config, now, at_once, hours * 3600)
-    for line in household.pause_lines(list(pause), now) or ["no pause: reports go on"]:
+    for line in household.pause_lines(list(pause), now) or ["no pause: the device may report"]:
         print(line)
     return 0
 

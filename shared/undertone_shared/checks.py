@@ -85,7 +85,7 @@ def integers(name: str, value: object, low: int, high: int) -> tuple[int, ...]:
     Raises Invalid naming the field otherwise.
     """
     if not isinstance(value, list) or not low <= len(value) <= high:
-        raise Invalid("%s is not a list of %d to %d integers" % (name, low, high))
+        raise Invalid("%s is not a list of %s integers" % (name, low if low == high else "%d to %d" % (low, high)))
     for i in range(len(value)):
         try:
             check_integer(name, value[i], 1 - SMALL, SMALL - 1)

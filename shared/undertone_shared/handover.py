@@ -90,7 +90,7 @@ def check_entry(name: str, entry: "Any") -> "dict[str, Any]":
         agreed = entry["agreed"]
         if "campaigns" not in entry or not isinstance(agreed, list) or not 1 <= len(agreed) <= MOST_AGREED:
             raise Invalid(
-                "%s.agreed is %r, expected 1 to %d fingerprints beside campaigns" % (name, agreed, MOST_AGREED)
+                "%s.agreed is %r, expected 1 to %d fingerprints, with a field campaigns" % (name, agreed, MOST_AGREED)
             )
         for each in agreed:
             _hex(name + ".agreed", each, 32)
@@ -99,7 +99,7 @@ def check_entry(name: str, entry: "Any") -> "dict[str, Any]":
 
 def _hex(name: str, text: "Any", digits: int) -> str:
     if not isinstance(text, str) or len(text) != digits or text.strip("0123456789abcdef"):
-        raise Invalid("%s is %r, expected %d hexadecimal digits" % (name, text, digits))
+        raise Invalid("%s is %r, expected %d hexadecimal digits in lower case" % (name, text, digits))
     return text
 
 

@@ -138,7 +138,7 @@ class Policy:
         finally:
             garbage.collect()
             garbage.set_threshold(before)
-        raise Refused("signature", "none of the policy's %d signers signed this message" % len(self.signers))
+        raise Refused("signature", "no signer that the policy names signed this message")
 
     def check_succession(
         self,
@@ -171,7 +171,8 @@ class Policy:
             if campaign.epoch < last_epoch + least:
                 raise Refused(
                     "epoch_too_soon",
-                    "epoch is %d, expected at least %d + %d (Unix seconds)" % (campaign.epoch, last_epoch, least),
+                    "epoch is %d, expected at least %d s after the last epoch, %d"
+                    % (campaign.epoch, least, last_epoch),
                 )
 
 

@@ -37,7 +37,7 @@ class StreamPolicy:
         self.period_seconds = check_integer("stream.period_seconds", fields["period_seconds"], 1, _CENTURY)
         laws = fields.get("laws", list(LAWS))
         if not isinstance(laws, list) or not laws or [law for law in laws if law not in LAWS]:
-            raise Invalid("stream.laws is %r, expected a list of %s" % (laws, ", ".join(LAWS)))
+            raise Invalid("stream.laws is %r, expected a list with one or more of %s" % (laws, ", ".join(LAWS)))
         self.laws = tuple(laws)
         self.dimension = check_integer("stream.dimension", fields.get("dimension", 1), 1, LARGEST_DIMENSION)
         self.per_report = fields.get("per_report", False)
@@ -50,7 +50,7 @@ class StreamPolicy:
             raise Refused(
                 "stream",
                 "the stream is %s of dimension %d, expected %s of dimension %d"
-                % (rule.law, rule.dimension, ", ".join(self.laws), self.dimension),
+                % (rule.law, rule.dimension, " or ".join(self.laws), self.dimension),
             )
         if self.per_report:
             slots = min(campaign.last_slot - campaign.first_slot + 1, rule.renewal or rule.reports)

@@ -100,8 +100,8 @@ def time_notes(rows: Sequence[Sequence[Cell]]) -> list[str]:
         )
         first.append(f"{start:.3g}")
     return [
-        "The median of the mean squared errors of all reports, divided by that of Algorithm 1, is for Algorithm 3 and "
-        f"for the noise that our devices draw: {'; '.join(ours)}.",
+        "The error of a method is here the median of the mean squared errors of all reports. The errors of Algorithm 3 "
+        f"and of the noise that our devices draw, divided by the error of Algorithm 1, are {'; '.join(ours)}.",
         "At the first report, the error of Algorithm 3 divided by that of Algorithm 1 is, as the paper says, about 1 "
         f"(here {', '.join(first)} at the four ε). The noise that our devices draw has the same variance in all "
         "reports.",
@@ -119,8 +119,8 @@ def slew_notes(rows: Sequence[Sequence[Cell]]) -> list[str]:
         chosen = [min(errors, key=lambda slew: errors[slew]) for errors in of.values()]
         best.append(f"{chosen[0]} and {chosen[1]} at ε = {epsilon:g}")
     return [
-        "For these C, the median over the reports of their mean squared errors is smallest, for Algorithm 3 and for "
-        "`ships` (the noise that our devices draw): " + "; ".join(best) + "."
+        "At each ε, one C gives the smallest median of the mean squared errors of all reports. For Algorithm 3 and for "
+        "`ships` (the noise that our devices draw), this C is " + "; ".join(best) + "."
     ]
 
 

@@ -30,7 +30,7 @@ EVENT = (
 )
 PURE = (
     "The guarantee is pure ε for each value that is released (event level). θ is computed from the held-out values "
-    "without noise, so they have no guarantee."
+    "without noise, so these held-out values have no guarantee."
 )
 
 

@@ -49,7 +49,7 @@ def test_a_pause_begins_after_a_rest_at_a_slots_edge(home, capsys):
     # The pause has not begun yet, and `resume` cancels it.
     assert home("resume") == 0
     assert pauses.read(home.storage, 0) == (0, 0)
-    assert capsys.readouterr().out == "no pause: reports go on\n"
+    assert capsys.readouterr().out == "no pause: the device may report\n"
 
 
 def test_a_pause_at_once_lasts_a_rest_and_a_day_at_least(home):

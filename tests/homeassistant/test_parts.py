@@ -123,7 +123,7 @@ def test_a_meter_that_was_reset_continues_and_an_unavailable_one_is_no_sample():
     source.offer("0.49", "kWh")
     assert source.arrived() == [10990], "a small step back is a correction"
     source.offer(None, None)
-    assert "unavailable" in source.trouble
+    assert "the entity has no state" in source.trouble
     source.offer("1", "m³")
     assert "m³" in source.trouble
 

@@ -40,7 +40,7 @@ def test_the_printed_options_repeat_the_run(more, monkeypatch, capsys):
     monkeypatch.setattr(chaos.signal, "signal", lambda *_: None)
     given = ["--seed", "7", "--minutes", "2", "--devices", "20", *more]
     assert chaos.main(given) == len(more)
-    printed = capsys.readouterr().out.partition("run it again with ")[2].split()
+    printed = capsys.readouterr().out.partition("repeat this run with ")[2].split()
     assert set(printed) == set(given)
 
 
@@ -75,7 +75,7 @@ GOOD = {
         ({"log": GOOD["log"][:1]}, accounts(), "disk-full: no line of the server"),
         ({"refusals": [("edit", "it went on")]}, accounts(), "edit: the server said 'it went on'"),
         ({"ended": ["the server ended by itself with code 1"]}, accounts(), "ended by itself"),
-        ({}, accounts(unexplained={"drawn twice": 1}), "unexplained: 1 drawn twice"),
+        ({}, accounts(unexplained={"drawn twice": 1}), "unexplained reports: 1 drawn twice"),
         ({}, Accounts(), "no report was counted"),
         ({}, Accounts(counted=1, deliveries={"received": 1, "counted": 1}), "flood: the server rejected no report"),
     ],
@@ -107,7 +107,7 @@ def test_a_report_refused_for_an_epoch_of_its_devices_absence_is_a_fault():
 
     refused = [("d1", first, "other_campaign"), ("d2", first, "other_campaign"), ("d3", first, "counted")]
     (sentence,) = faults(refused, [(80, "offline"), (95, "online")])
-    assert sentence.startswith("2 reports")
+    assert sentence.endswith("refused 2 of their reports")
     assert str(second.epoch) in sentence
     assert len(faults(refused, [(80, "offline")])) == 1, "still offline"
     assert not faults(refused, [(80, "offline"), (89, "online"), (91, "offline")])

@@ -34,7 +34,7 @@ def test_the_stored_return_of_19_000_devices_met_the_goals_and_fits_what_a_conne
     found = {row["what"]: row["value"] for row in rows}
     assert {row["devices"] for row in rows} == {storm.MOST}
     assert found["s until all are in"] <= storm.ALLOWED_SECONDS
-    assert found["of these reports in settled numbers"] == found["reports that devices had stored"]
+    assert found["stored reports in settled numbers"] == found["reports that devices had stored"]
     assert not any(found[what] for what in found if what.startswith(("reports refused", "reports after", "acknow")))
     # The kernel takes 4 KB for a socket with its file.
     assert found["KB of the server's memory a device"] + 4 < CONNECTION_BYTES / 1024

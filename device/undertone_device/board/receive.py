@@ -50,11 +50,11 @@ def parse_files(line: "bytes | str") -> "dict[str, bytes]":
     except (ValueError, RuntimeError):
         raise Invalid("the line is not JSON")
     if not isinstance(value, dict) or not 2 <= len(value) <= _MOST_FILES:
-        raise Invalid("the line is not an object of 2 to %d files" % _MOST_FILES)
+        raise Invalid("the line is not a JSON object of 2 to %d files" % _MOST_FILES)
     files = {}
     for name in value:
         if not isinstance(name, str) or not isinstance(value[name], str) or not name or "/" in name or name[0] == ".":
-            raise Invalid("the file %r must be text with a plain name" % (name,))
+            raise Invalid("%r is not text, or its name is empty, begins with a dot or has a slash" % (name,))
         files[name] = value[name].encode()
     for name in ("device.json", "policy.json"):
         if name not in files:

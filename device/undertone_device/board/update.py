@@ -55,7 +55,7 @@ def fetch(url: str, digest: str, root: str = "") -> str:
     _install(url, path, files)
     for name in files:
         if _sha256(path + "/" + name) != files[name]:
-            raise Invalid("%s is damaged, expected the sha256 %s" % (name, files[name]))
+            raise Invalid("%s is missing or damaged, expected the sha256 %s" % (name, files[name]))
     storage.write(STATE, ("%s %s %d" % (good, folder, BOOTS)).encode())
     return folder
 
@@ -78,7 +78,7 @@ def _manifest(url: str, digest: str) -> "dict[str, str]":
     finally:
         answer.close()
     if answer.status_code != 200 or _hex(hashlib.sha256(data)) != digest:
-        raise Invalid("%s is not there, or has another sha256 than %s" % (url, digest))
+        raise Invalid("%s cannot be fetched, or has another sha256 than %s" % (url, digest))
     files: dict[str, str] = json.loads(data)["sha256"]
     return files
 
@@ -123,7 +123,7 @@ def _sha256(path: str) -> str:
                     return _hex(digest)
                 digest.update(data)
     except OSError:
-        return "none: it is not there"
+        return "none"
 
 
 def _hex(digest: "Any") -> str:

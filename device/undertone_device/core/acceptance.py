@@ -78,7 +78,10 @@ class Acceptance:
         newest = self.following or self.campaign
         self.policy.check_succession(campaign, newest, self.ledger.last_epoch, now, self.successors)
         if self.following is not None:
-            raise Refused("epoch_pending", "epoch %d is accepted and must begin first" % self.following.epoch)
+            raise Refused(
+                "epoch_pending",
+                "the accepted campaign of epoch %d must begin first" % self.following.epoch,
+            )
         self._keep(campaign, now)
         self._hear(issued_at, now)
         return True
@@ -163,4 +166,4 @@ def _agree(now: int, issued_at: int) -> bool:
 
 def _check_name(campaign: "Campaign", name: "str | None") -> None:
     if name is not None and campaign.name != name:
-        raise Refused("topic", "the campaign is %s, its topic says %s" % (campaign.name, name))
+        raise Refused("topic", "campaign %s came on the topic of %s" % (campaign.name, name))

@@ -64,7 +64,7 @@ def take(
     newest = max(kept, ledger.handover)
     number = fields["number"]
     if fields["campaign"] != campaign:
-        raise Refused("topic", "the hand-over is for %s, its topic says %s" % (fields["campaign"], campaign))
+        raise Refused("topic", "the hand-over for %s came on the topic of %s" % (fields["campaign"], campaign))
     if number < newest or number == kept == ledger.handover:
         return None
     if not policy.signers:
@@ -112,7 +112,7 @@ def follow(client: "Any", campaign: str, trailer: "bytes | memoryview") -> bool:
     if entry is None:
         return False
     if entry.get("outside"):
-        client.trouble = "campaign refused: %s is outside what was agreed to" % ", ".join(entry["outside"])
+        client.trouble = "campaign refused: the agreement does not cover %s" % ", ".join(entry["outside"])
     before = (client.transport.places[:], client.config.campaigns)
     client.transport.places[:] = places(entry, client.transport.configured)
     client.config.campaigns = campaigns(entry, client.config.campaigns)

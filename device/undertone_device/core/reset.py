@@ -27,7 +27,7 @@ def forget_campaigns(storage: "Storage", policy: "Policy", now: int, capacity: i
     dimension = policy.stream.dimension if policy.stream else 1
     ledger = Ledger(storage, capacity, LENGTH + 4 * (dimension - 1))
     if ledger.lost:
-        raise Invalid("the state holds no ledger, expected one that a device has written")
+        raise Invalid("the state has no valid ledger, expected one that a device has written")
     ledger.sums.limit(policy.reports_per_period, min(ledger.spent_until, now), ledger.uptime)
     ledger.current = ledger.next = NO_CAMPAIGN
     ledger.last_epoch = 0

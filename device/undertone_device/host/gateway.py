@@ -139,7 +139,7 @@ class HostedDevice:
             self._home.close()
         if state := self._state(clock.unix_time()):
             self._write(json.dumps(state))
-        self.say(f"stopped, {len(self._client.reporter.outbox)} reports wait in the outbox")
+        self.say(f"stopped, reports waiting in the outbox: {len(self._client.reporter.outbox)}")
 
     def close(self) -> None:
         """Unlock the state folder, so that another device object may use it; a process unlocks it when it ends."""
@@ -194,7 +194,9 @@ def run(paths: list[str], as_json: bool, ledger: str | None = None) -> None:
         values = [getattr(config, what) for config in configs]
         for value in values:
             if values.count(value) > 1:
-                raise Invalid(f"{what} is {value!r} in {values.count(value)} configurations, expected another in each")
+                raise Invalid(
+                    f"{what} is {value!r} in {values.count(value)} configurations, expected a different one in each"
+                )
     with ExitStack() as stack:
         file = None if ledger is None else stack.enter_context(open(ledger, "a", 1, "ascii", opener=_private))
 
@@ -262,7 +264,7 @@ def configurations(folder: str) -> list[str]:
     """
     paths = sorted(str(path) for pattern in ("device.json", "*/device.json") for path in Path(folder).glob(pattern))
     if not paths:
-        raise Invalid(f"{folder} and its folders have no device.json")
+        raise Invalid(f"{folder} and the folders directly in it have no device.json")
     return paths
 
 

@@ -26,7 +26,7 @@ WHY = {
     "clock": "this clock and the server's do not agree, or the server is silent",
     "ended": "the campaign is over",
     "entropy": "this machine gave no random numbers",
-    "lifetime": "the device has spent all that its policy allows, and is silent until a policy allows more",
+    "lifetime": "one more report would exceed the policy's limit for life: nothing is sent until a policy allows more",
     "no_campaign": "there is no campaign",
     "one_shot": "the device makes one report after each start, and has made it",
     "pause": "the household has paused it; undertone device resume ends the pause",
@@ -88,13 +88,13 @@ def explain(state: dict[str, Any]) -> list[str]:
     counts = state["counts"]
     lines.append(
         f"reports     {counts['acked']} acknowledged since the start, {state['outbox']} waiting in the outbox,"
-        f" {state['dropped']} dropped because it was full; {state['sequence']} made in all"
+        f" {state['dropped']} dropped from a full outbox; {state['sequence']} made in all"
     )
     signers = state["signers"]
     lines.append(
         f"signers     {signers}"
         if signers
-        else "signers     none (insecure): the device accepts anybody's campaign; one dated far ahead blocks later ones"
+        else "signers     none (insecure): the device accepts anybody's campaign, which may block those of the server"
     )
     refusals = ", ".join(f"{reason} {count}" for reason, count in sorted(state["refusals"].items()))
     lines.append(f"refused     {refusals or 'nothing'}")
@@ -106,12 +106,12 @@ def explain(state: dict[str, Any]) -> list[str]:
     for number, campaigns in state["history"]:
         names = ", ".join(campaigns)
         lines.append(
-            f"history     {_date(number)}: {names} follows, within what was agreed to, and counts against all limits"
+            f"history     {_date(number)}: the device also accepts {names}; the agreement and all limits still hold"
         )
     if state["outside"]:
         lines.append(
-            f"question    may {', '.join(state['outside'])} follow? That is outside what was agreed to, so nothing is"
-            " sent for it. To agree, ask for a new policy"
+            f"question    may the device also report for {', '.join(state['outside'])}? The agreement does not cover"
+            " that, so nothing is sent for it. To agree, ask the operator for a new policy"
         )
     if state["trouble"]:
         lines.append(f"last event  {state['trouble']}")
@@ -157,14 +157,14 @@ def _spent(state: dict[str, Any]) -> list[str]:
         if streams is not None and streams["lifetime"]:
             line += f", of {streams['lifetime'] / UNIT:.4g} allowed,"
         lines.append(
-            f"{line} in addition to the epsilon above; this is epsilon = {at_delta(rho):.4g} at"
+            f"{line} in addition to the epsilon above; this rho is epsilon = {at_delta(rho):.4g} at"
             f" delta = 2^-{_DELTA_BITS}"
         )
     return lines
 
 
 def _sums(state: dict[str, Any]) -> list[str]:
-    month = f"this month  at most epsilon = {state['month'] / UNIT:.2f} in the last thirty days of this device's clock"
+    month = f"this month  at most epsilon = {state['month'] / UNIT:.2f} spent in the last thirty days (device's clock)"
     if not state["began"]:
         return [month, "ever        nothing yet"]
     ever = f"ever        epsilon = {state['ever'] / UNIT:.2f} spent since {_date(state['began'])}"
@@ -175,8 +175,12 @@ def _sums(state: dict[str, Any]) -> list[str]:
         if state["time"] - state["began"] < 31 * _DAY:
             month += f", not counting what was lost before {_date(state['began'])}"
         ever += f". The record was lost {'once' if losses == 1 else f'{losses} times'}: "
-        ever += "all that was allowed then counts as spent" if state["lifetime"] else "what it held is not in this sum"
-    return [month, ever + ". Only the epsilon spent ever limits what the reports of many days tell about a habit"]
+        ever += (
+            "all that was allowed until then counts as spent"
+            if state["lifetime"]
+            else "what it held is not in this sum"
+        )
+    return [month, ever + ". What the reports of many days tell about a habit is limited only by all that is spent"]
 
 
 def _reading(epsilon: float) -> str:
@@ -199,7 +203,7 @@ def _day(state: dict[str, Any]) -> list[str]:
         f" hours by a factor of at most {_factor(epsilon)}, for whoever knows everything else"
     )
     if state["rest_by"] == "clock":
-        text += " (this trusts whoever sets the device's clock)"
+        text += " (as long as the device's clock is right)"
     drawn = f"drawn       epsilon = {state['recent'] / UNIT:.2f} for slots that began yesterday or today (UTC)"
     if state["losses"] and state["time"] - state["began"] < 2 * _DAY:
         drawn += f", not counting what was lost before {_date(state['began'])}"

@@ -51,7 +51,7 @@ class Register:
     def value(self, answer: bytes) -> int:
         """Return the reading in an answer. Raises ValueError for a Modbus exception, another function or length."""
         if len(answer) != self.answer_bytes() or answer[0] != self.function or answer[1] != len(answer) - 2:
-            raise ValueError("no value for this register")
+            raise ValueError("the meter gives no value for this register")
         words = [answer[i] << 8 | answer[i + 1] for i in range(2, len(answer), 2)]
         if self._swap:
             words.reverse()
@@ -78,7 +78,7 @@ def rtu_bytes(register: Register) -> int:
 def rtu_value(register: Register, frame: bytes) -> int:
     """Return the reading in a frame. Raises ValueError for an invalid one."""
     if len(frame) != rtu_bytes(register) or frame[0] != register.unit or _with_crc(frame[:-2]) != frame:
-        raise ValueError("the frame is damaged, or not an answer")
+        raise ValueError("the answer is missing, damaged or from another meter")
     return register.value(frame[1:-2])
 
 

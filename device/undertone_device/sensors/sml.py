@@ -116,7 +116,7 @@ class Sml:
             raise ValueError("the register is missing or occurs twice")
         _, _, _, unit, exponent, value, _, size = wanted[0]
         if unit != self._unit or not isinstance(value, int):
-            raise ValueError("the register has another unit")
+            raise ValueError("the register has another unit, or no integer")
         exponent = exponent or 0
         if not isinstance(exponent, int) or not -12 <= exponent <= 12:
             raise ValueError("the scaler is out of range")

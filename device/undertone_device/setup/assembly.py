@@ -45,7 +45,9 @@ def read_password(broker: "BrokerSettings") -> "str | None":
     except (UnicodeError, ValueError):
         password = ""
     if not password or len(data) > LARGEST_SECRET:
-        raise Invalid("%s holds no password of 1 to %d characters" % (broker.password_file, LARGEST_SECRET))
+        raise Invalid(
+            "%s holds no password, expected UTF-8 text of at most %d bytes" % (broker.password_file, LARGEST_SECRET)
+        )
     return password
 
 

@@ -12,7 +12,7 @@ def add(commands: Any) -> None:
     words = {
         "compile": "compile a board's modules into the folder OUT, to be copied to /lib on the board",
         "firmware": "build firmware for a board with the code and main.py frozen, from a checkout of MicroPython",
-        "flash": "copy a device's files and the package onto a board over USB",
+        "flash": "copy a device's files and Undertone's code onto a board over USB",
         "send": "send a device's files to a board that waits for them on its serial line",
         "label": "write a label for a device's case: name and QR code, as SVG",
         "install": "install this machine's device as a service",
@@ -41,13 +41,13 @@ def add(commands: Any) -> None:
         "folder", type=Path, metavar="FOLDER", help="the folder that `undertone devices add` writes"
     )
     parsers["flash"].add_argument("--port", required=True, help="the board's serial port, such as /dev/ttyACM0")
-    parsers["flash"].add_argument("--sensor", type=Path, metavar="FILE", help="your sensor.py, to copy it, too")
+    parsers["flash"].add_argument("--sensor", type=Path, metavar="FILE", help="your sensor.py, which is copied, too")
     parsers["flash"].add_argument("--meters", action="store_true", help="add the code that reads meters")
     parsers["send"].add_argument(
         "folder", type=Path, metavar="FOLDER", help="the folder that `undertone devices add` writes"
     )
     parsers["send"].add_argument("--port", required=True, help="the board's serial port, such as /dev/ttyACM0")
-    parsers["send"].add_argument("--sensor", type=Path, metavar="FILE", help="your sensor.py, to send it, too")
+    parsers["send"].add_argument("--sensor", type=Path, metavar="FILE", help="your sensor.py, which is sent, too")
     parsers["label"].add_argument(
         "folder", type=Path, metavar="FOLDER", help="the folder that `undertone devices add` writes"
     )
@@ -56,7 +56,7 @@ def add(commands: Any) -> None:
     )
     parsers["release"].add_argument("out", type=Path, metavar="ZIP", help="the file to write")
     parsers["install"].add_argument(
-        "--systemd", action="store_true", required=True, help="install it as a systemd service"
+        "--systemd", action="store_true", required=True, help="install the device as a systemd service"
     )
     parsers["install"].add_argument(
         "--config", type=Path, required=True, metavar="FILE", help="the device's configuration, JSON"

@@ -166,7 +166,7 @@ def missing(name: str, board: Board, micropython: Path) -> list[str]:
     """Return what is missing for the build, a sentence for each thing."""
     version = version_of(micropython)
     if version is None:
-        return [f"{micropython} is no checkout of MicroPython: it lacks py/mpconfig.h"]
+        return [f"{micropython} is no checkout of MicroPython: it has no py/mpconfig.h with a version"]
     if version < OLDEST:
         return [f"MicroPython is {_dotted(version)}, expected {_dotted(OLDEST)} or later"]
     place = micropython / "ports" / board.port

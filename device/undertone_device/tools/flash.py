@@ -92,7 +92,7 @@ def _files(folder: Path) -> list[str]:
         names += [broker.identity + ending for ending in (".crt", ".key")]
     for name in names:
         if "/" in name or not (folder / name).is_file():
-            raise Invalid(f"{folder} has no file {name}, which device.json names")
+            raise Invalid(f"{folder} has no file {name} directly in it, but device.json names this file")
     return names
 
 
@@ -139,7 +139,9 @@ def send(folder: Path, port: str, sensor: Path | None, say: Say) -> None:
                     raise Invalid(f"the board at {port}: {answer}")
     except OSError as error:
         raise Invalid(f"the board at {port}: {error}") from None
-    raise Invalid(f"the board at {port} does not answer: it accepts files only if it has main.py and no device.json")
+    raise Invalid(
+        f"the board at {port} does not confirm the files: it accepts them only if it has main.py and no device.json"
+    )
 
 
 def _mpremote(port: str, commands: list[list[str]], say: Say, files: int) -> None:
@@ -168,6 +170,6 @@ def _mpremote(port: str, commands: list[list[str]], say: Say, files: int) -> Non
     if "No module named mpremote" in output:
         raise Invalid("flashing needs mpremote: pip install 'undertone-device[boards]'")
     if process.returncode < 0:
-        raise Invalid(f"copying to the board at {port} was stopped after {_SECONDS} s")
+        raise Invalid(f"copying to the board at {port} was killed, or took more than {_SECONDS} s")
     if process.returncode:
         raise Invalid(f"the board at {port}: {output or 'mpremote failed'}")

@@ -28,7 +28,7 @@ def install(config: Path, agreed: Callable[[Path, str], bool], folder: Path = UN
     """
     path = folder / NAME
     if not config.is_file():
-        raise Invalid(f"--config is {config}, expected the device's configuration")
+        raise Invalid(f"--config is {config}, expected the file of the device's configuration")
     text = unit(config)
     if path.exists() and path.read_text(encoding="utf-8") != text:
         raise Invalid(f"{path} exists with other content: remove it first")

@@ -33,7 +33,7 @@ def unpack(payload: bytes) -> Report:
     if kind == STREAM:
         _, _, fingerprint, slot, value, chain, sequence = struct.unpack(">BB8sIiHI", payload[:LENGTH])
         if chain < 1:
-            raise Invalid("the chain index is 0, expected at least 1")
+            raise Invalid("the report's chain index is 0, expected at least 1")
         further = [struct.unpack(">i", payload[i : i + 4])[0] for i in range(LENGTH, size, 4)]
         return _numbered(Report(kind, fingerprint, slot, tuple([value] + further), sequence, chain))
     if kind > STREAM:
@@ -42,11 +42,11 @@ def unpack(payload: bytes) -> Report:
         raise Invalid("the report has %d bytes, expected %d in a report of kind %d" % (size, LENGTH, kind))
     _, _, fingerprint, slot, value, chain, sequence = struct.unpack(">BB8sIIHI", payload)
     if chain:
-        raise Invalid("the chain index is %d, expected 0" % chain)
+        raise Invalid("the report's chain index is %d, expected 0" % chain)
     return _numbered(Report(kind, fingerprint, slot, (value,), sequence, chain))
 
 
 def _numbered(report: Report) -> Report:
     if report.sequence < 1:
-        raise Invalid("the sequence is 0, expected at least 1")
+        raise Invalid("the report's sequence is 0, expected at least 1")
     return report

@@ -42,7 +42,7 @@ from undertone_studies.bench.connections import ConnectionLoad
 from undertone_studies.registry import StudyOptions
 from undertone_studies.row import Measured, duration, rate
 
-TITLE = "Twenty campaigns in one process, and the readers of its page"
+TITLE = "Twenty campaigns in one process, with readers of their page"
 
 CAMPAIGNS = 20
 SLOT_SECONDS = 60
@@ -199,7 +199,9 @@ class _Served:
                 self._runner.run(self._wait(load, each, stuck if held else None))
                 late.append(1000 * float(np.quantile(load.waits, 0.99)))
                 if held and stuck.waits:
-                    raise RuntimeError(f"{len(stuck.waits)} reports to {hanging} were acknowledged and not stored")
+                    raise RuntimeError(
+                        f"reports to {hanging} that were acknowledged and not stored: {len(stuck.waits)}"
+                    )
                 if held:
                     database.execute("ROLLBACK")
             database.close()
@@ -305,7 +307,7 @@ def _wait(home: Home, child: Any, page: int) -> None:
             if probe.connect_ex(("127.0.0.1", page)) == 0:
                 return
         if time.monotonic() > deadline or not child.is_alive():
-            raise RuntimeError("the page did not begin")
+            raise RuntimeError("the page did not start to listen")
         time.sleep(0.05)
 
 

@@ -188,7 +188,7 @@ def _wait_counted(folder: Path, total: int) -> None:
     with open_store(folder / "s.sqlite", read_only=True) as store:
         while (counted := store.outcomes()["counted"]) < total:
             if time.monotonic() > deadline:
-                raise RuntimeError(f"counted {counted} of {total} reports: {store.outcomes()}")
+                raise RuntimeError(f"the server has counted {counted} of {total} reports: {store.outcomes()}")
             time.sleep(0.02)
 
 

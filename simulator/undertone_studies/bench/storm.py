@@ -98,7 +98,7 @@ def run(options: StudyOptions) -> list[Measured]:
         Measured(what, 1000 * result.processor / storm.devices, "ms of the server's processor time a device"),
         Measured(what, result.memory / storm.devices, "KB of the server's memory a device"),
         Measured(what, result.stored, "reports that devices had stored"),
-        Measured(what, result.counted, "of these reports in settled numbers"),
+        Measured(what, result.counted, "stored reports in settled numbers"),
         Measured(what, result.after_settling, "reports after their slot had settled"),
         Measured(what, result.accounts.rejected.total(), "reports refused"),
         Measured(what, lost, "acknowledged reports lost"),
@@ -211,6 +211,7 @@ def _until(done: Callable[[], bool], processes: Processes) -> None:
         processes.check()
         if time.monotonic() > deadline:
             raise RuntimeError(
-                f"a step did not end within {_PATIENCE_SECONDS:g} s: {processes.words('fleet.log')[-300:]}"
+                f"a step did not end within {_PATIENCE_SECONDS:g} s; the fleet's log ends with:"
+                f" {processes.words('fleet.log')[-300:]}"
             )
         time.sleep(0.5)

@@ -142,8 +142,8 @@ class Logins:
         except OSError as wrong:
             why = str(wrong) or type(wrong).__name__
             raise Invalid(
-                f"a device could not log in ({why}): the server waits 10 s for each, so measure on a machine"
-                " with less other work"
+                f"a device could not log in ({why}). The server waits 10 s for each login: if the machine was too busy,"
+                " measure again with less other work"
             ) from None
 
     async def _all_in(self, devices: list[ProvisionedDevice]) -> None:

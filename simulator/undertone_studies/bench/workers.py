@@ -183,7 +183,7 @@ def _measure(
         now = family_seconds(database.pid), processor_seconds(pids), brokers_used()
         counted = store.outcomes()
         if counted["counted"] != reports:
-            raise RuntimeError(f"counted {counted}, expected {reports} reports")
+            raise RuntimeError(f"the workers counted {counted}, expected {reports} reports")
         in_database, in_workers, in_brokers = (
             (after - before) / reports * 1e6 for before, after in zip(used, now, strict=True)
         )

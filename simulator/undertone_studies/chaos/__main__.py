@@ -54,7 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     seed = secrets.randbits(32) if given.seed is None else given.seed
     again = f"--seed {seed} --minutes {given.minutes:g} --devices {given.devices}{' --direct' if given.direct else ''}"
-    say(f"seed {seed}: run it again with {again}")
+    say(f"seed {seed}: repeat this run with {again}")
     if given.output is not None:
         return soak(given.minutes, seed, given.devices, given.output, direct=given.direct)
     with tempfile.TemporaryDirectory(prefix="undertone-chaos-") as folder:
@@ -78,7 +78,7 @@ def soak(minutes: float, seed: int, devices: int, folder: Path, *, direct: bool 
     with Processes(folder, plan.site) as processes:
         soak = SoakProcesses(plan, processes, seed, say)
         soak.start()
-        say(f"{devices} devices, {len(events)} events, {len(soak.job.faults)} faults of single devices")
+        say(f"devices: {devices}, events: {len(events)}, faults of single devices: {len(soak.job.faults)}")
         _play(soak, events)
         soak.finish()
         accounts = processes.drain(frozenset([soak.hostile.name]), lambda _: soak.check())
@@ -95,7 +95,7 @@ def soak(minutes: float, seed: int, devices: int, folder: Path, *, direct: bool 
         say(f"{event}: {sentence[:200]}")
     for sentence in wrong:
         say(f"FAILED: {sentence}")
-    say(f"seed {seed}: {'passed' if not wrong else f'failed, {len(wrong)} findings above'}")
+    say(f"seed {seed}: {'passed' if not wrong else f'failed, number of findings above: {len(wrong)}'}")
     return 1 if wrong else 0
 
 

@@ -46,7 +46,7 @@ def failures(soak: SoakProcesses, events: Iterable[Event], accounts: Accounts, s
     names = [event.name for event in events]
     if not accounts.holds:
         counts = ", ".join(f"{n} {what}" for what, n in accounts.unexplained.items())
-        yield f"unexplained: {counts}; {'; '.join(accounts.examples[:5])}"
+        yield f"unexplained reports: {counts}; {'; '.join(accounts.examples[:5])}"
     if not accounts.counted:
         yield "no report was counted"
     yield from soak.ended
@@ -80,8 +80,8 @@ def refused_in_absence(sent: Sent, judged: Judged, timeline: Timeline, hostile: 
                 refused[later] += 1
     for epoch, n in refused.items():
         yield (
-            f"{n} reports were refused, because the server issued the epoch that begins at Unix second"
-            f" {epoch.campaign.epoch} while their devices were offline"
+            f"the server issued the epoch that begins at Unix second {epoch.campaign.epoch} while devices were offline,"
+            f" and refused {n} of their reports"
         )
 
 

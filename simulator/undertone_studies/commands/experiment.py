@@ -29,7 +29,8 @@ def experiment(
         Path | None, typer.Option(help=f"Folder of the real data sets; by default UNDERTONE_DATA, else {DATA}.")
     ] = None,
     only: Annotated[
-        list[str] | None, typer.Option(help="Compute only this stream, such as POS; may be repeated.")
+        list[str] | None,
+        typer.Option(help="Compute only this stream, such as POS; give the option several times for several streams."),
     ] = None,
     repeats: Annotated[
         int | None, typer.Option(min=1, help="Number of repeats; by default few, while the papers take 100.")

@@ -37,7 +37,7 @@ def experiments_of(paper: str) -> list[str]:
 def reproduce(
     paper: Annotated[str, typer.Argument(help=f"The paper: one of {', '.join(PAPERS)}.")],
     output: Annotated[
-        Path, typer.Option(help="Folder for the tables and pictures; FOLDER.md beside it is their first page.")
+        Path, typer.Option(help="Folder for the tables and pictures. The first page is FOLDER.md, beside the folder.")
     ],
     data: Annotated[
         Path | None, typer.Option(help="Folder of the real data sets; by default UNDERTONE_DATA, else ../shared/data.")

@@ -73,7 +73,7 @@ def notes_of(rows: Sequence[Sequence[Cell]]) -> list[str]:
     endless = [f"{of[long, name] / binary:.2f} for `{name}`" for name in ("hybrid", "unbounded", "square-root")]
     return [
         f"The sum of errors of `binary`, divided by that of `two-level` with blocks of √T, is {' and '.join(ratios)}. "
-        f"With the blog's blocks of {BLOCKS[0]} items it is "
+        f"With the blog's blocks of {BLOCKS[0]} items, this ratio is "
         f"{binary / of[long, f'two-level, B = {BLOCKS[0]}']:.2f} at T = {long:,}.",
         f"At T = {long:,}, the sum of errors, divided by that of `binary`, is {', '.join(endless)}.",
     ]

@@ -176,8 +176,8 @@ def _run(options: StudyOptions, sources: Mapping[str, Source]) -> Outcome:
         f"that hold in the worst of these parts. For the series `{ORACLE}`, the filter gets the true excess of each "
         f"slot (what truncation removes from the mean). The populations {', '.join(HELD_BACK)} were not used for "
         "choosing the model.",
-        "The column `planned / rmse` is the error that `undertone plan` predicts for this number, from other simulated "
-        "campaigns, divided by `rmse`. "
+        "The column `planned / rmse` is the error that `undertone plan` predicts for the headline, from other "
+        "simulated campaigns, divided by `rmse`. "
         "It is empty where no plan predicts a whole campaign: for streams, and for daily readings in turns.",
         "The column `warned` is the share of campaigns for which the server shows a warning at the end.",
         "The last five columns show what chance alone does. They are for imagined intervals that have exactly the "

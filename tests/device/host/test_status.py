@@ -77,8 +77,8 @@ def test_with_a_rest_of_a_day_any_day_costs_one_report():
     assert told(text, "any 24 h", "1 report", "epsilon = 0.69")
     assert told(text, "24 hours", "at most 2", "policy")
     assert told(text, "falls silent at 100.00")
-    assert not told(text, "trusts")
-    assert told(said(running(0, rest_seconds=86400, rest_by="clock")), "trusts", "clock")
+    assert not told(text, "as long as")
+    assert told(said(running(0, rest_seconds=86400, rest_by="clock")), "as long as", "clock is right")
 
 
 def test_what_was_spent_is_summed_by_month_and_ever():

@@ -165,7 +165,7 @@ def test_a_checkout_that_is_too_old_is_refused(
 
 
 def test_a_folder_that_is_no_checkout_is_refused(tools: Path, tmp_path: Path) -> None:
-    with pytest.raises(Invalid, match=r"no checkout of MicroPython: it lacks py/mpconfig\.h"):
+    with pytest.raises(Invalid, match=r"no checkout of MicroPython: it has no py/mpconfig\.h with a version"):
         build("RPI_PICO_W", tmp_path, tmp_path / "out")
 
 

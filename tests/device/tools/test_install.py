@@ -205,7 +205,7 @@ def test_the_core_alone_in_a_loop_of_its_own(interpreter, request):
     # The device entered the first slot in its middle, and the last slot has not ended.
     assert len(lines) == 60
     assert lines[0].startswith("undertone/v2/load/")
-    assert lines[-1].startswith("0 reports wait")
+    assert lines[-1].startswith("reports in the outbox: 0;")
 
 
 def test_measure_prints_a_table(micropython, tmp_path):

@@ -73,7 +73,7 @@ class StateSource(SensorSource):
     def offer(self, state: str | None, unit: str | None) -> None:
         """Take a state of the entity, in the event loop. Whatever the state contains, this does not raise."""
         if state in (None, "unavailable", "unknown", ""):
-            self.trouble = "no sample: the entity is unavailable"
+            self.trouble = "no sample: the entity has no state"
             return
         try:
             value = sample(state, unit, self._unit)
@@ -194,7 +194,11 @@ class Participation:
             # An error that ends the thread must be visible. Only its type is shown, because its text could quote a
             # reading.
             self.error = type(error).__name__
-            _LOGGER.error("%s has stopped after an error, %s: reload the entry", device.name, self.error)
+            _LOGGER.error(
+                "%s has stopped after an error (%s): reload its entry in Undertone's integration",
+                device.name,
+                self.error,
+            )
             self._changed()
         finally:
             device.close()
@@ -318,9 +322,9 @@ def set_password(folder: Path, password: str) -> None:
     """Store the new password of a device whose old one was replaced. Raises Invalid, OSError."""
     name = read_config(str(folder / CONFIG)).broker.password_file
     if name is None:
-        raise Invalid("the device has no password, expected one that authenticates by password")
+        raise Invalid("broker has no field password_file, expected one, to which the new password is written")
     if not 0 < len(password.encode()) <= LARGEST_SECRET or not password.isprintable():
-        raise Invalid(f"the password has {len(password)} characters, expected 1 to {LARGEST_SECRET} printable ones")
+        raise Invalid(f"the password is not 1 to {LARGEST_SECRET} bytes of printable text")
     FileStorage(str(folder)).write(Path(name).name, password.encode())
 
 
@@ -337,7 +341,7 @@ def store_files(folder: Path, files: dict[str, str], joined: Joined) -> None:
     configuration = _home_configuration(files, joined.link)
     consent.same_policy(joined.offer["policy"], files["policy.json"])
     if "tls" not in configuration["broker"] and not parse_policy(files["policy.json"].encode()).insecure:
-        raise Invalid("broker has no field tls, expected one for a policy that does not say insecure")
+        raise Invalid('broker has no field tls, expected one: the policy does not say "insecure": true')
     for name, text in {**files, CONFIG: json.dumps(configuration)}.items():
         storage.write(name, text.encode())
     config = read_config(str(folder / CONFIG))
@@ -356,14 +360,15 @@ def _home_configuration(files: dict[str, str], link: Link) -> dict[str, Any]:
         fields = None
     broker = fields.get("broker") if isinstance(fields, dict) else None
     if not isinstance(broker, dict) or "policy.json" not in files:
-        raise Invalid("the server's files are incomplete, expected device.json and policy.json")
+        raise Invalid("the server's files lack policy.json, or a device.json with the field broker")
     # Before anything is stored or shown, check that the server's address is a text of limited length and a port.
     check_text("broker.host", broker.get("host"), _LONGEST_HOST)
     if broker.get("port") is not None:
         check_integer("broker.port", broker["port"], 1, 65535)
     tls = broker.get("tls")
     if tls is None and (link.secure or not is_loopback(str(broker.get("host")))):
-        raise Invalid("broker has no field tls, expected one for a server that is not on this machine")
+        why = "the link is encrypted" if link.secure else "the server is not on this machine"
+        raise Invalid(f"broker has no field tls, expected one: {why}")
     tls = tls if isinstance(tls, dict) else {}
     expected = {
         "policy": (fields.get("policy"), ("policy.json",)),

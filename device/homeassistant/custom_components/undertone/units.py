@@ -64,10 +64,10 @@ def sample(state: str, unit: str | None, wanted: str) -> int:
     value = Fraction(state)
     if unit != wanted:
         if unit is None or not convertible(unit, wanted):
-            raise ValueError(f"the unit is {unit}, expected one that converts to {wanted}")
+            raise ValueError(f"the unit is {unit or 'missing'}, expected one that converts to {wanted}")
         source, target = UNITS[unit], UNITS[wanted]
         value = (source.factor * value + source.offset - target.offset) / target.factor
     result = (2 * value.numerator + value.denominator) // (2 * value.denominator)
     if not -_LARGEST <= result <= _LARGEST:
-        raise ValueError("the state is out of range")
+        raise ValueError(f"the state is beyond ±{_LARGEST} {wanted}")
     return result

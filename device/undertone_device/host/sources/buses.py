@@ -87,7 +87,7 @@ class Pushed(SensorSource):
             self.trouble = ""
         elif now - self._heard > _SILENT_SECONDS:
             self.trouble = (
-                f"no sample: {self._path} is silent, or its messages are damaged or of another form"
+                f"no sample: {self._path} is silent, or its messages are damaged or lack the register"
                 f" (bad frames: {self._decoder.bad})"
             )
         return readings
@@ -136,7 +136,7 @@ class Optical(Asked):
         try:
             answer, baud = answer_to(port.read_until(b"\x0a"))
         except ValueError:
-            raise OSError(f"{self._path}: the meter does not answer the sign-on") from None
+            raise OSError(f"{self._path}: the meter gives no valid answer to the sign-on") from None
         self._change_speed(port, answer, baud)
         port.timeout = _SILENCE_SECONDS
         end = time.monotonic() + _LARGEST_READOUT * _BITS // baud
@@ -150,8 +150,10 @@ class Optical(Asked):
             if meter.bad:
                 codes = ", ".join(self._fields["obis"])
                 unit = self._fields.get("unit", "kWh")
-                raise ValueError(f"{self._path}: the readout is damaged, or has no register {codes} in {unit}")
-        raise OSError(f"{self._path}: the readout has more than {_LARGEST_READOUT} characters")
+                raise ValueError(f"{self._path}: the readout is damaged, or has no usable value of {codes} in {unit}")
+        raise OSError(
+            f"{self._path}: the readout is longer than {_LARGEST_READOUT} characters, or too slow for {baud} baud"
+        )
 
     def _change_speed(self, port: Any, answer: bytes, baud: int) -> None:
         if answer:

@@ -60,12 +60,12 @@ class MBus(SensorSource):
             value = current[self._number - 1].value
         except IndexError:
             raise ValueError(
-                f"{self._path}: the meter has {len(current)} current values in {self._unit}, but source.record"
-                f" is {self._number}"
+                f"{self._path}: source.record is {self._number}, but the meter's number of current values in"
+                f" {self._unit} is {len(current)}"
             ) from None
         except Exception as error:
             # pyMeterBus raises exceptions of many types for frames that it cannot decode.
-            raise ValueError(f"{self._path}: the answer is no M-Bus frame: {error}") from None
+            raise ValueError(f"{self._path}: pyMeterBus cannot decode the answer: {error}") from None
         # pyMeterBus computes in floating point. Six decimals are exact: no register is finer than a millionth.
         return units(f"{value:.6f}", self._scale)
 
@@ -83,7 +83,7 @@ def _long(port: Any) -> bytes:
     """Read one long frame: 68 L L 68, L bytes, sum, stop. Raises OSError if the meter falls silent."""
     head = bytes(port.read(4))
     if len(head) < 4 or head[0] != _LONG or head[3] != _LONG or head[1] != head[2]:
-        raise OSError("the meter's answer is no M-Bus frame")
+        raise OSError("the meter gives no answer, or one that is no long M-Bus frame")
     end = time.monotonic() + _ANSWER_SECONDS
     frame = head
     while len(frame) < head[1] + 6 and time.monotonic() < end:

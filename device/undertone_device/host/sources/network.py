@@ -166,7 +166,7 @@ class Entity(SensorSource):
                     # address may contain a secret.
                     elsewhere = " and redirects: give source.url the new address"
                     points = elsewhere if answer.getheader("Location") else ""
-                    raise OSError(f"{self._url} answers {answer.status}{points}")
+                    raise OSError(f"{self._url} answers with HTTP status {answer.status}{points}")
                 text = answer.read(_LARGEST)
         return number_in(text, "state", self._scale)
 
@@ -191,7 +191,9 @@ def _secret(fields: Fields, name: str) -> str | None:
     # The secret is used in headers, whose errors quote it, so it must be a plain line.
     text = data.decode(errors="replace").strip("\r\n")
     if not text.isprintable() or not 1 <= len(data) <= LARGEST_SECRET or "\ufffd" in text:
-        raise Invalid(f"{fields[name]} holds no secret: expected one line of 1 to {LARGEST_SECRET} characters")
+        raise Invalid(
+            f"{fields[name]} holds no secret: expected one line of 1 to {LARGEST_SECRET} bytes of printable text"
+        )
     return text
 
 

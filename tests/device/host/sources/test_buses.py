@@ -145,13 +145,13 @@ def test_a_meter_may_take_as_long_as_its_speed_needs(opened, meter, monkeypatch)
     assert 150 < clock.now < 160
     # The source gives up an answer that never ends.
     monkeypatch.setattr(buses, "open_port", lambda path, baud: clock.port(name, even(b"\x02" + b"x" * 100_000)))
-    with pytest.raises(OSError, match="more than 32768 characters"):
+    with pytest.raises(OSError, match="longer than 32768 characters"):
         source.read(0)
     monkeypatch.setattr(buses, "open_port", lambda path, baud: clock.port(name, answer[:1000]))
     with pytest.raises(OSError, match="falls silent at 300 baud"):
         source.read(0)
     monkeypatch.setattr(buses, "open_port", lambda path, baud: clock.port(b"", b""))
-    with pytest.raises(OSError, match="does not answer the sign-on"):
+    with pytest.raises(OSError, match="gives no valid answer to the sign-on"):
         source.read(0)
 
 

@@ -136,7 +136,7 @@ def test_what_arrives_outside_the_range_is_said_until_something_better_comes():
     ("fields", "sentence"),
     [
         ({"range": [5, 4]}, r"source.range is \[5, 4\], expected the list \[lowest, highest\]"),
-        ({"range": [5]}, "source.range is not a list of 2 to 2 integers"),
+        ({"range": [5]}, "source.range is not a list of 2 integers"),
         ({"range": "5"}, "source.range is not a list"),
         ({"twice": 1}, "source.twice is 1, expected true or false"),
     ],

@@ -106,7 +106,7 @@ def test_no_bit_of_an_answer_may_change(sampled, monkeypatch):
 
 
 def test_a_meter_without_the_quantity_is_an_error_with_its_unit(sampled):
-    with pytest.raises(ValueError, match="0 current values in Wh"):
+    with pytest.raises(ValueError, match="current values in Wh is 0"):
         sampled(Bus((RESET, b"\xe5"), (REQUEST, frame(VOLUME))), unit="Wh")
 
 

@@ -254,7 +254,7 @@ def test_no_token_goes_where_an_answer_points(opened, home, tmp_path):
             target=answered, args=(server, f"HTTP/1.1 302 x\r\nLocation: {there}\r\n\r\n".encode())
         )
         thread.start()
-        with pytest.raises(OSError, match=r"answers 302 and redirects: give source\.url"):
+        with pytest.raises(OSError, match=r"answers with HTTP status 302 and redirects: give source\.url"):
             source.read(0)
         thread.join()
         assert "sensor.energy" not in source.trouble

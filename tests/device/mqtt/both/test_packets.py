@@ -180,7 +180,7 @@ def test_broken_packets_end_the_session():
         (b"\x30\x04\x00\x03ab", "topic"),
         (b"\x30\x04\x00\x02\xff\xfe", "UTF-8"),
         (b"\x40\x03\x00\x00\x00", "type 4"),
-        (b"\x90\x03\x00\x09\x00", "unknown topic"),
+        (b"\x90\x03\x00\x09\x00", "unknown subscription"),
         (b"\x20\x02\x00\x00", "type 2"),
         (b"\xd0\x01\x00", "type 13"),
         (b"\xf0\x00", "type 15"),
