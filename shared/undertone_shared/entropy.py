@@ -60,11 +60,11 @@ class Entropy:
         while position < BUFFER_BYTES:
             chunk = self._source(_CHUNK)
             if len(chunk) != _CHUNK:
-                raise EntropyError("the source of random bytes gave %d bytes, expected %d" % (len(chunk), _CHUNK))
+                raise EntropyError("the random source gave %d bytes, expected %d" % (len(chunk), _CHUNK))
             self._buffer[position : position + _CHUNK] = chunk
             position += _CHUNK
         if self._repeats():
-            raise EntropyError("the source of random bytes repeated one byte %d times or more" % REPETITION_CUTOFF)
+            raise EntropyError("the random source repeated one byte %d times or more" % REPETITION_CUTOFF)
         self._next = 0
 
     def _repeats(self) -> bool:

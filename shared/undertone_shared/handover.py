@@ -99,7 +99,7 @@ def check_entry(name: str, entry: "Any") -> "dict[str, Any]":
 
 def _hex(name: str, text: "Any", digits: int) -> str:
     if not isinstance(text, str) or len(text) != digits or text.strip("0123456789abcdef"):
-        raise Invalid("%s is %r, expected %d hexadecimal digits in lower case" % (name, text, digits))
+        raise Invalid("%s is %r, expected %d digits of 0-9a-f" % (name, text, digits))
     return text
 
 

@@ -171,8 +171,7 @@ class Policy:
             if campaign.epoch < last_epoch + least:
                 raise Refused(
                     "epoch_too_soon",
-                    "epoch is %d, expected at least %d s after the last epoch, %d"
-                    % (campaign.epoch, least, last_epoch),
+                    "epoch is %d, expected at least %d s after epoch %d" % (campaign.epoch, least, last_epoch),
                 )
 
 

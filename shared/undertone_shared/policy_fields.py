@@ -103,7 +103,7 @@ def set_fields(policy: "Any", fields: "dict[str, Any]") -> None:
     policy.sensor = check_name("sensor", merged["sensor"])
     measures = merged["measures"]
     if not isinstance(measures, list) or not measures or [m for m in measures if m not in MEASURES]:
-        raise Invalid("measures is %r, expected a list with one or more of %s" % (measures, ", ".join(MEASURES)))
+        raise Invalid("measures is %r, expected a list of some of %s" % (measures, ", ".join(MEASURES)))
     policy.measures = tuple(measures)
     policy.unit = check_text("unit", merged["unit"], LONGEST_UNIT)
     check_cap(merged["cap"])
@@ -118,7 +118,7 @@ def set_fields(policy: "Any", fields: "dict[str, Any]") -> None:
         raise Invalid("handover needs signers")
     agreed = merged["agreed"]
     if not isinstance(agreed, str) or len(agreed) not in (0, _AGREED_DIGITS) or agreed.strip("0123456789abcdef"):
-        raise Invalid("agreed is %r, expected %d hexadecimal digits in lower case" % (agreed, _AGREED_DIGITS))
+        raise Invalid("agreed is %r, expected %d digits of 0-9a-f" % (agreed, _AGREED_DIGITS))
     policy.agreed = agreed
     policy.rest_by = merged["rest_by"] or ("clock" if policy.one_shot else "ticks")
     # The tick counter starts anew after a deep sleep, so a device with one_shot cannot measure a rest by ticks.

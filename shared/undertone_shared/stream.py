@@ -237,7 +237,7 @@ def parse_rule(fields: "dict[str, Any]", bound: int, cycle: int, schedule: "Sche
         raise Invalid("cohort is %r, expected null in a stream campaign" % (fields["cohort"],))
     if schedule.stride != 1 or schedule.cohort_stride:
         raise Invalid(
-            "schedule.stride and cohort_stride are %d and %d, expected 1 and 0 in a stream campaign"
+            "stride and cohort_stride are %d and %d, expected 1 and 0 in a stream campaign"
             % (schedule.stride, schedule.cohort_stride)
         )
     rule = StreamRule(check_object("rule", fields["rule"], tuple(_FIELDS)))

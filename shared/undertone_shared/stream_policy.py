@@ -37,7 +37,7 @@ class StreamPolicy:
         self.period_seconds = check_integer("stream.period_seconds", fields["period_seconds"], 1, _CENTURY)
         laws = fields.get("laws", list(LAWS))
         if not isinstance(laws, list) or not laws or [law for law in laws if law not in LAWS]:
-            raise Invalid("stream.laws is %r, expected a list with one or more of %s" % (laws, ", ".join(LAWS)))
+            raise Invalid("stream.laws is %r, expected a list of some of %s" % (laws, ", ".join(LAWS)))
         self.laws = tuple(laws)
         self.dimension = check_integer("stream.dimension", fields.get("dimension", 1), 1, LARGEST_DIMENSION)
         self.per_report = fields.get("per_report", False)

@@ -41,7 +41,7 @@ class FreshBytes:
         """Return the next ``n`` bytes, after the health test."""
         taken = self._source(n)
         if len(taken) != n:
-            raise EntropyError(f"the source of random bytes gave {len(taken)} bytes, expected {n}")
+            raise EntropyError(f"the random source gave {len(taken)} bytes, expected {n}")
         run = np.frombuffer(self._last + taken, dtype=np.uint8)
         repeats = np.flatnonzero(run[1:] == run[:-1])
         span = REPETITION_CUTOFF - 2

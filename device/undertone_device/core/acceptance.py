@@ -80,7 +80,7 @@ class Acceptance:
         if self.following is not None:
             raise Refused(
                 "epoch_pending",
-                "the accepted campaign of epoch %d must begin first" % self.following.epoch,
+                "the accepted epoch %d must begin first" % self.following.epoch,
             )
         self._keep(campaign, now)
         self._hear(issued_at, now)

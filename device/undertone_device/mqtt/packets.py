@@ -250,7 +250,7 @@ class ClientSession:
                 self._drop(size)
                 return
         elif size > 4:
-            raise ProtocolError("unexpected packet of type %d with %d bytes" % (kind >> 4, size))
+            raise ProtocolError("a wrong packet: type %d with %d bytes" % (kind >> 4, size))
         try:
             self._body = bytearray(size)
         except MemoryError:
@@ -282,7 +282,7 @@ class ClientSession:
         elif kind == _PINGRESP and not body:
             self._pinged = None
         else:
-            raise ProtocolError("unexpected packet of type %d with %d bytes" % (kind >> 4, len(body)))
+            raise ProtocolError("a wrong packet: type %d with %d bytes" % (kind >> 4, len(body)))
 
     def _handle_connack(self, kind: int, body: bytearray) -> None:
         if kind != _CONNACK or len(body) != 2 or body[0] > 1:
@@ -298,10 +298,10 @@ class ClientSession:
 def _message(kind: int, body: bytearray) -> "Event":
     size = (body[0] << 8 | body[1]) if len(body) >= 2 else 0
     if not size or len(body) < 2 + size:
-        raise ProtocolError("a message's topic is empty or longer than its packet")
+        raise ProtocolError("the topic of a message is empty or too long")
     try:
         topic = bytes(body[2 : 2 + size]).decode()
     except (UnicodeError, ValueError):
-        raise ProtocolError("a message's topic is not UTF-8")
+        raise ProtocolError("a topic is not UTF-8")
     # A memoryview is returned, because a copy of a campaign is too large for a board.
     return (MESSAGE, topic, memoryview(body)[2 + size :], bool(kind & _RETAINED))

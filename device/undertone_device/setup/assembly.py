@@ -45,9 +45,7 @@ def read_password(broker: "BrokerSettings") -> "str | None":
     except (UnicodeError, ValueError):
         password = ""
     if not password or len(data) > LARGEST_SECRET:
-        raise Invalid(
-            "%s holds no password, expected UTF-8 text of at most %d bytes" % (broker.password_file, LARGEST_SECRET)
-        )
+        raise Invalid("%s holds no password of 1 to %d bytes, as UTF-8" % (broker.password_file, LARGEST_SECRET))
     return password
 
 

@@ -141,7 +141,7 @@ def test_a_stream_campaign_takes_no_turns_and_has_no_cohort():
     for stride, cohort_stride in ((5, 0), (1, 5), (5, 7)):
         fields = json.loads(FROZEN_STREAM)
         fields["schedule"].update({"stride": stride, "cohort_stride": cohort_stride})
-        expected = "schedule.stride and cohort_stride are %d and %d, expected 1 and 0 in a stream campaign" % (
+        expected = "stride and cohort_stride are %d and %d, expected 1 and 0 in a stream campaign" % (
             stride,
             cohort_stride,
         )

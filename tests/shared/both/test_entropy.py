@@ -158,10 +158,7 @@ def test_the_health_test_is_a_count_of_equal_bytes_in_a_row():
 
 
 def test_short_sources_are_refused():
-    assert (
-        failure(EntropyError, Entropy(lambda n: b"abc").refill)
-        == "the source of random bytes gave 3 bytes, expected 128"
-    )
+    assert failure(EntropyError, Entropy(lambda n: b"abc").refill) == "the random source gave 3 bytes, expected 128"
 
 
 def test_without_urandom_it_does_not_start():
