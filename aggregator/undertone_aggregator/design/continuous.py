@@ -44,7 +44,9 @@ def worst_hybrid_variance(epsilon: float) -> float:
 
 
 def window_variance(epsilon: float, share: float, x: float) -> float:
-    """Return the variance at x of a window that covers the real ``share`` of the output with density ratio e^ε inside.
+    """Return the variance at x of a mechanism that reports by a window on a continuous output.
+
+    The window covers ``share`` of the output, and the density inside is e^ε times the density outside.
 
     The variance is (gω + 1)(gω³ + 1)/(3g²ω²(1-ω)²) + x²/(gω), where ω is the share and g = e^ε - 1. The piecewise
     mechanism has ω = 1/(1 + e^{ε/2}).

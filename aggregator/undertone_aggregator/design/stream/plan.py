@@ -144,7 +144,7 @@ def _held(method: Method, noise: Array, movement: float, slots: int) -> Array:
 
 
 def _error(covariance: Array, length: int) -> float:
-    """Return the root mean square error of sums over ``length`` consecutive slots; the mean is over all positions."""
+    """Return the root mean square error of a sum over ``length`` consecutive slots, over all places of these slots."""
     padded = np.pad(covariance.cumsum(0).cumsum(1), ((1, 0), (1, 0)))
     first = np.arange(len(covariance) - length + 1)
     last = first + length
