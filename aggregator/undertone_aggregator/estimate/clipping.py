@@ -34,8 +34,8 @@ PART = 0.5
 # the day. The bias changes, because clipping removes most at the times at which the mean of the readings rises. The
 # second error is the largest of the populations, that of phones.
 _SHARED, _SHAPE = 1.0, 2.0
-# Least number of levels per step of the slew limit at which the distribution function is computed, and least number of
-# all levels.
+# The distribution function is computed at so many levels or more: the first number per step of the slew limit, the
+# second in all.
 _PER_STEP, _LEVELS = 4, 200
 # Rates of the exponential distributions, as multiples of the inverse of the range. With a negative rate the density
 # rises with x.

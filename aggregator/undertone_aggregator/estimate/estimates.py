@@ -263,7 +263,7 @@ class Estimates(Sequence[Estimate]):
     def each(cls, n: int, *, group: str, kind: str, **columns: Any) -> "Estimates":
         """Return ``n`` rows of a group. Each of ``columns`` is an array [n] or one value for all rows.
 
-        Without them, rows are raw and of coordinate 1. Further columns that are not given are nan.
+        Rows are raw and of coordinate 1, unless columns say otherwise. Other columns that are not given are nan.
         """
         given = {"coordinate": 1, "filtered": False, "group": group, "kind": kind, **columns}
         made = {}

@@ -164,7 +164,8 @@ class ReleasedCells:
     @cached_property
     def everybody(self) -> Tables:
         """The released histograms of all devices together."""
-        # Whether these are released does not depend on the groups. Leaving the groups out saves most of the time.
+        # Whether the cells of all devices are released does not depend on the groups. Leaving the groups out saves
+        # time.
         tables = self._sums.tables
         alone = {
             of: released_of_slots(summed.reports.sum(axis=1)[:, None], self._least[self._place[of]], [EVERYBODY])
@@ -241,9 +242,10 @@ class ReleasedCells:
 class Publication:
     """The publication state in a store. ``settled``: the newest settled slot, -1 before the first.
 
-    ``least``: min_reports now; ``since``: (first slot, min_reports) as slots settled, ascending. The larger of the two
-    applies to a slot, so that a number that was withheld when the slot settled stays withheld. ``told``: the groups
-    whose counts were ever published. ``withheld``: (first, last) of the slots that this store never publishes.
+    ``least``: min_reports now. ``since``: each min_reports under which slots settled, as (first such slot,
+    min_reports), ascending. To a slot applies the larger of min_reports now and when it settled, so that a number that
+    was withheld then stays withheld. ``told``: the groups whose counts were ever published. ``withheld``: (first, last)
+    of the slots that this store never publishes.
     """
 
     settled: int

@@ -7,10 +7,10 @@ is accordingly large. The readings of a slot are less far apart than those of th
 slots' levels.
 
 *Two explanations* of a level. The first: all readings have moved. The second: only the readings of a share of the
-devices have moved, as when a third of the homes feed in around noon, and the others stayed. Under the second, more
-would be outside of the range than the rounds saw. With a the logarithm of the ratio of the two, its probability is w =
-1 / (1 + e^(a²/2)), because readings of other days differ from those of the rounds by such factors. The bias is the mean
-over both. If w is below `_LEAST_LIKELY`, the second does not count.
+devices have moved, as when a third of the homes feed in around noon, and the others stayed. Under the second, readings
+lie outside the range by more than the rounds saw, on average by e^a times as much. Readings of other days differ from
+those of the rounds by such factors, too, so the probability of the second is w = 1 / (1 + e^(a²/2)). The bias is the
+mean over both. If w is below `_LEAST_LIKELY`, the second explanation does not count.
 """
 
 import math
@@ -88,7 +88,7 @@ class TwoSided:
         self._of_cycle = self._tables(1.0)
 
     def _tables(self, narrowed: float) -> _Tables:
-        """Return what each shift would remove from readings whose deviations are ``narrowed`` times the cycle's."""
+        """Return what each shift would remove from the cycle's readings, with their spread times ``narrowed``."""
         mean = float(self._middles @ self._density)
         moved = self._moves[:, None] + mean + narrowed * (self._middles - mean)
         above, below = np.maximum(moved - self._theta, 0.0), np.maximum(self._low - moved, 0.0)
