@@ -124,7 +124,7 @@ def day_of(histograms: Sequence[Phases], bound: int, cycle: int) -> Day | None:
     if np.add.reduceat(information, starts).min() < LEAST_INFORMATION / 2:
         starts = np.array([0])
     of_readings = [(phases.whole, phases.parts) for phases in histograms if isinstance(phases.whole, ReportCounts)]
-    # The reports of a block come from its own time of day, and do not represent all readings.
+    # Reports that come from a block of the day only do not represent all readings, so they are left out here.
     of_cycle = [reports for reports, parts in of_readings if parts.any(axis=1).all()]
     whole = posterior([phases.whole for phases in cohort], of_cycle, bound)  # type: ignore[misc]
     grid = decision_grid(bound, *(reports.theta for reports, _ in of_readings))
@@ -282,7 +282,7 @@ def solved(between: Vector, within: Vector, blocks: Vector, right: Vector) -> Ve
 def _spread(whole: Posterior, grid: tuple[int, ...]) -> Vector:
     """Return `_DRAWS` of the day's densities over the cells of ``grid``; [draws, d].
 
-    A share of them, the probability of a heavier tail, gets this tail (`threshold.heavy`).
+    Some draws get the heavier tail of `threshold.heavy`; their share is the probability of this tail.
     """
     taken = whole.densities[np.arange(_DRAWS) * len(whole.densities) // _DRAWS]
     below = np.concatenate([np.zeros((_DRAWS, 1)), np.cumsum(taken, axis=1)], axis=1)

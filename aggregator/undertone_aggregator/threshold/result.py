@@ -11,7 +11,7 @@ from undertone_aggregator.threshold.pieces import Pieces
 
 # Name of the paper's method. With it, what truncation removes is not added to a mean, but widens the mean's interval.
 WHITE_BOX = "sw-w"
-# The reports are taken to determine a share of the readings if it is at least this many standard errors of a share
+# A share of the readings counts as known if it is at least this many times its standard error from the reports
 # (`Threshold.seen`).
 RESOLVED = 5.0
 

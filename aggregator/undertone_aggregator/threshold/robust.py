@@ -169,7 +169,9 @@ def _misfitting(after: Posterior, rounds: Sequence[CohortCounts], bound: int) ->
 
 
 def _second_mode(after: Posterior) -> tuple[float, int] | None:
-    """Return share and start of a second group of readings, above a factor of ten in which there are almost none.
+    """Return share and start of a second group of readings.
+
+    From a tenth of its start up to its start there are at most as many readings as above.
 
     Return None if there is no such group. Readings of zero are left out, because every reading is more than ten times
     zero. The mean density is used.
