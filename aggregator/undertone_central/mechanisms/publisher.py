@@ -41,10 +41,10 @@ class Publisher(Saved):
         self._smoother = smoother
         self._group = group
         self._monotone = monotone
-        # Number of values in the open block, and their exact sum; for ``monotone``, also the difference that is still
-        # to be added to the running sum.
+        # Number of values in the open block, and their exact sum.
         self._place = 0
         self._exact = 0
+        # With ``monotone``: what must still be added to the running sum, because clipping left it out.
         self._debt = 0
 
     def publish(self, values: Integers) -> Integers:

@@ -42,7 +42,7 @@ NOISES = ("laplace", "exponential")
 PAPER_C = Fraction(60)
 GRID = 1 << 10
 CANDIDATES = 1 << 16
-# The least Aε/κ. The probability of a θ above all values falls as θ to the power of minus twice this.
+# The least Aε/κ. The probability of a θ above all values then falls at least as fast as θ^(-2 LEAST_POWER).
 LEAST_POWER = 2.0
 
 
