@@ -34,9 +34,9 @@ _USUAL = {"levels": window.LEVELS, "bins": 128}
 class Certificate(Summarised):
     """A mechanism that passed every check.
 
-    ``levels``: the audited levels; None if the mechanism has no unbiased decode. ``formula``: the variance as a
-    function of the reading, with which the exact variance is compared; None without one. ``worst_only``: only the
-    largest values of the two are compared. ``theta``: the range of readings is [0, theta].
+    ``ratio``: the certificate. ``levels``: the audited levels; None if the mechanism has no unbiased decode.
+    ``formula``: the variance as a function of the reading, with which the exact variance is compared; None without one.
+    ``worst_only``: only the largest values of the two are compared. ``theta``: the range of readings is [0, theta].
     """
 
     name: str

@@ -260,8 +260,9 @@ def _solve(
     """Solve the programme for P(j|k), shape [levels + 1, cells]; also return the dual variables of each level's
     constraints.
 
-    The dual variables are those of the sum, of the mean and of the worst variance, each [levels + 1]. Variables of the
-    programme are the excesses P(j|k) - m_j >= 0 row by row, then m, then the worst variance t.
+    ``limit``: the largest worst variance with a ``density``; ``floor``: the least m_j. The dual variables are those of
+    the sum, of the mean and of the worst variance, each [levels + 1]. Variables of the programme are the excesses
+    P(j|k) - m_j >= 0 row by row, then m, then the worst variance t.
 
     Without ``density``, many tables are optimal up to `_TIE`. The one that minimises Σ_k (1 + k / rows) Var_k is
     returned, so that the table is the same on every processor.

@@ -26,8 +26,9 @@ _SHARES = 16
 
 @dataclass(frozen=True)
 class Line:
-    """One method's predicted root mean square errors, in units of the range: of the means of single slots, or of sums
-    of the means of several slots.
+    """A method in a comparison, with predicted root mean square errors in units of the range.
+
+    The errors are those of the answer to the query: the mean of one slot, or a sum of the means of several slots.
 
     ``variance``: mean noise variance of a reported slot, divided by that of the paper's algorithm. ``raw``: the error
     without the smoother. ``smoothed``: the error after it. ``mechanism``: the mechanism in [stream] that runs the
