@@ -387,7 +387,7 @@ class Results(OpenCampaign):
     def world(self, estimates: Estimates) -> Published | None:
         """Return what all published estimates together reveal about one household in a cycle.
 
-        It is computed for the slot in which a report hides among the fewest, from the first to the last slot of
+        It is computed for the slot in which a report hides among the fewest reports, from the first to the last slot of
         ``estimates`` that has a number. Returns None if there is no such slot, and where `world_learns` does.
         """
         slots = estimates.slot[estimates.kind != ABSENT]

@@ -367,7 +367,7 @@ class Reconstruction:
 
 
 def _cell_means(edges: tuple[int, ...], chosen: Threshold | None) -> Vector:
-    """Return the mean reading within each cell [edges[i], edges[i + 1]), under the distribution fitted with ``chosen``.
+    """Return the mean reading within each cell [edges[i], edges[i + 1]), under the distribution in ``chosen``.
 
     It is the middle of the cell if the distribution has no reading there, or if ``chosen`` is None.
     """
@@ -383,7 +383,7 @@ def _cell_means(edges: tuple[int, ...], chosen: Threshold | None) -> Vector:
 
 
 def _joined(measured: _Measured, group: str, slot_seconds: int) -> tuple[Estimates, NDArray[np.int64]]:
-    """Return a group's estimates, and the Unix second at which the epoch of most reports of each slot began.
+    """Return a group's estimates, and for each slot when the epoch of most of its reports began (a Unix second).
 
     A slot with reports of several epochs gets the mean over all of its reports, and the θ of the epoch with most of the
     reports. If several epochs have equally many, the newest counts.

@@ -32,11 +32,11 @@ class Removed(NamedTuple):
 
     The error has independent parts, given as standard deviations:
 
-    - ``fit`` and ``explained`` are the errors of the fit's mean, and of the explanation of a changed mean (with its
-      sign). They come from the choice of θ, so each of them is fully correlated over all slots and groups.
+    - ``fit`` is the error of the fit's mean; ``explained`` that of the explanation of a changed mean, with its sign.
+      Both come from the choice of θ, so each is fully correlated over all slots and groups.
     - ``level`` is the error of the level of the cycle around the slot, a sum of the noise of these slots.
     - ``shape`` is the error of the day's shape, which is the same every day and averages out over a cycle.
-    - ``own`` and ``chance`` are errors of the slot alone; the second is the chance of few devices with large readings.
+    - ``own`` and ``chance`` are errors of the slot alone; ``chance`` comes from the few devices with large readings.
     """
 
     bias: Vector

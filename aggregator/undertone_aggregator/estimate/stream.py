@@ -59,8 +59,9 @@ class Curve:
         return np.asarray(np.tril(lower) + np.tril(lower, -1).T)
 
     def carried(self, lag: int) -> Vector:
-        """Return the regression of each slot's noise on that of the last slot on the same one of ``lag`` chains,
-        [k].
+        """Return the regression coefficient of each slot's noise on that of the slot before it on its chain; [k].
+
+        ``lag``: number of chains.
         """
         share = np.zeros(len(self.slots))
         newest: dict[int, int] = {}

@@ -99,8 +99,8 @@ class TwoSided:
     def _within(self, reported: Reported, levels: Levels) -> float:
         """Return the standard deviation of a slot's readings, as a share of that of the whole cycle's readings.
 
-        The variance over the cycle is the mean of the slots' variances and the variance of their levels. The share is 1
-        if less than half of the cycle has reports.
+        The variance over the cycle is the mean of the slots' variances plus the variance of the slots' levels. The
+        share is 1 if less than half of the cycle has reports.
         """
         cycles = of_cycle(reported, self.cycle)
         if cycles is None:
@@ -146,8 +146,8 @@ class TwoSided:
     def moved(self, reported: Reported) -> Vector | None:
         """Return (shift of the readings since the rounds, lower limit, upper limit) of each slot, [slots, 3].
 
-        They are shares of the range, by the level of the cycle around the slot. The limits are at three standard
-        errors. Return None if less than half of the cycle has reports.
+        All three are shares of the range. They follow from the level of the cycle around the slot. The limits are at
+        three standard errors. Return None if less than half of the cycle has reports.
         """
         levels = of_cycle(reported, self.cycle)
         if levels is None:
