@@ -39,8 +39,8 @@ from undertone_aggregator.threshold.posterior import (
 from undertone_aggregator.threshold.tail import Prior, cell_masses, survival
 
 PIECES = 48
-# The pieces have reports for the threshold with at least this information Σ n ε² on average, and each piece has at
-# least half of it. With less information the day is divided into fewer, longer pieces.
+# Least information Σ n ε² of a piece's reports for the threshold, on average over the pieces; each has at least half of
+# it. With less information the day is divided into fewer, longer pieces.
 LEAST_INFORMATION = 700.0
 # Standard deviations of a piece's parameters around the day's: of its level, and of the logit of the share of readings
 # above zero. The slopes have the prior of the day's likeliest component.

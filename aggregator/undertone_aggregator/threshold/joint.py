@@ -44,9 +44,10 @@ class Design:
 
 @dataclass(frozen=True)
 class Undesigned:
-    """θ for the mechanism that `design` makes.
+    """A choice of θ, from which `design` makes the mechanism.
 
-    θ is that of ``threshold``, or that of ``fallback`` if no table can be made or it gains too little.
+    The mechanism is made for the θ of ``threshold``. If no table can be made, or it gains too little, ``fallback`` is
+    used.
     """
 
     kind: str

@@ -33,8 +33,8 @@ def with_mode(
 ) -> Vector:
     """Return the densities [pieces, draws, d] with a group of large readings, drawn from its posterior.
 
-    ``observations``: the reports' counts [pieces, N]; ``whole`` [d]: the day's density; ``shares`` [pieces] of the
-    cycle.
+    ``observations``: the reports' counts [pieces, N]; ``whole`` [d]: the day's density; ``shares`` [pieces]: each
+    piece's share of the cycle.
     """
     draws = densities.shape[1]
     edge = np.asarray(edges, dtype=np.float64)

@@ -35,9 +35,9 @@ class Threshold:
     units; warnings and notices add it to values, fields do not.
 
     `seen`: value up to which the reports determine the distribution; beyond it `density` continues the shape below. The
-    share of readings beyond it is `RESOLVED` standard errors of a share. It is None if the reports do not determine a
-    tail, or if the method does not give it. `pieces`: the excess of readings by piece of the cycle; None if the method
-    does not give it.
+    share of readings beyond it is `RESOLVED` times the standard error that a share has. `seen` is None if the reports
+    do not determine a tail, or if the method does not give it. `pieces`: the excess of readings by piece of the cycle;
+    None if the method does not give it.
 
     Methods without an uncertainty estimate (`ems`, `sw-w`) set low = high = θ and bias_se = nan. A campaign by `sw-w`
     takes the other fields from the robust fit of the same reports (`choose.with_tail`).

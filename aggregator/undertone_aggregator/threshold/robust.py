@@ -19,8 +19,8 @@ from undertone_aggregator.threshold.posterior import Posterior, decision_grid, p
 from undertone_aggregator.threshold.result import Threshold
 from undertone_aggregator.threshold.two_sided import two_sided_range
 
-# Least Σ n ε² of the cohort's reports. With less, θ is at least the `_CAUTIOUS_SHARE` quantile of the best θ, and
-# the choice has a warning.
+# Least Σ n ε² of the cohort's reports. With less, θ is at least the `_CAUTIOUS_SHARE` quantile of the best θ of the
+# posterior's densities, and the choice has a warning.
 ENOUGH_INFORMATION = 700.0
 _MISFIT_ALARM = 6.0
 _CAUTIOUS_SHARE = 0.75

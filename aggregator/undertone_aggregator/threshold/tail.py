@@ -14,7 +14,7 @@ import numpy as np
 from undertone_aggregator.threshold.channel import Vector
 
 SPACING = 0.35
-# Distance of the knots for readings whose upper half, up to its last percent, lies within two usual distances. Two
+# Distance of the knots if the median and the 99 % quantile of the readings are at most two usual distances apart. Two
 # segments of the usual length could not follow the end of such a distribution.
 FINE_SPACING = 0.1
 MAX_KNOTS = 56
