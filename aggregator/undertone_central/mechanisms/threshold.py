@@ -60,8 +60,10 @@ class Workload:
 
     @property
     def root_k(self) -> float:
-        """sqrt(K). K is 2 levels² times the mean variance of a random range sum after consistency, in variances of one
-        node.
+        """The square root of K, see the module.
+
+        K is 2 levels² times the mean variance of a random range's sum after consistency, in units of a node's noise
+        variance.
         """
         return self.levels * sqrt(2 * average_variance(self.fanout, self.levels, consistent=True))
 
