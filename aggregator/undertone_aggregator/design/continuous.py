@@ -30,7 +30,7 @@ def hybrid_share(epsilon: float) -> float:
 def hybrid_variance(epsilon: float, x: float) -> float:
     """Return the hybrid's variance: α times the piecewise variance + (1 - α) times that of stochastic rounding.
 
-    It is independent of x if α > 0.
+    The variance is independent of x if α > 0.
     """
     share = hybrid_share(epsilon)
     return share * piecewise_variance(epsilon, x) + (1 - share) * stochastic_rounding_variance(epsilon, x)

@@ -107,7 +107,7 @@ def measured(taps: Sequence[Fraction], slew: Fraction, slots: int) -> Stationary
 
 
 def _levinson(taps: NDArray[np.float64]) -> list[tuple[list[float], float]] | None:
-    """Return (taps, weight) of the first rows of the schedule of these ``taps``. All later rows equal the last row.
+    """Return the first rows (taps, weight) of the schedule with these constant ``taps``; later rows equal the last one.
 
     Return None if the noise would grow without bound.
     """
