@@ -33,7 +33,7 @@ from undertone_aggregator.estimate.removed import Removed, Slots, Vector, level_
 # A smaller chance is shown as "less than" this chance, because the normal approximation does not hold so far out.
 _RAREST = 1e-4
 # A group's homes with large readings are the same day after day. So this share of the variance of `chance` does not
-# average out over slots. It was chosen on EDRP, so that the intervals of the study `differences` hold.
+# average out over slots. The share was chosen on EDRP, so that the intervals of the study `differences` hold.
 _STAYING = 0.1
 # Between two groups at the same time, the error `explained` is multiplied by this. The homes of one group have larger
 # readings and are active more often, too. So the truth may lie anywhere between the two explanations of

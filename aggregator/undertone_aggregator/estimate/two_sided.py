@@ -194,8 +194,8 @@ def of_cycle(reported: Reported, cycle: int) -> Levels | None:
 def near(reported: Reported, cycle: int, sharp: float) -> Levels:
     """Return the level around each slot: a mean over the shortest time of `_NEAR` that is long enough.
 
-    It is long enough if the median of the levels' errors is at most ``sharp``. If none is, or only the longest, the
-    level is a mean over the whole cycle, which hides the day's shape.
+    A time is long enough if the median of the levels' errors is at most ``sharp``. If no time is, or only the longest,
+    the level is a mean over the whole cycle, which hides the day's shape.
     """
     sums, variance = _sums(reported.mean), _sums(np.square(reported.error))
     for part in _NEAR:
