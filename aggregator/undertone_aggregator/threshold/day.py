@@ -42,8 +42,8 @@ PIECES = 48
 # Least information Σ n ε² of a piece's reports for the threshold, on average over the pieces; each has at least half of
 # it. With less information the day is divided into fewer, longer pieces.
 LEAST_INFORMATION = 700.0
-# Standard deviations of a piece's parameters around the day's: of its level, and of the logit of the share of readings
-# above zero. The slopes have the prior of the day's likeliest component.
+# By how much a piece's parameters differ from the day's, as standard deviations: the level, and the logit of the share
+# of readings above zero. The slopes have the prior of the day's likeliest component.
 _LEVEL, _POSITIVE = 1.5, 1.0
 # The correlation of two pieces falls to 1/e over this time, a share of the cycle.
 _FADES = 1 / 8

@@ -1,4 +1,4 @@
-"""A group of large readings at certain times of day: a share of the readings of a part of the cycle at one value M.
+"""A group of large readings at certain times of day: in a part of the cycle, a share of the readings is one value M.
 
 The fit of `threshold.day` continues the shape of the body. So it misses a second group of readings far above the body,
 such as those of cars that charge in the evening. Here each of at most `_PARTS` parts of the cycle has the distribution

@@ -73,7 +73,7 @@ class Threshold:
     def readings(self) -> ReadingModel:
         """Distribution of the readings, shifted down by the bottom, for which a mechanism is designed.
 
-        It is by block if there are blocks.
+        If there are blocks, each has a distribution of its own.
         """
         if self.blocks:
             return Blocks([(share, choice.width, choice.population) for _, share, choice in self.blocks])
