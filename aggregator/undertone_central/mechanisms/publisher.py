@@ -64,8 +64,8 @@ class Publisher(Saved):
         self._exact = int(parts[end // g :].sum())
         block_sums = self._hierarchy.publish(exact)
         predictions = self._smoother.follow(block_sums)
-        # If u is the prediction of the sum of a block of g values, the first k values of the block get floor(ku/g) in
-        # total. The last value corrects the block's sum.
+        # A block has g values and the predicted sum u. Its first k values get floor(ku/g) in total, k < g; the last
+        # value corrects the sum.
         promised = predictions[:, None] * np.arange(g + 1)
         if g & (g - 1) == 0:
             promised >>= g.bit_length() - 1
