@@ -51,8 +51,8 @@ def piece_line(first: int, parameters: dict[str, Any]) -> str:
 def rows(parameters: dict[str, Any], first: int, start: int, numbers: Integers) -> list[str]:
     """Return the lines of a release that contain these numbers.
 
-    ``first``: position of the piece's first value. ``start``: position of the first value that these numbers
-    follow; for items, the number of the first block.
+    ``first``: position of the piece's first value. ``start``: position of the first value for which these numbers are
+    released; for items, the number of the first block.
     """
     kind = parameters["released"]
     if kind in ("values", "counts"):

@@ -89,8 +89,9 @@ def _rows(lines: Iterable[str], name: str) -> Iterator[list[str]]:
 
 
 def parse(cell: str, scale: Fraction) -> int | None:
-    """Return the number in the cell times ``scale``, or None if this is no whole number, is 2^53 or larger in
-    size, or is too long.
+    """Return the number in the cell times ``scale``.
+
+    Return None if the product is no whole number or is 2^53 or larger in size, or if the cell is too long.
     """
     if cell.isdecimal() and len(cell) <= _PLAIN:
         # Plain digits are converted here, with the same result as by the general code below, but faster.

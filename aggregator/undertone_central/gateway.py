@@ -86,7 +86,7 @@ class Gateway:
         return self._inbox.ready
 
     def step(self) -> int:
-        """Release the readings that have arrived, after a short wait for the first; return how many numbers follow."""
+        """Release the readings that have arrived, after a short wait for the first; return how many numbers it gave."""
         deliveries = self._inbox.take(PAUSE)
         if not deliveries:
             return 0

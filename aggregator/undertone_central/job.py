@@ -34,7 +34,12 @@ class Sink(Protocol):
 
 @dataclass
 class Progress:
-    """Progress of a release: values read and their checksum, start of the piece, phase, blocks, bytes output."""
+    """How far a release has come.
+
+    ``consumed``: number of values read; ``checksum``: that of these values. ``first``: position of the piece's first
+    value. ``phase``: the mechanism's phase of the piece. ``blocks``: number of blocks of items released. ``output``:
+    bytes output.
+    """
 
     consumed: int = 0
     checksum: int = 0

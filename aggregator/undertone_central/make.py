@@ -43,8 +43,8 @@ AS_PAPERS: dict[str, Any] = {
     "update": "none",
     "monotone": False,
 }
-# Mechanism -> entries (options, another option, the values of the other option with which the first have an effect).
-# The value None means that the other option is not given.
+# Options that have an effect only if another option has certain values. By mechanism: (options, the other option, its
+# values); the value None means that the other option is not given.
 _APPLY: dict[str, tuple[tuple[tuple[str, ...], str, tuple[str | None, ...]], ...]] = {
     "tops": (
         (("hold_out", "objective", "noise"), "theta", (None,)),

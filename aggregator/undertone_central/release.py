@@ -267,7 +267,7 @@ def _feed(job: ReleaseJob, given: _Input, say: Say, bar: Bar) -> int:
     """Feed a finite input to the job. Return how many numbers are released.
 
     A resumed job only compares the values that it has read before. If standard input continues where the interrupted
-    release ended, there are none.
+    release ended, there are no such values.
     """
     faults = 0
 

@@ -58,9 +58,9 @@ def check_rows(mechanism: Mechanism) -> None:
 def exact_levels(mechanism: Mechanism, theta: int) -> list[AuditedLevel]:
     """Compute mean and variance at each level from the weights.
 
-    ``theta``: the readings' range is [0, theta]. The results are in the papers' units, in which they do not depend on
-    it. Raises NotCertified if the mechanism's own formulas, its ``value`` and ``variance``, give other numbers. Raises
-    Invalid for a mechanism with edges and for a table without decoded values.
+    ``theta``: the readings' range is [0, theta]. The results are in the papers' units, so they do not depend on
+    ``theta``. Raises NotCertified if the mechanism's own formulas, its ``value`` and ``variance``, give other numbers.
+    Raises Invalid for a mechanism with edges and for a table without decoded values.
     """
     decoded = [_centred(mechanism.decode(symbol, theta), theta) for symbol in _symbols(mechanism)]
     scale = lcm(*(y.denominator for y in decoded))

@@ -45,8 +45,8 @@ def exponential_below(epsilon: Fraction) -> Fraction:
 def best_fraction(epsilon: Fraction | float | str, largest: int = LARGEST_NUMERATOR) -> tuple[int, int]:
     """Return the largest rational a/b <= e^epsilon with a <= ``largest``, in lowest terms.
 
-    The bound is proven by a * denominator <= b * numerator, of the rational that ``exponential_below`` returns. Raises
-    Invalid for an epsilon out of range, or if no a/b > 1 has so small an a.
+    The proof: a * denominator <= b * numerator, where numerator/denominator <= e^epsilon is what `exponential_below`
+    returns. Raises Invalid for an epsilon out of range, or if no a/b > 1 has an a <= ``largest``.
     """
     bound = exponential_below(_epsilon(epsilon))
     best = (1, 1)

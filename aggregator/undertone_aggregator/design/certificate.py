@@ -34,8 +34,9 @@ _USUAL = {"levels": window.LEVELS, "bins": 128}
 class Certificate(Summarised):
     """A mechanism that passed every check.
 
-    ``levels``: None if it has no unbiased decode. ``formula``: the variance with which its own is compared; None
-    without one. ``worst_only``: compare only the largest variances. ``theta``: the range of readings is [0, theta].
+    ``ratio``: the certificate. ``levels``: the audited levels; None if the mechanism has no unbiased decode.
+    ``formula``: the variance as a function of the reading, with which the exact variance is compared; None without one.
+    ``worst_only``: only the largest values of the two are compared. ``theta``: the range of readings is [0, theta].
     """
 
     name: str
@@ -173,8 +174,8 @@ def certify_named(name: str, epsilon: str, levels: int | None = None, bins: int 
     """Certify the mechanism of this name, one of `named.certified_names`.
 
     ``levels`` is for the mechanisms with levels, and ``bins`` for the Square Wave; None means the usual number. The
-    table of the name "optimal" is the table of least worst variance, compared with the Hybrid's. For a table that was
-    designed for a population, use `certify_campaign` or `certify_table`.
+    name "optimal" stands for the table whose largest variance is least; this variance is compared with the Hybrid's.
+    For a table that was designed for a population, use `certify_campaign` or `certify_table`.
 
     Raises Invalid for bad input, such as ``bins`` for a mechanism without bins. Raises `audit.NotCertified` if a check
     fails.

@@ -30,7 +30,7 @@ def hybrid_share(epsilon: float) -> float:
 def hybrid_variance(epsilon: float, x: float) -> float:
     """Return the hybrid's variance: α times the piecewise variance + (1 - α) times that of stochastic rounding.
 
-    It is independent of x if α > 0.
+    The variance is independent of x if α > 0.
     """
     share = hybrid_share(epsilon)
     return share * piecewise_variance(epsilon, x) + (1 - share) * stochastic_rounding_variance(epsilon, x)
@@ -44,7 +44,9 @@ def worst_hybrid_variance(epsilon: float) -> float:
 
 
 def window_variance(epsilon: float, share: float, x: float) -> float:
-    """Return the variance at x of a window that covers the real ``share`` of the output with density ratio e^ε inside.
+    """Return the variance at x of a mechanism that reports by a window on a continuous output.
+
+    The window covers ``share`` of the output, and the density inside is e^ε times the density outside.
 
     The variance is (gω + 1)(gω³ + 1)/(3g²ω²(1-ω)²) + x²/(gω), where ω is the share and g = e^ε - 1. The piecewise
     mechanism has ω = 1/(1 + e^{ε/2}).

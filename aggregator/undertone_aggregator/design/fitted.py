@@ -39,10 +39,10 @@ def gain(mechanism: Mechanism, epsilon: Fraction | float | str, theta: int, popu
 
 
 class Promise:
-    """Variances that the tables of `population_table` will have for the readings.
+    """The variances that tables of `population_table` would have for the readings, without designing the tables.
 
-    They are predicted to about 2 %. Each variance is computed once, starting from the cells that the computation before
-    it used.
+    They are predicted to about 2 %. Each variance is computed once. The computation starts from the cells that the one
+    before it used, which saves time.
     """
 
     def __init__(self, epsilon: Fraction | float | str, population: ReadingModel) -> None:

@@ -31,9 +31,10 @@ class Losses:
 
     @staticmethod
     def joined(step: float, first: int, deltas: Vector) -> "Losses":
-        """Make the distribution from an upper bound of δ at ε = (first + i) · step; shape [points], the last δ small.
+        """Make the distribution from ``deltas`` [points], upper bounds of δ at ε = (first + i) · step, i = 0, 1, 2, …
 
-        All losses below the grid count as its first loss.
+        Losses below the grid count as its first loss. Losses above it count as infinite; their probability is the last
+        δ, which should be small.
         """
         rise = np.diff(deltas) / np.expm1(step)
         fall = np.diff(deltas) / -np.expm1(-step)

@@ -31,12 +31,11 @@ Decoded = tuple[tuple[int, ...], int]
 class Traits:
     """Facts that the server needs of a mechanism besides its contract.
 
-    ``kind``: one word. ``sentence``: the mechanism's name for people. ``baseline``: the name of the mechanism with
-    whose variance its own is compared; "continuous" is the same mechanism in its paper's continuous form.
-    ``quadratic``: True if Var(decoded | reading) at the levels is a quadratic in the reading.
-    ``groups``: first symbols of the groups in which a histogram is tested for fakes; symbols that move a mean far have
-    groups of their own. ``decoded``: decode values that the campaign does not contain. ``decoding``: makes the same
-    mechanism with such values.
+    ``kind``: one word. ``sentence``: the mechanism's name for people. ``baseline``: the name of the mechanism that this
+    one's variance is compared with; "continuous" is the same mechanism in its paper's continuous form. ``quadratic``:
+    True if Var(decoded | reading) at the levels is a quadratic in the reading. ``groups``: first symbols of the groups
+    in which a histogram is tested for fakes; symbols that move a mean far have groups of their own. ``decoded``: decode
+    values that the campaign does not contain. ``decoding``: returns the same mechanism with decode values.
     """
 
     kind: str
@@ -54,7 +53,7 @@ class Traits:
 
     @property
     def decodes(self) -> bool:
-        """False for a table without its decode values, else True, also for the Square Wave, which has no decode."""
+        """False only for a table whose decode values are missing."""
         return self.decoding is None or self.decoded is not None
 
 
@@ -80,8 +79,7 @@ def missing(mechanism: Any) -> list[str]:
         described = mechanism.describe()
         if described.get("kind") not in notation.KINDS:
             lacks.append(f"the kind {described.get('kind')!r} is not in {notation.__name__}.KINDS")
-        # The parser removes fields from the dictionary that it reads, so ``described`` is a new dictionary that nothing
-        # else uses.
+        # The parser removes fields from ``described``. That does no harm, because nothing else uses this dictionary.
         elif _text(notation.parse_mechanism("the mechanism", described)) != _text(mechanism):
             lacks.append(f"what {name}.describe gives is not read back as the same mechanism")
     return lacks

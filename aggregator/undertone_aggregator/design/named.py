@@ -44,8 +44,8 @@ class Certified:
 class Fixed:
     """A mechanism that does not depend on the readings: ``make`` (epsilon, levels) returns it.
 
-    ``as_hybrid``: θ is chosen for the largest variance of the Hybrid over the readings. Otherwise it is chosen for the
-    mechanism's own mean variance at the readings that the rounds found.
+    ``as_hybrid``: θ is chosen as for the Hybrid, by the Hybrid's largest variance over all readings. If False, θ is
+    chosen by the mechanism's own mean variance at the readings that the rounds found.
     """
 
     make: Callable[[Epsilon, int], Mechanism]

@@ -89,7 +89,7 @@ def _second_moments(mechanism: Mechanism) -> Vector:
 
 
 class ReadingModel(Protocol):
-    """Readings that a mechanism for [0, theta] receives: of one range, or of blocks that are scaled to it."""
+    """The readings that a mechanism for [0, theta] receives: a `Population`, or `Blocks` scaled to [0, theta]."""
 
     def levels(self, positions: Vector, theta: int) -> Vector: ...
 
@@ -100,8 +100,8 @@ class ReadingModel(Protocol):
 class Blocks:
     """Blocks of the day, each with its own range for one mechanism.
 
-    ``parts``: (share of the slots, width of the range, readings minus the low end of the range) of each block. The
-    weight of a block is the cost of its noise: its share times its width squared.
+    ``parts``: (share of the slots, width of the range, readings minus the low end of the range) of each block. In means
+    over the blocks, a block's weight is its share times its width squared, which is proportional to its noise variance.
     """
 
     parts: Sequence[tuple[float, int, Population]]

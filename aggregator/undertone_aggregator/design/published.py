@@ -49,8 +49,8 @@ class Blanket:
     with probability γ, drawn from ω/γ whatever its reading (Balle, Bell, Gascón, Nissim, CRYPTO 2019). Such a report is
     called a blanket. Assume that the observer knows all other reports; then only T = 1 + Bin(n - 1, γ) blankets hide
     the report in question. G_k(y) = P(y | k)/ω_y lies in [1, p], and has mean 1/γ over the blanket; the loss is ln(Σ
-    G_k / Σ G_k') over the T reports. A hockey-stick divergence is convex in the G, so it is largest where they are 1 or
-    p, and where no report has p for both. With t = (1/γ - 1)/(p - 1),
+    G_k / Σ G_k') over the T reports. A hockey-stick divergence is convex in the G. So it is largest if every G_k and
+    G_k' is 1 or p, and no report has G_k = G_k' = p. With t = (1/γ - 1)/(p - 1),
 
         (A, B, R) | T ~ Multinomial(T; t, t, 1 - 2t),    loss = ln[(T + (p - 1) A) / (T + (p - 1) B)],
 
@@ -146,7 +146,7 @@ def published(
 def about(mechanism: Mechanism, reports: int, releases: int) -> Published:
     """Compute ``published`` with coarse cells and a rounded number of reports.
 
-    The number is rounded down, so that few different cases are computed.
+    The number is rounded down, so that few different cases occur and most results come from the cache of `slot_losses`.
     """
     size = 10 ** (len(str(reports)) - 1)
     rounded = max(step * size // 10 for step in (10, 15, 20, 30, 50, 70) if step * size // 10 <= reports)
@@ -155,7 +155,7 @@ def about(mechanism: Mechanism, reports: int, releases: int) -> Published:
 
 @lru_cache(maxsize=64)
 def slot_losses(blanket: Blanket, reports: int, cells: int = FINE) -> Losses:
-    """Return the losses of one slot of ``reports`` reports: an upper bound of δ at every ε."""
+    """Return the privacy losses of one slot's mean over ``reports`` reports; their δ is an upper bound at every ε."""
     gamma, extra, t = float(blanket.gamma), float(blanket.ratio - 1), float(blanket.extreme)
     mean = 1 + (reports - 1) * gamma
     top = math.log1p(extra)

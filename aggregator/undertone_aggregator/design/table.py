@@ -59,7 +59,7 @@ class _Grid:
     """Decoded integers y_j and levels mu_k, in units of 2^-shift.
 
     Cells are multiples of ``step`` apart, except that each cell in ``shifted`` lies further by its number in _SHIFTS.
-    ``narrow``: two other cells that are one step apart.
+    ``narrow``: the indices of two cells that are not shifted and lie one step apart.
     """
 
     ys: tuple[int, ...]
@@ -138,9 +138,9 @@ def ideal_table(
 
     Readings are scaled to [-1, 1].
 
-    The random rounding of readings to levels is not included. ``largest`` as for `optimal_table`. ``near``: the cells
-    of a similar problem's optimum. They make the search faster, and do not change the result. Raises Invalid for bad
-    input, and NoTable if no table exists.
+    The variance does not include the random rounding of readings to levels. ``largest`` as for `optimal_table`.
+    ``near``: the cells of a similar problem's optimum. They make the search faster, and do not change the result.
+    Raises Invalid for bad input, and NoTable if no table exists.
     """
     e = Budget.parse(epsilon).approximate[0]
     a, b = best_fraction(epsilon)
@@ -260,8 +260,9 @@ def _solve(
     """Solve the programme for P(j|k), shape [levels + 1, cells]; also return the dual variables of each level's
     constraints.
 
-    The dual variables are those of the sum, of the mean and of the worst variance, each [levels + 1]. Variables of the
-    programme are the excesses P(j|k) - m_j >= 0 row by row, then m, then the worst variance t.
+    ``limit``: the largest worst variance with a ``density``; ``floor``: the least m_j. The dual variables are those of
+    the sum, of the mean and of the worst variance, each [levels + 1]. Variables of the programme are the excesses
+    P(j|k) - m_j >= 0 row by row, then m, then the worst variance t.
 
     Without ``density``, many tables are optimal up to `_TIE`. The one that minimises Σ_k (1 + k / rows) Var_k is
     returned, so that the table is the same on every processor.

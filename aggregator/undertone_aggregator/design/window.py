@@ -1,8 +1,7 @@
 """Integers of the scalar mechanisms for an epsilon: stochastic rounding, piecewise, hybrid, Square Wave.
 
 All use the fraction a/b of `budget.best_fraction`, so their epsilon is proven. The worst-case variance of the first
-three is at most 0.05 % above that of the continuous mechanism. Often it is below, because whole cells favour a window
-slightly wider than that of the papers.
+three is at most 0.05 % above that of the continuous mechanism.
 """
 
 from collections.abc import Sequence

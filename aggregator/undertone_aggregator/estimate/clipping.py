@@ -34,8 +34,8 @@ PART = 0.5
 # the day. The bias changes, because clipping removes most at the times at which the mean of the readings rises. The
 # second error is the largest of the populations, that of phones.
 _SHARED, _SHAPE = 1.0, 2.0
-# Least number of levels per step of the slew limit at which the distribution function is computed, and least number of
-# all levels.
+# The distribution function is computed at so many levels or more: the first number per step of the slew limit, the
+# second in all.
 _PER_STEP, _LEVELS = 4, 200
 # Rates of the exponential distributions, as multiples of the inverse of the range. With a negative rate the density
 # rises with x.
@@ -99,8 +99,9 @@ def _of_mean(rates: Vector, top: float, draws: int, levels: Vector) -> Vector:
     """Return the distribution functions at ``levels`` of the mean of ``draws`` draws, see `stationary_means`.
 
     Each draw, or its distance from ``top`` if the rate is negative, is rounded to the middle of one of m cells. So the
-    sum of the draws is a whole number of cells plus ``draws`` / 2. Its probabilities are the inverse Fourier transform
-    of the power of the transform of one draw's. At last the cells are scaled so that the mean is that without rounding.
+    sum of the draws is a whole number of cells plus ``draws`` / 2. The probabilities of the sum follow by Fourier
+    transforms: the transform of one draw's probabilities is raised to the power ``draws`` and transformed back. At last
+    the cells are scaled so that the mean is that without rounding.
     """
     m = max(_PER_DRAW, -(-_CELLS // draws))
     steep = np.abs(rates)[:, None]

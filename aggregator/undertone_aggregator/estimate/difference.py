@@ -33,7 +33,7 @@ from undertone_aggregator.estimate.removed import Removed, Slots, Vector, level_
 # A smaller chance is shown as "less than" this chance, because the normal approximation does not hold so far out.
 _RAREST = 1e-4
 # A group's homes with large readings are the same day after day. So this share of the variance of `chance` does not
-# average out over slots. It was chosen on EDRP, so that the intervals of the study `differences` hold.
+# average out over slots. The share was chosen on EDRP, so that the intervals of the study `differences` hold.
 _STAYING = 0.1
 # Between two groups at the same time, the error `explained` is multiplied by this. The homes of one group have larger
 # readings and are active more often, too. So the truth may lie anywhere between the two explanations of
@@ -147,7 +147,7 @@ class Means(NamedTuple):
         return np.isin(self.noise.slot, self.slot) / len(self.slot)
 
     def level_weights(self, cycle: int) -> Vector:
-        """Return the weight of the noise of each slot of ``noise`` in the error that the levels add to the mean."""
+        """Return for each slot of ``noise`` how much its noise counts in the error that the levels add to the mean."""
         errors = self.removed.level / len(self.slot)
         return level_weights(errors, self.slot, self.noise.slot, self.noise.band[:, 0], cycle)
 
@@ -211,13 +211,13 @@ def _share(one: Means, other: Means) -> tuple[Means, Means] | None:
 def _noise_variance(*sides: tuple[Means, Vector]) -> float:
     """Return the variance of the noise of the first side minus that of the second.
 
-    A side comes with its weights [k] of the slots of its ``noise``.
+    A side is given with the weight of each slot of its ``noise``; [k].
     """
     variance = sum(_product(side.noise, weights, weights) for side, weights in sides)
     both = _share(*(side for side, _ in sides))
     if both is not None:
         (part, weights), (whole, others) = sides if both[0] is sides[0][0] else sides[::-1]
-        # For each slot of the part: the share of the whole's reports that belong to the part, times the whole's weight.
+        # For each slot of the part: the whole's weight, times the share of the whole's reports that the part has.
         place = np.minimum(np.searchsorted(whole.noise.slot, part.noise.slot), len(whole.noise.slot) - 1)
         there = whole.noise.slot[place] == part.noise.slot
         share = np.where(there, others[place] * part.noise.reports / whole.noise.reports[place], 0.0)

@@ -164,10 +164,10 @@ class Estimate(MeanRow):
 
     ``cohort``: reports for the threshold in the slot. ``start``: Unix second. ``bias`` with its ``bias_se``: what
     truncation removes from the mean, by a model; None without such a model. ``misfit``: log10 of the evidence that the
-    histogram is not from honest devices, who reach m > 0 with probability at most 10^-m; 6 and more is an alarm.
-    ``manipulation``: the largest distance from ``estimate`` of the honest reports' mean if 1 % of the reports are fake.
-    ``carried``: the share of the noise of the chain's preceding slot that the noise of this slot contains; None if the
-    noise of slots is independent.
+    histogram is not from honest devices; a slot of honest devices has a misfit of m > 0 or more with probability at
+    most 10^-m, and 6 or more is an alarm. ``manipulation``: how far the mean of the honest reports can be from
+    ``estimate`` if 1 % of the reports are fake. ``carried``: the noise of this slot contains this share of the noise of
+    the slot before it on its chain; None if the noise of slots is independent.
     """
 
     plural: ClassVar[str] = "slots"
@@ -263,7 +263,7 @@ class Estimates(Sequence[Estimate]):
     def each(cls, n: int, *, group: str, kind: str, **columns: Any) -> "Estimates":
         """Return ``n`` rows of a group. Each of ``columns`` is an array [n] or one value for all rows.
 
-        Without them, rows are raw and of coordinate 1. Further columns that are not given are nan.
+        Rows are raw and of coordinate 1, unless columns say otherwise. Other columns that are not given are nan.
         """
         given = {"coordinate": 1, "filtered": False, "group": group, "kind": kind, **columns}
         made = {}

@@ -14,10 +14,10 @@ shrunk by the noise that it has, with a variance that the m themselves show (met
 
 *Two explanations* of a factor f. The first: all readings are larger. They are s times those of the rounds, where s
 solves E[min(s x, θ)] = f μ_p, and X = s E[(x - θ/s)⁺]. The second: more devices are active, with readings of the same
-size, and X = f e_p. The probability w of the first is its share of the likelihoods of both: under each explanation the
-pieces' e_p would follow from their μ_p and the distribution of the whole cycle. X is the mean over both explanations,
-and over the values of f that the noise leaves possible. After a step of the readings, both are equally likely, and the
-error is as large as the distance between them.
+size, and X = f e_p. Each explanation predicts the pieces' e_p from their μ_p and the distribution of the whole cycle.
+How well it predicts them is its likelihood; the probability w of the first is its share of the sum of both likelihoods.
+X is the mean over both explanations, and over the values of f that the noise leaves possible. After a step of the
+readings, both are equally likely, and the error is as large as the distance between them.
 
 *The error* has parts that average out differently over many slots (`Removed`). `fit`, `level` and `explained` are the
 errors of the fit's mean over the cycle, of the level, and of the explanation. `shape` is twice the rest of the error of
@@ -75,10 +75,11 @@ _TINY = 1e-12
 
 
 class Factor(NamedTuple):
-    """The factor of some slots' truncated means since the rounds; arrays [slots].
+    """The factor by which the truncated means of some slots have changed since the rounds; arrays [slots].
 
-    ``mean`` with its ``variance``: the slot's factor. ``level`` and ``level_variance``: the factor of only the cycle
-    around the slot. ``stepped``: True if the level, or the slot's part or its hour's part of the factor, is a step.
+    ``mean`` with its ``variance``: the slot's factor. ``level`` with ``level_variance``: the part of the factor that
+    the whole cycle around the slot has in common. ``stepped``: True if the level, the slot's part or its hour's part
+    made a step.
     """
 
     mean: Vector
@@ -119,7 +120,8 @@ class ExcessModel:
         factor = self.factors(reported)
         larger, spread = self._larger(row, factor.mean, factor.variance)
         active = self.excess[row] * np.maximum(factor.mean, 0.0)
-        # A step changes the whole level. How the means differ by time of day does not tell the cause of such a change.
+        # A step changes the whole level. Differences by time of day do not tell its cause, so both explanations count
+        # alike.
         w = np.where(factor.stepped, 0.5, self.larger)
         doubt = np.where(factor.stepped, _DOUBT, np.sqrt(w * (1.0 - w)))
         bias = w * larger + (1.0 - w) * active
@@ -134,7 +136,7 @@ class ExcessModel:
         return Removed(bias, common * bias, explained, level, shape, own, np.sqrt(chance))
 
     def moved(self, reported: Reported) -> Vector | None:
-        """Return (factor of the readings since the rounds, lower limit, upper limit) of each slot; [slots, 3].
+        """Return (factor by which readings changed since the rounds, lower limit, upper limit); [slots, 3].
 
         The factors follow from the level of the cycle around the slot, if all readings are larger. The limits are at
         three standard errors. Return None if less than half of the cycle has reports.
@@ -164,9 +166,9 @@ class ExcessModel:
     def _combine(self, doubts: Vector) -> None:
         """Combine the excess of each piece's own fit with the excess that follows from the piece's mean.
 
-        The result is a factor for the excess of each row at scale 1. ``doubts`` [rows, scales]: relative errors of the
-        excesses. At a scale where they are smaller than at scale 1, as where a piece's body counts, only the share
-        (doubts / doubt)² of the factor's logarithm is applied; elsewhere all of it.
+        The result is a factor for each row's excess at scale 1. ``doubts`` [rows, scales]: relative errors of the
+        excesses. At a scale whose excess is known better than that at scale 1, only the share (doubts / doubt)² of the
+        factor's logarithm is applied; elsewhere all of it.
         """
         self.larger = 0.5
         means, excess, doubt, common = (self.at_phases(name) for name in ("truncated", "excess", "doubt", "common"))
@@ -254,7 +256,8 @@ def _of_piece(pieces: Pieces, piece: int, theta: int) -> tuple[Vector, Vector, V
     limits, excess = np.asarray(pieces.limits, dtype=np.float64), np.asarray(pieces.excess[piece])
     logs = np.log(np.maximum(excess, _TINY))
 
-    # The excess falls about exponentially from one limit to the next, and linearly to the limit where it is zero.
+    # Between two limits the excess is interpolated exponentially, as it falls; up to the limit where it is zero,
+    # linearly.
     falls = np.append(excess[1:] > _TINY, False)
 
     def over(t: Vector) -> Vector:
@@ -294,7 +297,7 @@ def weights(levels: Vector, mean: Vector, variance: Vector) -> Vector:
 
 
 def _ratio(slot: Slots, values: Vector, error: Vector, expected: Vector, reach: int) -> tuple[Vector, Vector]:
-    """Return Σ values / Σ expected over the slots within ``reach`` of each, and the variance of its noise."""
+    """Return, by slot, Σ values / Σ expected over the slots within ``reach`` of it, and the ratio's noise variance."""
     first, end = around(slot, reach)
     sums = (np.append(0.0, np.cumsum(each)) for each in (values, expected, error**2))
     value, whole, noise = (each[end] - each[first] for each in sums)

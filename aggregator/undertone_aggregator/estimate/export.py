@@ -55,7 +55,7 @@ def to_csv(results: Results, pieces: Iterable[Sequence[Row]], kind: type[Row]) -
     """Yield rows of one kind as CSV with a header; missing values are empty.
 
     Further columns are ``time``, the start as ISO 8601 in the campaign's zone, and constants without which no number is
-    complete: unit, ε and the guarantee. No text can be a formula in a spreadsheet.
+    complete: unit, ε and the guarantee. Text that a spreadsheet would take for a formula is marked as text.
     """
     facts = {"unit": results.campaign.unit, "epsilon": results.budget.approximate[0], "guarantee": results.guarantee}
     yield (",".join([*kind.columns(), "time", *facts]) + "\n").encode()

@@ -70,13 +70,15 @@ class Fitted:
 
 @dataclass(frozen=True)
 class Filtered:
-    """Result per slot [n]: the signal given all values (``mean``, ``standard_error``), and given those up to it
-    (``causal``, ``causal_error``). For some slots after a step that the model does not explain, these are the values
-    themselves and their own errors; ``mean`` and ``standard_error`` are so for some slots before the step, too.
+    """Result per slot [n]: the signal and its standard error.
 
-    ``used``: False if the filter saves less than `_WORTH` of the error, or with fewer than `FEWEST` slots; then this
-    holds for all slots, and ``gain`` is 1. Otherwise ``gain`` is Stein's estimate of the filter's root mean square
-    error, divided by that of the raw series. ``fitted`` is None with fewer than `FEWEST` slots.
+    ``mean``, ``standard_error``: given all values. ``causal``, ``causal_error``: given the values up to the slot. If
+    the series makes a step that the model does not explain, some slots after it show the values themselves with their
+    own errors; in ``mean`` and ``standard_error``, some slots before it, too.
+
+    ``used``: False if the filter saves less than `_WORTH` of the error, or with fewer than `FEWEST` slots; then all
+    slots show the values themselves, and ``gain`` is 1. Otherwise ``gain`` is Stein's estimate of the filter's root
+    mean square error, divided by that of the raw series. ``fitted`` is None with fewer than `FEWEST` slots.
     """
 
     mean: Vector
@@ -136,7 +138,8 @@ def filtered(
     causal, causal_variance = mixed(causal_means, causal_variances, fitted)
     settling = _settling(calendar.cycle)
     after, _ = unsettled(odds, settling)
-    # The values after a step also pull the smoothed values before the step away from the signal.
+    # The values after a step also pull the smoothed values before it away from the signal; the values are shown there,
+    # too.
     first = np.flatnonzero(after & ~np.append(False, after[:-1]))
     around = after.copy()
     around[np.maximum(first[:, None] - np.arange(1, settling + 1), 0).ravel()] = True

@@ -81,11 +81,12 @@ class Goodness:
         return np.where(impossible, LARGEST, np.clip(evidence / math.log(10.0), 0.0, LARGEST))
 
     def _evidence(self, counts: Vector, likely: Vector) -> Vector:
-        """Return a lower bound of ``likely`` minus the log of the reports' largest probability under the hull.
+        """Return a lower bound of the evidence: ``likely`` - log(the reports' largest probability under the hull).
 
-        The method is expectation maximisation. With h_j of a slot's n reports in group j of symbols, and p_j the fitted
-        probability of the group, max_k Σ_j h_j P(j|k) / p_j - n bounds its error. The method ends when the error is
-        small, or when no evidence is possible. Shapes [slots, groups], [slots] → [slots].
+        ``likely`` [slots]: the log of the reports' probability under the Dirichlet mixtures. The method is expectation
+        maximisation. With h_j of a slot's n reports in group j of symbols, and p_j the fitted probability of the group,
+        max_k Σ_j h_j P(j|k) / p_j - n bounds its error. The method ends when the error is small, or when no evidence is
+        possible. ``counts`` [slots, groups].
         """
         n = counts.sum(axis=1)
         law = np.full((len(counts), len(self._some)), 1.0 / len(self._some))
@@ -111,7 +112,7 @@ class Goodness:
 
 
 def manipulation(estimates: Vector, lowest: Vector, highest: Vector, share: float = FAKE_SHARE) -> Vector:
-    """Return the largest distance of the honest reports' mean from each estimate if a share of the reports is fake.
+    """Return how far the mean of the honest reports can be from each estimate if the ``share`` of the reports is fake.
 
     A fake report decodes to a value from ``lowest`` to ``highest``; the result is share/(1 - share) times the distance
     from the estimate to the farther of the two. All arrays are [slots].

@@ -19,8 +19,8 @@ from undertone_aggregator.design.population import Population
 # `QuadraticNoise` estimates x² from reports only if 1 + p2 is more than this. The smaller 1 + p2 is, the less the
 # reports say about x². For stochastic rounding alone 1 + p2 is 0.
 _LEAST_CURVATURE = 0.2
-# Concentration of the Dirichlet prior of a slot's distribution of readings around that of the population. The prior has
-# the weight of this many readings seen without noise.
+# Concentration of the Dirichlet prior for a slot's distribution of readings. Its centre is the population's
+# distribution. The prior has the weight of this many readings seen without noise.
 _CONCENTRATION = 3.0
 
 

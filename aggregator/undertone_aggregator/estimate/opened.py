@@ -182,7 +182,7 @@ class OpenCampaign(Summarised):
     def status(self) -> dict[str, Any]:
         """The last status of a running server: devices by group, alarms, the expected end of the threshold rounds.
 
-        It is empty if none was written.
+        Empty if no server has written one.
         """
         return dict(json.loads(self._store.meta().get("status", "{}")))
 

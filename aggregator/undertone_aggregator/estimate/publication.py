@@ -6,10 +6,10 @@ Three rules hold.
 1. A slot settles once (`settle`). If another server may have published a slot, a restored store never publishes it
    (`withhold`). The store keeps reports that come later in a table of their own. So what a settled slot holds is final,
    and so is every number made of it. Only the operator's own view of the store shows late reports.
-2. The numbers that are published of one slot are those of several groups, and of all devices together. They are
-   published only if each of them, and the *remainder* of all devices less the published groups, is over no report or
-   over at least ``min_reports``: see `released`. This holds for the reports of each epoch by themselves: after an
-   epoch has begun, a few devices still send reports of the preceding one, which are made by another mechanism.
+2. For one slot, numbers of several groups and of all devices together may be published. They are published only if
+   each of them, and the *remainder* of all devices less the published groups, is over no report or over at least
+   ``min_reports``: see `released`. This holds for the reports of each epoch by themselves: after an epoch has begun, a
+   few devices still send reports of the preceding one, which are made by another mechanism.
 3. Everything else that is published (filtered series, means over slots, differences of these, quantiles) is made of
    released cells alone. A difference uses a slot of a group only if that cell is released. Quantiles need the reports
    for the threshold. A single slot has too few of these, so the cells of several slots are released as one: see
@@ -164,7 +164,8 @@ class ReleasedCells:
     @cached_property
     def everybody(self) -> Tables:
         """The released histograms of all devices together."""
-        # Whether these are released does not depend on the groups. Leaving the groups out saves most of the time.
+        # Whether the cells of all devices are released does not depend on the groups. Leaving the groups out saves
+        # time.
         tables = self._sums.tables
         alone = {
             of: released_of_slots(summed.reports.sum(axis=1)[:, None], self._least[self._place[of]], [EVERYBODY])
@@ -241,9 +242,10 @@ class ReleasedCells:
 class Publication:
     """The publication state in a store. ``settled``: the newest settled slot, -1 before the first.
 
-    ``least``: min_reports now; ``since``: (first slot, min_reports) as slots settled, ascending. The larger of the two
-    applies to a slot, so that a number that was withheld when the slot settled stays withheld. ``told``: the groups
-    whose counts were ever published. ``withheld``: (first, last) of the slots that this store never publishes.
+    ``least``: min_reports now. ``since``: each min_reports under which slots settled, as (first such slot,
+    min_reports), ascending. To a slot applies the larger of min_reports now and when it settled, so that a number that
+    was withheld then stays withheld. ``told``: the groups whose counts were ever published. ``withheld``: (first, last)
+    of the slots that this store never publishes.
     """
 
     settled: int
@@ -348,8 +350,8 @@ def _told(sizes: Sizes, ever: frozenset[str], least: int) -> frozenset[str]:
 def _households(store: Store, publication: Publication) -> dict[str, int]:
     """Return the number of households in each group; 0 for a group that has counts but no known household.
 
-    It is the number of the group's active devices in the inventory. If the inventory has no active device, it is the
-    number of the group's reports in the newest settled slot.
+    A group has as many households as active devices in the inventory; if the inventory has no active device, as many as
+    reports in the newest settled slot.
     """
     newest = publication.settled
     partial = store.partial(newest, newest, late=False) if newest >= 0 else Partial()

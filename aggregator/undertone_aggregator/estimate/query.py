@@ -184,8 +184,9 @@ class Results(OpenCampaign):
         return slots
 
     def _fleet(self, group: str) -> RegisteredFleet:
-        """Return what the total of a group needs. Without a threshold round, the variance of readings follows from
-        their range.
+        """Return what the total of a group needs.
+
+        Without a threshold round, readings get the largest variance that their range allows.
         """
         campaign = next((e.campaign for e in reversed(self.timeline.epochs) if e.campaign.theta), self.campaign)
         cohort_stride, stride = campaign.schedule.cohort_stride, campaign.schedule.stride
@@ -278,7 +279,7 @@ class Results(OpenCampaign):
         return low, high
 
     def registered(self, group: str) -> int | None:
-        """Return the number of active devices of a group in the inventory; None if it has none."""
+        """Return the number of active devices of a group in the inventory, with None in place of 0."""
         active = [device.group for device in self._store.devices().values() if device.state == ACTIVE]
         return sum(group in (EVERYBODY, of) for of in active) or None
 
@@ -386,7 +387,7 @@ class Results(OpenCampaign):
     def world(self, estimates: Estimates) -> Published | None:
         """Return what all published estimates together reveal about one household in a cycle.
 
-        It is computed for the slot in which a report hides among the fewest, from the first to the last slot of
+        It is computed for the slot in which a report hides among the fewest reports, from the first to the last slot of
         ``estimates`` that has a number. Returns None if there is no such slot, and where `world_learns` does.
         """
         slots = estimates.slot[estimates.kind != ABSENT]

@@ -131,9 +131,9 @@ class Reconstruction:
 
     @property
     def memory(self) -> int:
-        """One cycle, at most `_LONGEST_MEMORY` slots, because its reports show the current level of readings.
+        """The slots of one cycle, at most `_LONGEST_MEMORY`, because their reports show the current level of readings.
 
-        It is 0 for a timeline without an epoch.
+        The number is 0 for a timeline without an epoch.
         """
         newest = self.timeline.last
         return 0 if newest is None else min(newest.campaign.cycle, _LONGEST_MEMORY)
@@ -343,7 +343,8 @@ class Reconstruction:
 
     def _model(self, epoch: Epoch, counts: Counts) -> float:
         """Return the mean of the distribution that expectation maximisation fits to the cohort's reports of a slot."""
-        # Cells are wide. The mean reading within each cell is taken from the distribution that the rounds ended with.
+        # A cell is too wide to be represented by its middle, so the mean reading within it is taken from the
+        # distribution that the rounds ended with.
         chosen = next((e for e in self.timeline.epochs if e.chosen is not None), None)
         behind = b"" if chosen is None or chosen.chosen is None else chosen.chosen.encode()
         key = hashlib.sha256(epoch.campaign.fingerprint + counts.tobytes() + behind).hexdigest()[:16]
@@ -366,7 +367,7 @@ class Reconstruction:
 
 
 def _cell_means(edges: tuple[int, ...], chosen: Threshold | None) -> Vector:
-    """Return the mean reading within each cell [edges[i], edges[i + 1]), under the distribution fitted with ``chosen``.
+    """Return the mean reading within each cell [edges[i], edges[i + 1]), under the distribution in ``chosen``.
 
     It is the middle of the cell if the distribution has no reading there, or if ``chosen`` is None.
     """
@@ -382,7 +383,7 @@ def _cell_means(edges: tuple[int, ...], chosen: Threshold | None) -> Vector:
 
 
 def _joined(measured: _Measured, group: str, slot_seconds: int) -> tuple[Estimates, NDArray[np.int64]]:
-    """Return a group's estimates, and the Unix second at which the epoch of most reports of each slot began.
+    """Return a group's estimates, and for each slot when the epoch of most of its reports began (a Unix second).
 
     A slot with reports of several epochs gets the mean over all of its reports, and the θ of the epoch with most of the
     reports. If several epochs have equally many, the newest counts.

@@ -262,7 +262,7 @@ class RemoteResults(Results):
     def warnings(self, estimates: Estimates) -> list[str]:
         """Return the server's warnings about the slots from the first to the last of these estimates.
 
-        They are those about the group of the first estimate. Without a slot that has a number, the list is empty.
+        Only the warnings about the first estimate's group are returned, and none if no slot has a number.
         """
         estimates = estimates.take(estimates.kind != ABSENT)
         if not estimates:

@@ -32,11 +32,11 @@ class Removed(NamedTuple):
 
     The error has independent parts, given as standard deviations:
 
-    - ``fit`` and ``explained`` are the errors of the fit's mean, and of the explanation of a changed mean (with its
-      sign). They come from the choice of θ, so each of them is fully correlated over all slots and groups.
+    - ``fit`` is the error of the fit's mean; ``explained`` that of the explanation of a changed mean, with its sign.
+      Both come from the choice of θ, so each is fully correlated over all slots and groups.
     - ``level`` is the error of the level of the cycle around the slot, a sum of the noise of these slots.
     - ``shape`` is the error of the day's shape, which is the same every day and averages out over a cycle.
-    - ``own`` and ``chance`` are errors of the slot alone; the second is the chance of few devices with large readings.
+    - ``own`` and ``chance`` are errors of the slot alone; ``chance`` comes from the few devices with large readings.
     """
 
     bias: Vector
@@ -68,9 +68,7 @@ class Removed(NamedTuple):
         return np.asarray(np.square(self.own) + np.square(self.chance))
 
     def as_error(self) -> "Removed":
-        """Return what is removed as a mere error, for means to which no bias is added. Its size becomes a part of
-        ``fit``.
-        """
+        """Return what is removed with a bias of 0, for means without a bias; its size becomes a part of ``fit``."""
         return self._replace(bias=np.zeros_like(self.bias), fit=np.hypot(self.fit, self.bias))
 
     def take(self, places: NDArray[np.intp]) -> "Removed":
@@ -103,11 +101,11 @@ def errors_of_slots(removed: Removed, slots: Slots, noise: Vector, cycle: int) -
 
 
 def level_weights(errors: Vector, slots: Slots, reported: Slots, noise: Vector, cycle: int) -> Vector:
-    """Return the weight [k] of each reported slot's noise in the sum of some slots' errors of the level.
+    """Return how much each reported slot's noise counts in the sum of the level errors of ``slots``; [k].
 
-    The level of slot t is the mean over the reported slots s within half a cycle of t. With e_t (``errors``) the
-    standard deviation of its error, ε_s the noise of slot s, and σ_s² (``noise`` [k]) its variance, this error is
-    e_t Σ_s ε_s / √(Σ_s σ_s²).
+    The level of slot t is the mean over the reported slots s within half a cycle of t. The error of this mean is e_t
+    Σ_s ε_s / √(Σ_s σ_s²). Here e_t (``errors``) is its standard deviation, ε_s the noise of slot s, and σ_s² (``noise``
+    [k]) the variance of ε_s.
     """
     each, first, end = _gains(errors, slots, reported, noise, cycle)
     jump = np.zeros(len(reported) + 1)
@@ -128,11 +126,14 @@ def _gains(errors: Vector, slots: Slots, reported: Slots, noise: Vector, cycle: 
 
 
 def shape_variance(errors: Vector, slots: Slots, cycle: int) -> float:
-    """Return the variance of the sum of some slots' errors of the day's shape; ``errors`` with their signs.
+    """Return the variance of a weighted sum of the slots' errors of the day's shape.
 
-    With a_p the sum of the errors in phase p, it is a'Ca, where C has correlations e^(-d/(cycle/12)) by circular
-    distance d, is conditioned on errors that add up to 0 over the cycle, and is scaled to variances of 1. C is
-    circulant, so a'Ca is a sum over the Fourier transforms of a and of C's first row without their first terms.
+    ``errors``: each slot's standard deviation, times its weight in the sum, which may be negative.
+
+    The variance is a'Ca. The vector a holds the sum of ``errors`` in each phase of the cycle. C is the correlation of
+    the errors in two phases. It starts from e^(-d/(cycle/12)), where d is their circular distance. It is then
+    conditioned on errors that add up to 0 over the cycle, and scaled to variances of 1. C is circulant, so a'Ca is
+    computed from the Fourier transforms of a and of C's first row, without their first terms.
     """
     weights = np.bincount(np.asarray(slots) % cycle, errors, minlength=cycle)
     distance = np.minimum(np.arange(cycle), cycle - np.arange(cycle))

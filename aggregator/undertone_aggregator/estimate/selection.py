@@ -91,7 +91,7 @@ class Selection(MeanRow):
 
     ``total`` is the sum of the readings of all ``devices`` that are registered and active over all selected slots,
     including the absent ones: devices · (slots + absent) · estimate. It is None without an inventory of devices. Its
-    error ``total_se`` is devices · (slots + absent) times the root of the sum of the squares of three errors:
+    error ``total_se`` is devices · (slots + absent) · √(a² + b² + c²), with these errors a, b, c:
 
     - the standard error of the estimate,
     - the error of assuming that devices which do not take part are like those that do. If n of N devices take part,

@@ -148,8 +148,8 @@ class _Running:
     def due(self) -> bool:
         """True if a refit is due.
 
-        The first is due after `FEWEST` estimates of `estimate.filter`. Each further one is due when as many estimates
-        have come since the last one as came before it, at most one cycle.
+        The first is due after `FEWEST` (`estimate.filter`) estimates. Each further one is due when the number of
+        estimates has doubled since the last refit, or grown by one cycle.
         """
         return self._how.used and self._taken >= self._next
 

@@ -40,9 +40,9 @@ class Components:
 class Noise:
     """Noise: ``variance`` [n] in each slot.
 
-    ``carried`` [n]: the regression of a slot's noise on that of the slot before it on its chain; 0 if a chain begins;
-    None for independent noise. ``lag``: number of chains, which alternate by slot. ``chance``: chance error of the
-    signal itself in a slot, as a share of the noise's standard deviation.
+    ``carried`` [n]: the regression coefficient of a slot's noise on the noise of the slot before it on the same chain;
+    0 if a chain begins; None for independent noise. ``lag``: number of chains, which alternate by slot. ``chance``:
+    chance error of the signal itself in a slot, as a share of the noise's standard deviation.
     """
 
     variance: Vector
@@ -103,7 +103,7 @@ class _Shape:
 
 
 class _NoiseOfBlock(Protocol):
-    """The noise of a block's values, jointly with the values and the state after them, given the state before them."""
+    """The joint distribution of a block's noise, its values and the state after it, given the state before it."""
 
     def so_far(self, whitening: Vector, white: Vector) -> tuple[Vector, Vector]:
         """Return (mean, variance) of each value's noise given the block's values up to it; both [models, b].
@@ -303,9 +303,7 @@ class Filter:
         state.slot = int(block.slots[-1])
 
     def _noisy(self, block: Observed, shape: _Shape) -> tuple[_Shape, _NoiseOfBlock]:
-        """Return the model of a block's values, which adds the noise to the model of the signal, and the noise
-        itself.
-        """
+        """Return (model of a block's values, its noise); the first is the signal's model with the noise added."""
         if block.noise.carried is None:
             variance = block.noise.variance
             return replace(shape, signal=shape.signal + np.diag(variance)), _Independent(variance)

@@ -59,8 +59,9 @@ class Curve:
         return np.asarray(np.tril(lower) + np.tril(lower, -1).T)
 
     def carried(self, lag: int) -> Vector:
-        """Return the regression of each slot's noise on that of the last slot on the same one of ``lag`` chains,
-        [k].
+        """Return the regression coefficient of each slot's noise on that of the slot before it on its chain; [k].
+
+        ``lag``: number of chains.
         """
         share = np.zeros(len(self.slots))
         newest: dict[int, int] = {}
@@ -86,7 +87,7 @@ class _Clipped(NamedTuple):
         return _Clipped(self.levels[places], self.whole.take(places))
 
     def removed(self, noise: Vector) -> Removed:
-        """Return what is added to estimates with this ``noise`` (standard errors [k]), with the error of that."""
+        """Return what is added to estimates with this ``noise`` (standard errors [k]), and the error of that part."""
         added = np.clip(2.0 - 2.0 * noise / np.maximum(np.abs(self.levels), _TINY), 0.0, 1.0)
         left = (1.0 - added) * self.whole.bias
         return self.whole._replace(bias=added * self.whole.bias, fit=np.hypot(self.whole.fit, left))

@@ -7,10 +7,10 @@ is accordingly large. The readings of a slot are less far apart than those of th
 slots' levels.
 
 *Two explanations* of a level. The first: all readings have moved. The second: only the readings of a share of the
-devices have moved, as when a third of the homes feed in around noon, and the others stayed. Under the second, more
-would be outside of the range than the rounds saw. With a the logarithm of the ratio of the two, its probability is w =
-1 / (1 + e^(a²/2)), because readings of other days differ from those of the rounds by such factors. The bias is the mean
-over both. If w is below `_LEAST_LIKELY`, the second does not count.
+devices have moved, as when a third of the homes feed in around noon, and the others stayed. Under the second, readings
+lie outside the range by more than the rounds saw, on average by e^a times as much. Readings of other days differ from
+those of the rounds by such factors, too, so the probability of the second is w = 1 / (1 + e^(a²/2)). The bias is the
+mean over both. If w is below `_LEAST_LIKELY`, the second explanation does not count.
 """
 
 import math
@@ -88,7 +88,7 @@ class TwoSided:
         self._of_cycle = self._tables(1.0)
 
     def _tables(self, narrowed: float) -> _Tables:
-        """Return what each shift would remove from readings whose deviations are ``narrowed`` times the cycle's."""
+        """Return what each shift would remove from the cycle's readings, with their spread times ``narrowed``."""
         mean = float(self._middles @ self._density)
         moved = self._moves[:, None] + mean + narrowed * (self._middles - mean)
         above, below = np.maximum(moved - self._theta, 0.0), np.maximum(self._low - moved, 0.0)
@@ -99,8 +99,8 @@ class TwoSided:
     def _within(self, reported: Reported, levels: Levels) -> float:
         """Return the standard deviation of a slot's readings, as a share of that of the whole cycle's readings.
 
-        The variance over the cycle is the mean of the slots' variances and the variance of their levels. The share is 1
-        if less than half of the cycle has reports.
+        The variance over the cycle is the mean of the slots' variances plus the variance of the slots' levels. The
+        share is 1 if less than half of the cycle has reports.
         """
         cycles = of_cycle(reported, self.cycle)
         if cycles is None:
@@ -146,8 +146,8 @@ class TwoSided:
     def moved(self, reported: Reported) -> Vector | None:
         """Return (shift of the readings since the rounds, lower limit, upper limit) of each slot, [slots, 3].
 
-        They are shares of the range, by the level of the cycle around the slot. The limits are at three standard
-        errors. Return None if less than half of the cycle has reports.
+        All three are shares of the range. They follow from the level of the cycle around the slot. The limits are at
+        three standard errors. Return None if less than half of the cycle has reports.
         """
         levels = of_cycle(reported, self.cycle)
         if levels is None:
@@ -194,8 +194,8 @@ def of_cycle(reported: Reported, cycle: int) -> Levels | None:
 def near(reported: Reported, cycle: int, sharp: float) -> Levels:
     """Return the level around each slot: a mean over the shortest time of `_NEAR` that is long enough.
 
-    It is long enough if the median of the levels' errors is at most ``sharp``. If none is, or only the longest, the
-    level is a mean over the whole cycle, which hides the day's shape.
+    A time is long enough if the median of the levels' errors is at most ``sharp``. If no time is, or only the longest,
+    the level is a mean over the whole cycle, which hides the day's shape.
     """
     sums, variance = _sums(reported.mean), _sums(np.square(reported.error))
     for part in _NEAR:

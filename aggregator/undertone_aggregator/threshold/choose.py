@@ -112,9 +112,8 @@ def fitted_density(rounds: Sequence[CohortCounts], bound: int, *, smoothed: bool
 def white_box(density: Vector) -> Vector:
     """Return the density [d] without its tail, as ToPL's white box `sw-w` does (CCS 2021).
 
-    Bins below 1e-4 are set to zero, and so is everything from the first run of at least five zero bins on that follows
-    a bin with mass. The removed mass is added in equal parts to the remaining bins. Raises ValueError when no bin
-    remains.
+    Bins below 1e-4 are set to zero. If five zero bins in a row follow a bin with mass, everything after them is set to
+    zero, too. The removed mass is added in equal parts to the remaining bins. Raises ValueError when no bin remains.
     """
     reduced = np.where(density < NEGLIGIBLE, 0.0, density)
     run = 0

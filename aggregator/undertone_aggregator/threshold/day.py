@@ -39,11 +39,11 @@ from undertone_aggregator.threshold.posterior import (
 from undertone_aggregator.threshold.tail import Prior, cell_masses, survival
 
 PIECES = 48
-# The pieces have reports for the threshold with at least this information Σ n ε² on average, and each piece has at
-# least half of it. With less information the day is divided into fewer, longer pieces.
+# Least information Σ n ε² of a piece's reports for the threshold, on average over the pieces; each has at least half of
+# it. With less information the day is divided into fewer, longer pieces.
 LEAST_INFORMATION = 700.0
-# Standard deviations of a piece's parameters around the day's: of its level, and of the logit of the share of readings
-# above zero. The slopes have the prior of the day's likeliest component.
+# By how much a piece's parameters differ from the day's, as standard deviations: the level, and the logit of the share
+# of readings above zero. The slopes have the prior of the day's likeliest component.
 _LEVEL, _POSITIVE = 1.5, 1.0
 # The correlation of two pieces falls to 1/e over this time, a share of the cycle.
 _FADES = 1 / 8
@@ -124,7 +124,7 @@ def day_of(histograms: Sequence[Phases], bound: int, cycle: int) -> Day | None:
     if np.add.reduceat(information, starts).min() < LEAST_INFORMATION / 2:
         starts = np.array([0])
     of_readings = [(phases.whole, phases.parts) for phases in histograms if isinstance(phases.whole, ReportCounts)]
-    # The reports of a block come from its own time of day, and do not represent all readings.
+    # Reports that come from a block of the day only do not represent all readings, so they are left out here.
     of_cycle = [reports for reports, parts in of_readings if parts.any(axis=1).all()]
     whole = posterior([phases.whole for phases in cohort], of_cycle, bound)  # type: ignore[misc]
     grid = decision_grid(bound, *(reports.theta for reports, _ in of_readings))
@@ -282,7 +282,7 @@ def solved(between: Vector, within: Vector, blocks: Vector, right: Vector) -> Ve
 def _spread(whole: Posterior, grid: tuple[int, ...]) -> Vector:
     """Return `_DRAWS` of the day's densities over the cells of ``grid``; [draws, d].
 
-    A share of them, the probability of a heavier tail, gets this tail (`threshold.heavy`).
+    Some draws get the heavier tail of `threshold.heavy`; their share is the probability of this tail.
     """
     taken = whole.densities[np.arange(_DRAWS) * len(whole.densities) // _DRAWS]
     below = np.concatenate([np.zeros((_DRAWS, 1)), np.cumsum(taken, axis=1)], axis=1)

@@ -220,7 +220,8 @@ def draws(
     """Draw parameters [count, p] from N(mode, H⁻¹), with log weights [count] that correct the draws to the posterior.
 
     The log weights include the log evidence, so that draws of several components can be pooled. Weights above √count
-    times their mean are cut (Ionides 2008). This gives a bounded bias, but a few draws cannot dominate the result.
+    times their mean are cut (Ionides 2008). The cut causes a bounded bias, but keeps a few draws from dominating the
+    result.
     """
     root = np.linalg.cholesky(mode.precision)
     normal = generator.standard_normal((count, len(mode.parameters)))

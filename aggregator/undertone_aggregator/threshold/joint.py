@@ -44,9 +44,10 @@ class Design:
 
 @dataclass(frozen=True)
 class Undesigned:
-    """θ for the mechanism that `design` makes.
+    """A choice of θ, from which `design` makes the mechanism.
 
-    θ is that of ``threshold``, or that of ``fallback`` if no table can be made or it gains too little.
+    The mechanism is made for the θ of ``threshold``. If no table can be made, or it gains too little, ``fallback`` is
+    used.
     """
 
     kind: str
@@ -98,7 +99,7 @@ def choose_theta(
     reach: float | None = REACH,
     reports: float = 1.0,
 ) -> Undesigned:
-    """Choose θ for the mechanism of one kind, a name of `design.named`, that would be designed for it.
+    """Choose θ for a mechanism of one kind, a name of `design.named`, with the variance that it would have at each θ.
 
     ``choose`` returns the threshold for a variance. The variance is a function of the width of the range, θ minus the
     bottom. ``choose`` is called once or twice.
@@ -145,5 +146,5 @@ def _interpolated(variance_at: Callable[[int], float], around: Threshold, progre
         progress(f"computing the variance of the noise for value {number} of {len(thetas)} of theta")
         variances.append(variance_at(int(theta)))
     at = np.log(thetas)
-    # The choice of θ asks for the same candidates again for each shape of the readings.
+    # Results are cached, because the choice of θ asks for the same candidates again for each shape of the readings.
     return lru_cache(maxsize=None)(lambda theta: float(np.interp(np.log(theta), at, variances)))

@@ -1,4 +1,4 @@
-"""A group of large readings at certain times of day: a share of the readings of a part of the cycle at one value M.
+"""A group of large readings at certain times of day: in a part of the cycle, a share of the readings is one value M.
 
 The fit of `threshold.day` continues the shape of the body. So it misses a second group of readings far above the body,
 such as those of cars that charge in the evening. Here each of at most `_PARTS` parts of the cycle has the distribution
@@ -33,8 +33,8 @@ def with_mode(
 ) -> Vector:
     """Return the densities [pieces, draws, d] with a group of large readings, drawn from its posterior.
 
-    ``observations``: the reports' counts [pieces, N]; ``whole`` [d]: the day's density; ``shares`` [pieces] of the
-    cycle.
+    ``observations``: the reports' counts [pieces, N]; ``whole`` [d]: the day's density; ``shares`` [pieces]: each
+    piece's share of the cycle.
     """
     draws = densities.shape[1]
     edge = np.asarray(edges, dtype=np.float64)

@@ -32,7 +32,8 @@ def constrained_newton(channel: Channel, counts: Vector, start: Vector, wanted: 
     """Iterate from `start` [inputs] until the certified gap is at most `wanted`, for at most `limit` steps.
 
     The gap is a bound on how far the log-likelihood lies below its optimum. It is n (max_k D_k / n - 1), where n is the
-    number of reports, and D = Aᵀ(h / A f) the gradient. The iteration ends earlier if a step makes no more progress.
+    number of reports, and D = Aᵀ(h / A f) the gradient for the counts h. The iteration ends earlier if a step makes no
+    more progress.
     """
     n = float(counts.sum())
     f = _gathered(start)

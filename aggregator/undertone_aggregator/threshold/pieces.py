@@ -19,11 +19,11 @@ _DIGITS = 5
 
 @dataclass(frozen=True)
 class Pieces:
-    """E[(x - t)⁺] of the readings x of each piece of the cycle, in the reading's unit.
+    """The mean excess E[(x - t)⁺] of the readings x in each piece of the cycle, in the reading's unit.
 
     ``starts`` [pieces]: the first slot of the cycle of each piece; ``shares`` [pieces]: its share of the cycle's slots.
-    ``limits`` [T]: the t, ascending from 0; ``excess`` [pieces, T]; ``error`` [pieces, T]: its standard error, and
-    ``shared`` [T] that of its mean over the cycle.
+    ``limits`` [T]: the t, ascending from 0; ``excess`` [pieces, T]; ``error`` [pieces, T]: the standard error of the
+    excess; ``shared`` [T]: the standard error of its mean over the cycle.
     """
 
     starts: Sequence[int]

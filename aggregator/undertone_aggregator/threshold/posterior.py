@@ -229,8 +229,8 @@ def _plausible(
 def resolved(after: Posterior) -> int | None:
     """Return the value above which the share of readings is the smallest that the cohort's reports can show.
 
-    With the information Σ n ε² of these reports, this share is `RESOLVED` standard errors of a share. Return None if
-    the share is too large for a tail to be visible.
+    This smallest share is `RESOLVED` times the standard error of a share, which follows from the information Σ n ε² of
+    these reports. Return None if it is too large for a tail to be visible.
     """
     least = RESOLVED / math.sqrt(max(after.information, 1.0))
     return None if least > _A_TAIL else quantile(after.density, after.edges, 1.0 - least)
@@ -300,7 +300,8 @@ def _rough_survival(cohort: Sequence[CohortCounts], bound: int) -> tuple[Vector,
 
 
 def _start(model: TailModel, u: Vector, s: Vector) -> Vector:
-    # The share of zero readings is known only if a round has an edge at the reading 1.
+    # The share of zero readings is known only if a round has an edge at the reading 1. Otherwise a usual share is
+    # taken.
     positive = float(np.clip(s[0], 0.05, 0.993)) if u[0] == 0.0 else 0.993
     z = np.log(-np.log(np.clip(s / positive, 1e-4, 1.0 - 1e-4)))
     slopes = np.diff(np.interp(model.knots, u, z)) / np.diff(model.knots)
@@ -313,8 +314,8 @@ def _start(model: TailModel, u: Vector, s: Vector) -> Vector:
 def _tells(cohort: Sequence[CohortCounts]) -> float:
     """Return the share S = P(reading >= x) down to which the reports determine the distribution's shape.
 
-    It is five standard errors of a share, if the cohort's devices reported with one bit each; at least .005, at most
-    .3.
+    S is five times the standard error that a share would have if the cohort's devices reported with one bit each; at
+    least .005, at most .3.
     """
     information = sum(asked.total * (np.exp(asked.epsilon) - 1.0) ** 2 / np.exp(asked.epsilon) for asked in cohort)
     return float(np.clip(_TELLING / np.sqrt(information), 0.005, 0.3))

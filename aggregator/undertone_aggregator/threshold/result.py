@@ -11,7 +11,7 @@ from undertone_aggregator.threshold.pieces import Pieces
 
 # Name of the paper's method. With it, what truncation removes is not added to a mean, but widens the mean's interval.
 WHITE_BOX = "sw-w"
-# The reports are taken to determine a share of the readings if it is at least this many standard errors of a share
+# A share of the readings counts as known if it is at least this many times its standard error from the reports
 # (`Threshold.seen`).
 RESOLVED = 5.0
 
@@ -35,9 +35,9 @@ class Threshold:
     units; warnings and notices add it to values, fields do not.
 
     `seen`: value up to which the reports determine the distribution; beyond it `density` continues the shape below. The
-    share of readings beyond it is `RESOLVED` standard errors of a share. It is None if the reports do not determine a
-    tail, or if the method does not give it. `pieces`: the excess of readings by piece of the cycle; None if the method
-    does not give it.
+    share of readings beyond it is `RESOLVED` times the standard error that a share has. `seen` is None if the reports
+    do not determine a tail, or if the method does not give it. `pieces`: the excess of readings by piece of the cycle;
+    None if the method does not give it.
 
     Methods without an uncertainty estimate (`ems`, `sw-w`) set low = high = θ and bias_se = nan. A campaign by `sw-w`
     takes the other fields from the robust fit of the same reports (`choose.with_tail`).
@@ -73,7 +73,7 @@ class Threshold:
     def readings(self) -> ReadingModel:
         """Distribution of the readings, shifted down by the bottom, for which a mechanism is designed.
 
-        It is by block if there are blocks.
+        If there are blocks, each has a distribution of its own.
         """
         if self.blocks:
             return Blocks([(share, choice.width, choice.population) for _, share, choice in self.blocks])

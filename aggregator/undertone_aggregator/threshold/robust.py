@@ -19,8 +19,8 @@ from undertone_aggregator.threshold.posterior import Posterior, decision_grid, p
 from undertone_aggregator.threshold.result import Threshold
 from undertone_aggregator.threshold.two_sided import two_sided_range
 
-# Least Σ n ε² of the cohort's reports. With less, θ is at least the `_CAUTIOUS_SHARE` quantile of the best θ, and
-# the choice has a warning.
+# Least Σ n ε² of the cohort's reports. With less, θ is at least the `_CAUTIOUS_SHARE` quantile of the best θ of the
+# posterior's densities, and the choice has a warning.
 ENOUGH_INFORMATION = 700.0
 _MISFIT_ALARM = 6.0
 _CAUTIOUS_SHARE = 0.75
@@ -169,7 +169,9 @@ def _misfitting(after: Posterior, rounds: Sequence[CohortCounts], bound: int) ->
 
 
 def _second_mode(after: Posterior) -> tuple[float, int] | None:
-    """Return share and start of a second group of readings, above a factor of ten in which there are almost none.
+    """Return share and start of a second group of readings.
+
+    From a tenth of its start up to its start there are at most as many readings as above.
 
     Return None if there is no such group. Readings of zero are left out, because every reading is more than ten times
     zero. The mean density is used.

@@ -14,12 +14,12 @@ import numpy as np
 from undertone_aggregator.threshold.channel import Vector
 
 SPACING = 0.35
-# Distance of the knots for readings whose upper half, up to its last percent, lies within two usual distances. Two
+# Distance of the knots if the median and the 99 % quantile of the readings are at most two usual distances apart. Two
 # segments of the usual length could not follow the end of such a distribution.
 FINE_SPACING = 0.1
 MAX_KNOTS = 56
-# Standard deviation of a change of κ per square root of a unit of u: in the tail, and in a body that may have any
-# shape.
+# Standard deviation of the change of κ over one unit of u, with a variance proportional to the distance: in the tail,
+# and in a body that may have any shape.
 STIFF = 0.25
 FREE = 1.5
 _LEVEL_SPREAD = 5.0
@@ -36,8 +36,9 @@ class Component:
 
     `slope`: expected slope at the anchor; `spread`: standard deviation of κ there. `bend`: expected curvature,
     d(1/slope)/du: 0 is a Weibull, 1/2 a lognormal, 1 a Pareto tail. `free_above`: κ may vary fast where S exceeds this
-    number (1: nowhere; 0: wherever the data determine κ). `free`: standard deviation of such a change of κ per square
-    root of a unit of u. `weight`: prior probability of the component.
+    number (1: nowhere; 0: wherever the data determine κ). `free`: how fast it may vary there, as the standard deviation
+    of its change over one unit of u; the variance is proportional to the distance in u. `weight`: prior probability of
+    the component.
     """
 
     slope: float
@@ -91,7 +92,8 @@ class TailModel:
     def lengths(self, u: Vector) -> Vector:
         """Return the length of the part of [reference, u] within each segment; [m] → [m, J].
 
-        It is negative if u lies below the reference. The first and the last segment are unbounded at their outer ends.
+        Lengths are negative if u lies below the reference. The first and the last segment are unbounded at their outer
+        ends.
         """
         low, high = self.knots[:-1].copy(), self.knots[1:].copy()
         low[0], high[-1] = -np.inf, np.inf

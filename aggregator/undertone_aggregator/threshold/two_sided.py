@@ -30,8 +30,8 @@ WORTH = 0.8
 _OUTSIDE = 0.03
 # A share of readings is visible in the reports if it is at least this many of its standard errors.
 _SEEN = 4.0
-# A density contradicts the reports if its log-likelihood is lower than the largest by more than this, as much as a
-# share of `_SEEN` standard errors adds.
+# A density contradicts the reports if its log-likelihood is lower than the largest by more than this. To leave out a
+# share that is `_SEEN` standard errors large costs as much.
 _CONTRADICTS = _SEEN**2 / 2.0
 # The ranges that are tried for the density, from the narrowest to the widest: each leaves out one of these shares of
 # the likeliest density at each end, and then gets a margin at each end, as a share of its width.
@@ -117,8 +117,9 @@ def best_range(
 
 
 def _visible(rounds: Sequence[CohortCounts]) -> float:
-    """Return the least visible share of readings: `_SEEN` standard errors of a share, by randomised response of each
-    device.
+    """Return the least visible share of readings.
+
+    It is `_SEEN` times the standard error of a share that every device reports by randomised response.
     """
     information = sum(counts.total * 4 * math.sinh(counts.epsilon / 2) ** 2 for counts in rounds)
     return _SEEN / math.sqrt(max(information, 1.0))

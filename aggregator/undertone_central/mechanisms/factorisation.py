@@ -89,7 +89,7 @@ class SquareRoot(Bounded, OneByOne):
         return {("value", i): variance * self._f[time - 1 - i] ** 2 for i in range(time)}
 
     def variance(self, first: int, end: int) -> float:
-        """Return the variance of the noise of count ``end`` minus that of count ``first``.
+        """Return the noise variance of the difference between count ``end`` and count ``first``.
 
         It is σ² ‖row ``end`` of C - row ``first`` of C‖².
         """

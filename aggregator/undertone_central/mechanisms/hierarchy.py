@@ -96,11 +96,12 @@ class Consistent(Saved):
         while self._block_height < levels and fanout**self._block_height <= LARGEST_BLOCK:
             self._block_height += 1
         self._key = ""
-        # Index of the next leaf below its top-level node; noise of the current block and its number; and by height, the
-        # number of an open node and the consistent noise of its children, which have this height.
+        # Index of the next leaf below its top-level node.
         self._next = 0
+        # Noise and number of the current block.
         self._block = np.zeros(0, dtype=np.int64)
         self._block_number = -1
+        # Height -> (number of the open node above this height, consistent noise of its children at this height).
         self._open: dict[int, tuple[int, Integers]] = {}
 
     def publish(self, leaves: Integers) -> Integers:

@@ -41,8 +41,7 @@ class KAry(Bounded, OneByOne):
         self._half = self.fanout // 2
         levels = levels_of(self.horizon, self.fanout)
         self._sum = 0
-        # The digits of the time; and for each level the signed sum of the noise of those of its nodes that are in the
-        # count.
+        # The digits of the time; for each level, the sum of the noise of its nodes in the count, with their signs.
         self._digits, self._noisy = [0] * levels, [0] * levels
         # Noise drawn in advance for the nodes that are subtracted, from level 0 on. Of each level, the first draw is
         # used next.

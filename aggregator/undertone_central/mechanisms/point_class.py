@@ -20,9 +20,7 @@ LARGEST = (1 << 20) - 1
 
 
 class PointSanitizer:
-    """Makes synthetic integers in [0, ``bound``]. The share of each single value is near its share of the original
-    items.
-    """
+    """Makes synthetic integers in [0, ``bound``]. A value's share of them is near its share of the original items."""
 
     def __init__(self, bound: int, epsilon: Fraction) -> None:
         self._bound = check_bound(bound)

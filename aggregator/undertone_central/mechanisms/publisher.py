@@ -41,10 +41,10 @@ class Publisher(Saved):
         self._smoother = smoother
         self._group = group
         self._monotone = monotone
-        # Number of values in the open block, and their exact sum; for ``monotone``, also the difference that is still
-        # to be added to the running sum.
+        # Number of values in the open block, and their exact sum.
         self._place = 0
         self._exact = 0
+        # With ``monotone``: what must still be added to the running sum, because clipping left it out.
         self._debt = 0
 
     def publish(self, values: Integers) -> Integers:
@@ -64,8 +64,8 @@ class Publisher(Saved):
         self._exact = int(parts[end // g :].sum())
         block_sums = self._hierarchy.publish(exact)
         predictions = self._smoother.follow(block_sums)
-        # If u is the prediction of the sum of a block of g values, the first k values of the block get floor(ku/g) in
-        # total. The last value corrects the block's sum.
+        # A block has g values and the predicted sum u. Its first k values get floor(ku/g) in total, k < g; the last
+        # value corrects the sum.
         promised = predictions[:, None] * np.arange(g + 1)
         if g & (g - 1) == 0:
             promised >>= g.bit_length() - 1

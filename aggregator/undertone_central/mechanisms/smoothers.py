@@ -140,8 +140,8 @@ class Exponential(Smoother):
 class Auto(Smoother):
     """Predicts with the one of several exponential averages that has predicted the released sums best so far.
 
-    The newest of n sums has in them the shares 1/n (the mean of all), 0.06, 0.2, 0.6 and 1 (the newest alone). Each
-    average is judged by its squared errors. Older errors lose 2 % of their weight per block.
+    In these averages the newest of n sums has the shares 1/n (the mean of all), 0.06, 0.2, 0.6 and 1 (the newest
+    alone). Each average is judged by its squared errors. Older errors lose 2 % of their weight per block.
     """
 
     kept = ("prediction", "_count", "_levels", "_errors")
@@ -199,7 +199,8 @@ def best_smoothing(fanout: int, levels: int, epsilon: Fraction) -> int:
 def paper_smoothing(fanout: int, levels: int, epsilon: Fraction) -> int:
     """Return the authors' s: the real s in [0, levels] that minimises Eq. 7, rounded to an integer below levels.
 
-    The derivative of Eq. 7 over θ², -6(b-1)(L-s)²/ε² + ln(b) b^(2s)/18, rises in s (see `best_smoothing`).
+    The derivative of Eq. 7 over θ², -6(b-1)(L-s)²/ε² + ln(b) b^(2s)/18, rises in s (see `best_smoothing`), so bisection
+    finds its zero.
     """
 
     def slope(s: float) -> float:

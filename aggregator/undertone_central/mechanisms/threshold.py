@@ -42,7 +42,7 @@ NOISES = ("laplace", "exponential")
 PAPER_C = Fraction(60)
 GRID = 1 << 10
 CANDIDATES = 1 << 16
-# The least Aε/κ. The probability of a θ above all values falls as θ to the power of minus twice this.
+# The least Aε/κ. The probability of a θ above all values then falls at least as fast as θ^(-2 LEAST_POWER).
 LEAST_POWER = 2.0
 
 
@@ -60,8 +60,10 @@ class Workload:
 
     @property
     def root_k(self) -> float:
-        """sqrt(K). K is 2 levels² times the mean variance of a random range sum after consistency, in variances of one
-        node.
+        """The square root of K, see the module.
+
+        K is 2 levels² times the mean variance of a random range's sum after consistency, in units of a node's noise
+        variance.
         """
         return self.levels * sqrt(2 * average_variance(self.fanout, self.levels, consistent=True))
 

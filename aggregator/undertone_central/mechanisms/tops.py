@@ -94,9 +94,9 @@ class Tops(Continual):
         publishing = self.epsilon * (1 - self._share)
         self._fanout, self._publishing = fanout, publishing
         self._smoothing = _parse_smoothing(smoothing, self._levels)
-        # The layout in use: group, fan-out, levels. The next attribute is the prediction per value before any release;
-        # None means θ/2.
+        # The layout in use: group, fan-out, levels.
         self._layout = self._first_layout()
+        # The prediction per value before any release; None means θ/2.
         self._mean: float | None = None
         self._smoother = smoother
         self._consistency = consistency

@@ -54,8 +54,8 @@ def _share(level: int) -> Fraction:
 class HybridCounter(Counter, OneByOne):
     """Hybrid counter: a noisy sum from each power of two to the next, and a binary counter in between, with ε/2 each.
 
-    The sum of the values number 2^k + 1 to 2^(k+1) gets Lap(2B/ε) once, at its end. Before that, a new binary counter
-    of horizon 2^k - 1 counts.
+    The sum of the values number 2^k + 1 to 2^(k+1) gets Lap(2B/ε) once, at its end. Until then, a new binary counter of
+    horizon 2^k - 1 counts its values.
     """
 
     name = "hybrid"

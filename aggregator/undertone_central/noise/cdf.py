@@ -87,8 +87,8 @@ def draw_floor(cdf: Cdf, location: Fraction, scale: Fraction, source: Bytes) -> 
 def _around(z: Fraction, low: int, high: int, bits: int) -> Bounds:
     """Return bounds of the distribution function at ``z``, for a symmetric distribution.
 
-    Given are bounds of x, the function's distance from 1/2 there. The value is 1/2 + x for z >= 0, and 1/2 - x for z <
-    0. All bounds are in units of 2^-bits.
+    ``low``, ``high``: bounds of x, the function's distance from 1/2 at ``z``. The value is 1/2 + x for z >= 0, and 1/2
+    - x for z < 0. All bounds are in units of 2^-bits.
     """
     half = 1 << bits - 1
     return (half + low, half + high) if z >= 0 else (half - high, half - low)

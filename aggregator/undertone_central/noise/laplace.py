@@ -19,8 +19,8 @@ from undertone_shared.errors import Invalid
 
 Integers = NDArray[np.int64]
 
-# A draw has exact binary digits up to at least this number of scales. It is larger with a probability of at most e^-8,
-# and then a loop adds the rest.
+# A draw below this number of scales is made of exact binary digits. A larger draw, which has a probability of at most
+# e^-8, gets the rest from a loop.
 _TAIL = 8
 _BUFFER = 512
 # Largest scale of the noise. A draw reaches 64 scales with probability e^-64, and sums of draws must stay far below

@@ -16,8 +16,8 @@ from undertone_aggregator.design.stream.schedule import Recurrence
 from undertone_aggregator.design.stream.sensitivity import exact
 from undertone_shared.stream import GAUSSIAN, ROUNDING_VARIANCE, StreamRule, squared_bound, step_variance
 
-# Largest product of the number of grid points of a difference and the number of reports. For a larger product, the
-# dynamic programme would take minutes and is not run.
+# The dynamic programme is run only if the grid points of a difference times the reports are at most this many. For
+# more, it would take minutes.
 _LARGEST_PROGRAMME = 60_000
 
 
@@ -132,8 +132,8 @@ def _exact_rho(rule: StreamRule, variance: Fraction) -> Fraction | None:
     slew = Fraction(rule.slew, rule.levels)
     share = Fraction(rule.reuse, 1 << rule.shift)
     if not share:
-        # If no share of the last report's noise is kept, reports are independent. The sensitivity is then the same with
-        # every limit on steps, so any slew will do.
+        # If no share of the last report's noise is kept, reports are independent, and the slew does not change the
+        # sensitivity. Any slew will do.
         slew = Fraction(1, 4)
     if rule.lag > 1 or not 0 < slew < Fraction(1, 2) or rule.reports / slew > _LARGEST_PROGRAMME:
         return None

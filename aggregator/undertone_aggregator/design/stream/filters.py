@@ -1,7 +1,7 @@
 """Filters for streams: the closed form's best share r, the exact optimum of r, and filters with several taps.
 
-All filters are stationary: at sensitivity 1, every release has the variance of `Stationary`. A device can check only
-the closed form; the other filters serve the planner and studies.
+All filters are stationary: every release has the same noise variance, `Stationary.variance` at sensitivity 1. A device
+can check only the closed form; the other filters serve the planner and studies.
 """
 
 from collections.abc import Callable, Sequence
@@ -107,7 +107,7 @@ def measured(taps: Sequence[Fraction], slew: Fraction, slots: int) -> Stationary
 
 
 def _levinson(taps: NDArray[np.float64]) -> list[tuple[list[float], float]] | None:
-    """Return (taps, weight) of the first rows of the schedule of these ``taps``. All later rows equal the last row.
+    """Return the first rows (taps, weight) of the schedule with these constant ``taps``; later rows equal the last one.
 
     Return None if the noise would grow without bound.
     """
@@ -126,9 +126,7 @@ def _levinson(taps: NDArray[np.float64]) -> list[tuple[list[float], float]] | No
 
 
 def _programme(slew: Fraction, slots: int, taps: int) -> Callable[[list[tuple[list[float], float]]], float]:
-    """Return the dynamic programme of `sensitivity.exact` in floating point, vectorised over all histories of one
-    depth.
-    """
+    """Return the dynamic programme of `sensitivity.exact` in floating point; a step handles all histories at once."""
     points = grid(slew)
     reach = 2 * slew
     histories = [

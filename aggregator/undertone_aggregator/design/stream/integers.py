@@ -49,7 +49,7 @@ def rho_for(kind: str, budget: Budget) -> int:
 
 
 def epsilon_spent(rule: StreamRule, delta: float) -> tuple[float, float]:
-    """Return (ρ, ε at δ) of one window of a rule: the analytic formula for gaussian, zCDP for one-bit."""
+    """Return (ρ, ε at δ) of one window of a rule. ε is by the analytic formula for gaussian, by zCDP for one-bit."""
     num, den = rule.rho()
     rho = num / den
     return rho, epsilon_of((2 * rho) ** 0.5, delta) if rule.law == GAUSSIAN else zcdp_epsilon(rho, delta)
@@ -77,8 +77,8 @@ def choose(
 
     ``slew``: a share of the range theta - low, rounded down to whole levels. ``independent``: use Algorithm 1, without
     a share of the last report and without a slew limit. ``share``: r, the share of the last report that is used again,
-    rounded down to a multiple of 2^-`SHIFT`; None: the best one. Raises Invalid if the budget is too small or a number
-    is out of range.
+    rounded down to a multiple of 2^-`SHIFT`; None: the best one. The other arguments are fields of `StreamRule`. Raises
+    Invalid if the budget is too small or a number is out of range.
     """
     check_length(reports)
     check_slew(slew)

@@ -137,11 +137,11 @@ def with_share(r: Fraction, slew: Fraction, slots: int, squared: float, chains: 
 
 
 def logarithmic(base: Method, least: float) -> Method:
-    """Return ``base`` applied to the logarithm of the readings. Its bound on steps becomes a bound on ratios.
+    """Return ``base`` applied to the logarithm of the readings, so that the bound on steps bounds ratios of readings.
 
     ``least``: share of the range below which readings are not distinguished; log(x + least) is mapped onto [0, 1]. The
-    inverse is an exponential. So it is biased upwards by about half the noise's variance on the log scale, for a device
-    and for the mean.
+    inverse is an exponential, so released readings and their mean are too high, by a share of about half the noise's
+    variance on the log scale.
     """
     if not 0 < least < 1:
         raise Invalid(f"least is {least}, expected a share of the range between 0 and 1")

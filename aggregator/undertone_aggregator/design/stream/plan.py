@@ -26,8 +26,9 @@ _SHARES = 16
 
 @dataclass(frozen=True)
 class Line:
-    """One method's predicted root mean square errors, in units of the range: of the means of single slots, or of sums
-    of the means of several slots.
+    """A method in a comparison, with predicted root mean square errors in units of the range.
+
+    The errors are those of the answer to the query: the mean of one slot, or a sum of the means of several slots.
 
     ``variance``: mean noise variance of a reported slot, divided by that of the paper's algorithm. ``raw``: the error
     without the smoother. ``smoothed``: the error after it. ``mechanism``: the mechanism in [stream] that runs the
@@ -144,7 +145,7 @@ def _held(method: Method, noise: Array, movement: float, slots: int) -> Array:
 
 
 def _error(covariance: Array, length: int) -> float:
-    """Return the root mean square error of sums over ``length`` consecutive slots; the mean is over all positions."""
+    """Return the root mean square error of a sum over ``length`` consecutive slots, over all places of these slots."""
     padded = np.pad(covariance.cumsum(0).cumsum(1), ((1, 0), (1, 0)))
     first = np.arange(len(covariance) - length + 1)
     last = first + length

@@ -58,7 +58,7 @@ def prior(slots: Sequence[int], movement: float, season: float, cycle: int | Non
 
 
 def posterior_covariance(covariance: Matrix, noise: Matrix, seen: NDArray[np.intp] | None = None) -> Matrix:
-    """Return the covariance of x given z at the indices ``seen``, s (default: all): K - K_s' (K_ss + N)^-1 K_s.
+    """Return the covariance of x, given z at the indices s = ``seen`` (None: all): K - K_s' (K_ss + N)^-1 K_s.
 
     K is the prior ``covariance``, and N the covariance ``noise`` of z about x.
     """
