@@ -34,8 +34,9 @@ class Cells(Protocol):
         """Return the number of cells in which reports of a kind are counted."""
 
     def admits(self, rule: Any, columns: Columns, member: Mask) -> Mask:
-        """Return which reports [n] the rule admits. ``member`` [n]: True if the slot is the device's turn for the
-        threshold.
+        """Return which reports [n] the rule admits.
+
+        ``member`` [n]: True if in this slot it is the device's turn to report for the threshold.
         """
 
     def add_all(self, rule: Any, columns: Columns, at: Integers, key: Key, chains: Chains, batch: Batch) -> None:
@@ -58,8 +59,7 @@ class Histogram:
         return symbols
 
     def admits(self, rule: Any, columns: Columns, member: Mask) -> Mask:
-        """Admit a report if its kind is the kind that is due in its slot, if that kind's mechanism can draw its symbol,
-        and if its chain index is 0.
+        """Admit a report whose kind is due in its slot, if its mechanism can draw its symbol and its chain index is 0.
         """
         in_cohort = member | (rule.report is None)
         drawn = _occurs(rule.cohort.mechanism, columns.symbol)
