@@ -59,8 +59,7 @@ class Histogram:
         return symbols
 
     def admits(self, rule: Any, columns: Columns, member: Mask) -> Mask:
-        """Admit a report whose kind is due in its slot, if its mechanism can draw its symbol and its chain index is 0.
-        """
+        """Admit reports of the kind due in their slot, with a symbol that the mechanism can draw, and chain index 0."""
         in_cohort = member | (rule.report is None)
         drawn = _occurs(rule.cohort.mechanism, columns.symbol)
         if rule.report is not None:

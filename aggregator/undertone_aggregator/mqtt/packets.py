@@ -98,8 +98,9 @@ def split(data: bytes, largest: int = LARGEST) -> tuple[list[Packet], int]:
 
 
 def _length_at(data: bytes, at: int) -> tuple[int, int]:
-    """Return (length, start of the body) from the variable-length encoding at ``at`` (2.2.3). The start is 0 if the
-    encoding is incomplete.
+    """Return (length, start of the body) from the variable-length encoding at ``at`` (2.2.3).
+
+    The start is 0 if the encoding is incomplete.
     """
     size = 0
     for i, byte in enumerate(data[at : at + 4]):

@@ -17,7 +17,7 @@ from undertone_shared.errors import Invalid
 # A write ends with the message with which it reaches this number of bytes.
 _WRITE_BYTES = 1 << 14
 _U16 = 0xFFFF
-# A SUBSCRIBE costs one token, and one token more for this number of comparisons of a filter with a topic.
+# A SUBSCRIBE costs one token, and another for every so many comparisons of a filter with a topic.
 _COMPARISONS = 10_000
 
 
@@ -140,9 +140,7 @@ class ReaderSession:
         self.pump()
 
     def _qos(self, topic: str) -> int | None:
-        """Return the largest QoS of the subscriptions to a topic; None if there is none, or if the topic may not be
-        read.
-        """
+        """Return the largest QoS of the subscriptions to a topic; None without one, or if the topic may not be read."""
         if topic not in self._granted:
             wanted = [qos for each, qos in self._filters.items() if matches(each, topic)]
             self._granted[topic] = max(wanted) if wanted and self._rules.may_read(topic) else None
