@@ -35,7 +35,7 @@ _PARTS = 8.0
 
 @dataclass(frozen=True)
 class Move:
-    """How far readings have moved since a report: they are now ``factor`` x + ``amount``."""
+    """How far readings have moved since a report: a reading of x then is now ``factor`` x + ``amount``."""
 
     factor: float = 1.0
     amount: float = 0.0
@@ -52,7 +52,7 @@ class Move:
         return np.diff(sums, prepend=0).reshape(counts.T.shape).T
 
     def theta(self, old: int, bound: int) -> int | None:
-        """Return the θ of old reports, moved as far as readings have moved.
+        """Return ``old``, the θ of old reports, moved as far as the readings.
 
         Return None if readings moved by an amount, or if the moved θ is below 1 or above the bound.
         """
@@ -137,7 +137,7 @@ def _states(first: Epoch, epoch: Epoch, estimates: Estimates) -> dict[int, Move]
 
 
 def _scale(began: Threshold, mean: float, theta: int) -> float:
-    """Return the scale c for which E[min(c x, ``theta``)] is ``mean``; x has the distribution that ``began`` found."""
+    """Return the scale c for which E[min(c x, ``theta``)] is ``mean``; x has the density of the choice ``began``."""
     levels = np.minimum(np.outer(SCALES, _middles(began)), theta) @ np.asarray(began.density)
     return float(np.exp(np.interp(mean, levels, np.log(SCALES))))
 

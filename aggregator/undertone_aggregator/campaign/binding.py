@@ -70,7 +70,7 @@ def open_campaign(
     apply: bool = False,
     refusing: Callable[[], str] = lambda: "",
 ) -> bytes:
-    """Bind a new store to the plan, or check that an old store belongs to it; return the cohort seed.
+    """Bind a new store to the plan, or check that an old store belongs to it; return the seed of its schedule.
 
     Raises Invalid for a changed plan, with a sentence that names each change. With ``apply``, the changes that a
     running campaign allows are applied instead. ``refusing``: returns a sentence for this error, about devices that

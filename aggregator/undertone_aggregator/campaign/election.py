@@ -16,8 +16,8 @@ from undertone_aggregator.mqtt.source import Outgoing
 from undertone_aggregator.store.leases import COORDINATOR, Fenced, Lease, Leases
 from undertone_aggregator.store.store import StoreError, open_store
 
-# A coordinator that shows no activity for this many seconds is taken to hang. Choosing a threshold takes minutes at
-# most.
+# A coordinator that shows no activity for this many seconds is taken to hang, and its lease is not renewed. Choosing a
+# threshold takes minutes at most.
 _LONGEST_SECONDS = 300.0
 
 

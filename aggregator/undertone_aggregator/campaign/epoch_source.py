@@ -64,7 +64,7 @@ class EpochSource(Protocol):
     def reissued(self, timeline: Timeline, now: int) -> Epoch | None:
         """Return the newest epoch with the plan's present end, if it has to be issued again; else None.
 
-        It has to be if the plan's end was extended since, or if devices follow an epoch that the store does not know.
+        That is so if the plan's end was extended since, or if devices follow an epoch that the store does not know.
         """
 
     def due(self, timeline: Timeline, now: int) -> int | None:

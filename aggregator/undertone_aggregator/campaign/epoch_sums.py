@@ -29,9 +29,10 @@ _FINAL = 2
 class EpochSums:
     """Sums of one kind of report in the slots ``start`` <= slot < ``stop`` of an epoch.
 
-    ``totals``: slot -> number of reports, under any epoch. ``cycles``: number of the cycle -> histograms of the epoch's
-    own reports [pieces, symbols], one for each piece of the cycle (`threshold.day.piece_at`). ``means``: slot ->
-    estimated mean of the truncated readings; empty for the cohort's reports.
+    ``totals``: slot -> number of its reports, with those that devices made under another epoch. ``cycles``: number of
+    the cycle -> histograms of the epoch's own reports [pieces, symbols], one for each piece of the cycle
+    (`threshold.day.piece_at`). ``means``: slot -> estimated mean of the truncated readings; empty for the cohort's
+    reports.
     """
 
     start: int

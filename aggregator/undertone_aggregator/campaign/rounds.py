@@ -128,7 +128,7 @@ class Rounds:
         }
 
     def first(self, now: int) -> Epoch:
-        """Return the campaign's first epoch, which starts as planned, or as soon as the lead allows.
+        """Return the campaign's first epoch, which starts as planned, or as soon as the lead time allows.
 
         It is a threshold epoch or, for a binary sensor, a report epoch.
         """
@@ -236,7 +236,7 @@ class Rounds:
         if newest.phase == THRESHOLD_PHASE:
             # The epoch of the next round, or of the report phase, will have the plan's later end.
             return None
-        # Devices do not take a second epoch within a cycle of the first. Until then the newest epoch stays broadcast,
+        # Within a cycle of an epoch's start, devices take no other epoch. Until then the newest epoch stays broadcast,
         # for devices that were offline.
         starts = now // plan.slot_seconds + plan.lead_slots
         early = now < campaign.epoch or starts < campaign.first_slot + plan.cycle

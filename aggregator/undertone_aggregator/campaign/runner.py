@@ -101,7 +101,7 @@ class Running:
         self.journal = journal
         self.coordinator: Coordinator | None = None
         self._begun = False
-        # The part of the campaign's state that people read. Its field ``state`` is the state that the operator wants.
+        # The campaign's state, but with the operator's wish as its field ``state``; the property `state` completes it.
         # Other threads read this object, so it is replaced as a whole.
         plan = config.campaign
         ahead = plan.start if plan.start is not None and plan.start > options.clock() else None
@@ -294,7 +294,7 @@ class Running:
         return sign
 
     def check_broadcast(self, store: CampaignEntries, outlet: Outgoing, stop: threading.Event) -> None:
-        """Check the broadcast campaign of this name.
+        """Check the campaign that is broadcast under this name.
 
         Raises Invalid if the store does not know it, unless the options say to take it over.
         """
@@ -357,7 +357,7 @@ class Running:
             store.url, cells_of, self._source.open_intake, self._say, options.clock, options.failpoint
         )
         start: Callable[[IngestPlan, WorkerContext], Worker] = thread_worker if workers == 1 else ProcessWorker
-        # A worker that shares partitions with other machines takes free partitions instead of those of its number.
+        # Where workers share partitions with other machines, a worker takes free partitions, whatever its number.
         self._workers += [start(plan.of_worker(number), context) for number in range(workers)]
 
     def _tick(self, election: Election, seed: bytes, store: Store, outlet: Outgoing, stop: threading.Event) -> None:

@@ -130,11 +130,12 @@ class CampaignState:
 
 @dataclass(frozen=True)
 class ServerState:
-    """State of a server at Unix second ``time`` of its loop's last pass. ``started``: time of its start.
+    """State of a server.
 
-    ``reachable``: the broker answers, or the direct endpoint listens. ``free``: bytes on the disk of the stores.
-    ``room``: how many devices may be connected to the endpoint at once, None with a broker. ``turned_away``: number of
-    devices that logged in and found no room.
+    ``time``: Unix second of its loop's last pass. ``started``: Unix second of its start. ``reachable``: the broker
+    answers, or the direct endpoint listens. ``free``: free bytes on the disk of the stores. ``room``: how many devices
+    may be connected to the endpoint at once, None with a broker. ``turned_away``: number of devices that logged in and
+    found no room.
     """
 
     time: float

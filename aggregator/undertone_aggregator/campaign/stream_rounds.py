@@ -167,7 +167,7 @@ class StreamRounds:
         """Return the first slot, from slot ``first`` on, in which a stream can begin.
 
         With renewal this is a slot in which a period of the device policies' budget begins: a window of the stream that
-        crosses such a point would be charged in both periods.
+        lies in two periods would be charged in both.
         """
         renewal = self.rule.renewal
         return -(-first // renewal) * renewal if renewal else first
@@ -191,9 +191,8 @@ def stream_theta(found: Threshold, bound: int, slew: float | None, noise: float,
     """Return the θ of least mean square error among integers that lie about 2 % apart.
 
     The error of a mean is ToPL's Eq. 8 with the variance of the stream's noise, and with a bias of two parts instead of
-    one. Truncation at θ removes E[(x - θ)⁺] from the mean of the readings x; clipped steps remove what the model of
-    `undertone_aggregator.estimate.clipping` says. A larger θ makes both parts smaller, because the largest step is a
-    share of the range.
+    one. Truncation at θ removes E[(x - θ)⁺] from the mean of the readings x; clipped steps remove `PART` of what
+    `clipped_steps` returns. A larger θ makes both parts smaller, because the largest step is a share of the range.
 
     ``found``: the distribution; ``slew``: largest step as a share of the range, None without a limit; ``noise``:
     variance of a device's report, as a share of θ²; ``devices``: how many report in a slot.
