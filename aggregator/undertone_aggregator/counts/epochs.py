@@ -105,7 +105,7 @@ class Timeline:
         return len(self.epochs)
 
     def span(self, fingerprint: bytes) -> tuple[Epoch, int, int] | None:
-        """Return (epoch, first slot, end): its reports are admitted for first <= slot < end. None: it is unknown."""
+        """Return (epoch, first, end): its reports are admitted for first <= slot < end. None for an unknown epoch."""
         return self._spans.get(fingerprint)
 
     def at(self, slot: int) -> Epoch | None:

@@ -1,4 +1,4 @@
-"""Histograms of many slots and groups as arrays, and their sums by slot. Large series are read and published so.
+"""Histograms of many slots and groups as arrays, and their sums by slot: the form of large series.
 
 A year of half-hours of fifty groups has nearly a million histograms of each kind: too many for one Python object each.
 """
@@ -28,7 +28,7 @@ class GroupRows(NamedTuple):
 
 
 class Summed(NamedTuple):
-    """Sums over the groups of one origin's histograms, by ascending slot.
+    """Sums of one origin's histograms over all groups, by ascending slot.
 
     ``slot`` [n]; ``counts`` [n, cells]: the histograms of all groups together; ``reports`` [n, groups]: the number of
     each group's reports.

@@ -92,7 +92,8 @@ class Seen:
     def nbytes(self) -> int:
         """Memory of the sorted words, in bytes.
 
-        New devices outside of these words are left out: at most 4096, or 1/64 of all devices if that is more.
+        New devices that wait for a merge into these words are left out: at most 4096, or 1/64 of all devices if that is
+        more.
         """
         return self._words.nbytes
 

@@ -101,7 +101,7 @@ class Moments:
         return layout_of(rule).cells
 
     def admits(self, rule: Any, columns: Columns, member: Mask) -> Mask:
-        """Admit a stream's reports with chain index and release within the rule's bounds.
+        """Admit a stream's reports whose chain index and released value are within the rule's bounds.
 
         Admit none if the rule's readings have several coordinates: those reports are judged one by one.
         """

@@ -63,7 +63,7 @@ COLUMNS = {
     "fingerprint": "int64",
     "kind": "int32",
     "slot": "int64",
-    # The symbol, or the first coordinate of a release. The column `further` holds the other coordinates.
+    # The symbol, or the first coordinate of a released stream value. `further` holds the other coordinates.
     "value": "int64",
     "further": "int32s",
     "chain": "int32",
