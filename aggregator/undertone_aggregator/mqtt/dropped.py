@@ -11,7 +11,8 @@ DROPPED = "broker_dropped"
 class Dropped:
     """Count of the messages that the broker dropped.
 
-    ``last``: the broker's own counter, which begins anew when the broker restarts. ``total``: continues then.
+    ``last``: the broker's own counter, which begins anew when the broker restarts. ``total``: the count over all
+    restarts.
     """
 
     last: int = 0

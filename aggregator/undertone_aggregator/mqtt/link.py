@@ -28,7 +28,7 @@ _RETAINED_SECONDS = 0.2
 
 
 def worker_user(user: str, slot: int) -> str:
-    """Return the name of an ingest worker's user at the broker. ``slot``: the user's number, no time slot.
+    """Return the name of an ingest worker's user at the broker. ``slot``: the user's number, not a time slot.
 
     Each worker has a user of its own, so that no other user can take over its session.
     """
@@ -74,7 +74,7 @@ class Address:
         return f"the broker at {self.host}:{self.port} refused the user {self.user}{where}: {reason}"
 
     def unanswered(self, reason: object) -> str:
-        """Return the error text for a port that ends a connection, or answers, as no broker does."""
+        """Return the error text for a port that ends a connection or answers in a way in which no broker does."""
         doubt = "TLS" if self.ca_file is None and not self.tls else "no TLS"
         return f"{self.host}:{self.port} does not answer as a broker does ({reason}): does this port expect {doubt}?"
 
@@ -137,7 +137,7 @@ def always() -> bool:
 
 
 class Outlet:
-    """Publisher of retained messages in a background thread, which repeats some of them at every later connect.
+    """Publisher of retained messages in a background thread; at later connects it repeats some, see ``publish``.
 
     ``dropped``: number of messages that the broker has dropped since it started. ``stored``: number that it holds. Both
     are None until the broker publishes them. ``heard``: the newest message of each topic in ``watch``, whoever

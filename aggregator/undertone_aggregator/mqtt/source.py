@@ -82,7 +82,7 @@ class Source(Protocol):
 
     @property
     def outlives(self) -> bool:
-        """True if a broker reads the files that started before this server, and continues after it."""
+        """True if the files are those of a broker that started before this server and continues after it."""
 
     @property
     def open_intake(self) -> OpenIntake:

@@ -254,7 +254,8 @@ class Database:
     def upsert(self, table: Table, rows: list[dict[str, Any]], values: Any, where: Any = None) -> None:
         """Insert rows. If a row's key exists already, set ``values(excluded)`` if ``where(excluded)`` holds.
 
-        The statement is compiled once per table, so every call for a table must pass the same functions.
+        ``excluded``: the columns of the row that could not be inserted. The statement is compiled once per table, so
+        every call for a table must pass the same functions.
         """
 
         def build() -> Any:

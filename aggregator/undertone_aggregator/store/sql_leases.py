@@ -12,7 +12,7 @@ from undertone_aggregator.store.leases import COORDINATOR, Fenced, Lease
 
 # When any worker leaves, the rows of workers whose membership ended this many seconds ago are deleted, too.
 _FORGET_SECONDS = 86400.0
-# PostgreSQL ends a transaction whose process sends nothing for this many seconds: the process is suspended.
+# PostgreSQL ends a transaction whose process sends nothing for this many seconds, and so is probably suspended.
 IDLE_SECONDS = 10.0
 _RETRY_SECONDS = 0.2
 

@@ -51,7 +51,8 @@ class Batch:
     partial: Partial = field(default_factory=Partial)
     # Deliveries by outcome.
     outcomes: Counter[str] = field(default_factory=Counter)
-    # Records to append to the states of devices, one for each counted report, see `undertone_aggregator.counts.seen`.
+    # Records of the counted reports, see `undertone_aggregator.counts.seen`. Like the next two kinds of records, they
+    # are appended to the states of devices.
     seen: bytearray = field(default_factory=bytearray)
     # Records of the counted stream reports, see `undertone_aggregator.counts.chains`.
     chains: bytearray = field(default_factory=bytearray)

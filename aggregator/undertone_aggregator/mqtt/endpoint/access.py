@@ -39,7 +39,7 @@ class Access:
         self._rules = rules
 
     def may_publish(self, topic: str, user: str) -> bool:
-        """Return True if a rule allows this user to publish to this topic, and no rule of the user's denies it."""
+        """Return True if a rule allows this user to publish to this topic, and no rule of this user denies it."""
         if any(matches(rule, topic) for rule in self._rules[_DENY].get(user, ())):
             return False
         rules = self._rules[_WRITE]

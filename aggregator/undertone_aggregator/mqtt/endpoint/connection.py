@@ -51,9 +51,9 @@ class Host(Protocol):
     now: Callable[[], float]
 
     def route(self, user: str, topic: bytes) -> tuple[Queue | None, str]:
-        """Return (queue of the topic's campaign, or None if it is not served; the topic, or "" if it is not allowed).
+        """Return (the queue of the campaign named in ``topic``, the topic as text).
 
-        Allowed is a topic to which this device may report.
+        The queue is None if the campaign is not served. The text is "" if this device may not report to the topic.
         """
 
     def subscribe(self, connection: "Connection", topic: str) -> bytes | None:

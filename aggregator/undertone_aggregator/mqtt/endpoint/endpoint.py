@@ -336,7 +336,10 @@ class Endpoint:
         return len(self._taking) == 1
 
     def _read_for(self, queue: Queue, seconds: float) -> None:
-        """Read all connections in this thread, until the only campaign has a batch or ``seconds`` bring no report."""
+        """Read all connections in this thread until a batch is complete, or until no report has come for ``seconds``.
+
+        The batch is that of the only campaign that takes reports.
+        """
         self._reading = True
         try:
             if not queue.waiting:

@@ -14,7 +14,7 @@ from undertone_aggregator.mqtt.filters import check_filter, matches
 from undertone_aggregator.mqtt.packets import ProtocolError
 from undertone_shared.errors import Invalid
 
-# A write ends with the message with which it reaches this number of bytes.
+# Messages are added to a write while it has fewer bytes than this.
 _WRITE_BYTES = 1 << 14
 _U16 = 0xFFFF
 # A SUBSCRIBE costs one token, and another for every so many comparisons of a filter with a topic.

@@ -133,7 +133,10 @@ class Roster:
             self.make_room()
 
     def make_room(self) -> bool:
-        """Close the oldest unauthenticated connection of the address with the most; return False if there is none."""
+        """Close an unauthenticated connection; return False if there is none.
+
+        It is the oldest one of the address that has the most of them.
+        """
         if self.strangers:
             self.strangers.most_crowded().abort("strangers")
             return True
