@@ -81,7 +81,7 @@ class ScalarCollection:
         return Reconstruction(timeline, models)
 
     def guarantee(self, campaign: Campaign, budget: "Budget") -> "Guarantee":
-        """Return the guarantee for one reading or, with turns, for all readings between two reports of a device."""
+        """Return the guarantee for one reading or, with turns, for any span of time as long as a device's rest."""
         from undertone_aggregator.estimate.guarantee import scalar_guarantee
 
         return scalar_guarantee(campaign, cast("ScalarRule", campaign.rule), budget)

@@ -462,7 +462,7 @@ class Running:
 
 
 def spent_until(last: Epoch, newest: int | None) -> int | None:
-    """Return the Unix second at which a stream's window ends, if devices have spent its budget; None if some is left.
+    """Return the Unix second at which a stream's window ends, if devices have spent its budget; else None.
 
     ``newest``: the newest slot with a report. Devices are taken to have reported in every slot of the window so far, so
     the budget is spent after as many slots as it has reports.
