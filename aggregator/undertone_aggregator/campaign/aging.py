@@ -1,10 +1,10 @@
-"""Evidence that ages: how far readings have moved since an old report, and old histograms moved by the same factor.
+"""Evidence that ages: how far readings have moved since an old report, and old histograms moved as far.
 
-The truncated means of a report epoch follow the readings. We compare them with the readings for which θ was chosen.
-That gives the factor by which readings have changed since, or the amount if both ends of the range are truncated. An
-old report of the reading x, under old ranges, then counts as a report of the factor times x, under ranges that are
-longer by this factor. So old histograms stay useful: they describe the shape of the distribution, and the newest means
-say how large readings are. All of this is post-processing.
+A report epoch's truncated means show the level of the readings. We compare it with the level of the distribution from
+which θ was chosen: readings have changed since by a factor or, if both ends of the range are truncated, by an amount.
+If the factor is f, an old report of a reading x counts as a report of f x, under a θ or under edges that are f times as
+large. So old histograms stay useful: they show the shape of the distribution, and the newest means show its level. All
+of this is post-processing.
 """
 
 import math
@@ -35,7 +35,7 @@ _PARTS = 8.0
 
 @dataclass(frozen=True)
 class Move:
-    """How far readings have moved since a report: they are now ``factor`` x + ``amount``."""
+    """How far readings have moved since a report: a reading of x then is now ``factor`` x + ``amount``."""
 
     factor: float = 1.0
     amount: float = 0.0
@@ -52,7 +52,7 @@ class Move:
         return np.diff(sums, prepend=0).reshape(counts.T.shape).T
 
     def theta(self, old: int, bound: int) -> int | None:
-        """Return the θ of old reports, moved as far as readings have moved.
+        """Return ``old``, the θ of old reports, moved as far as the readings.
 
         Return None if readings moved by an amount, or if the moved θ is below 1 or above the bound.
         """
@@ -60,7 +60,7 @@ class Move:
         return theta if 1 <= theta <= bound and not self.amount else None
 
     def window(self, mechanism: Window, bound: int) -> Window:
-        """Return an old round's mechanism with the edges that it has for readings as they are now."""
+        """Return an old round's mechanism with its edges moved as far as the readings."""
         if self == Move() or mechanism.edges is None:
             return mechanism
         inner = np.array(mechanism.edges[1:-1], dtype=np.float64)
@@ -78,11 +78,11 @@ class Move:
 class Ageing:
     """How far readings have moved since each cycle of a campaign.
 
-    ``epochs``: the epochs whose reports are used. ``estimates``: the truncated means of their slots. For each cycle
-    this object keeps how far its readings are from those of the first choice of θ in ``epochs``.
+    ``epochs``: the epochs whose reports are used. ``estimates``: the truncated means of these epochs' slots.
     """
 
     def __init__(self, epochs: Sequence[Epoch], estimates: Estimates) -> None:
+        # (fingerprint of the epoch, cycle) -> move from the readings of the first choice of θ to those of the cycle.
         self._states: dict[tuple[bytes, int], Move] = {}
         self._now, self._width = Move(), 1.0
         chosen = [epoch for epoch in epochs if epoch.threshold is not None]
@@ -115,7 +115,7 @@ class Ageing:
 
 
 def _states(first: Epoch, epoch: Epoch, estimates: Estimates) -> dict[int, Move]:
-    """Return for each cycle with estimates of ``epoch`` how far readings are from those of the first choice of θ."""
+    """Return a map: cycle of ``epoch`` -> move from the readings for which ``first`` chose θ to those of the cycle."""
     campaign, began, chosen = epoch.campaign, first.threshold, epoch.threshold
     if not estimates or began is None or chosen is None or campaign.report is None:
         return {}
@@ -137,7 +137,7 @@ def _states(first: Epoch, epoch: Epoch, estimates: Estimates) -> dict[int, Move]
 
 
 def _scale(began: Threshold, mean: float, theta: int) -> float:
-    """Return the scale c for which E[min(c x, ``theta``)] is ``mean``; x has the distribution that ``began`` found."""
+    """Return the scale c for which E[min(c x, ``theta``)] is ``mean``; x has the density of the choice ``began``."""
     levels = np.minimum(np.outer(SCALES, _middles(began)), theta) @ np.asarray(began.density)
     return float(np.exp(np.interp(mean, levels, np.log(SCALES))))
 

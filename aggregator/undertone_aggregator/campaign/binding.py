@@ -46,14 +46,14 @@ class Change:
 
 
 def changes(meta: Mapping[str, str], plan: CampaignPlan, stream: StreamPlan | None) -> list[Change]:
-    """Return the differences between the plan applied last, in the entries ``meta`` of the store, and this plan."""
+    """Return how the plan differs from the plan applied last, which is in the store's entries ``meta``."""
     if "facts" not in meta:
         # The campaign has not begun, so no plan has been applied yet.
         return []
     new, fixed = _facts(plan, stream), json.loads(meta["facts"])
     applied = json.loads(meta[_PLAN])
     changed = [Change(name, fixed[name], new[name], False) for name in fixed if fixed[name] != new[name]]
-    # An option that is new in this version of Undertone has no applied value.
+    # An option that was never applied is new in this version of Undertone, and no change.
     return changed + [
         Change(name, applied[name], value, True)
         for name, value in new.items()
@@ -69,10 +69,11 @@ def open_campaign(
     apply: bool = False,
     refusing: Callable[[], str] = lambda: "",
 ) -> bytes:
-    """Bind a new store to the plan, or check that an old store belongs to it; return the cohort seed.
+    """Bind a new store to the plan, or check that an old store belongs to it; return the seed of its schedule.
 
-    Raises Invalid, which names each change of the plan. With ``apply``, the changes that a running campaign may make
-    are made instead. ``refusing``: returns a sentence about devices that would refuse the changed campaign.
+    Raises Invalid for a changed plan, with a sentence that names each change. With ``apply``, the changes that a
+    running campaign allows are applied instead. ``refusing``: returns a sentence for this error, about devices that
+    would refuse the changed campaign.
     """
     with store.transaction():
         meta = store.meta()
@@ -118,7 +119,7 @@ def apply_plan(store: CampaignEntries, plan: CampaignPlan, stream: StreamPlan | 
     """
     with store.transaction():
         version = version_of(store.meta())
-        # Look for changes that are never allowed first, so that such a change is refused for that reason.
+        # This comes first, so that a change that is never allowed is refused for that reason, not for the version.
         open_campaign(store, plan, stream, apply=True)
         if plan.version != version:
             raise Invalid(
@@ -135,11 +136,10 @@ def counted_by(store: CampaignEntries) -> str:
 
 
 def bind_counting(store: Store, counts: str) -> None:
-    """Note which engine, `SERVER` or `SPARK`, counts a campaign's reports. Raises Invalid if the other engine counted
-    before.
+    """Note which engine, `SERVER` or `SPARK`, counts a campaign's reports.
 
-    Each engine has its own memory of the reports that it has counted, so a campaign cannot change from one to the
-    other.
+    Raises Invalid if the other engine counted before: each has its own memory of the reports that it has counted, so a
+    campaign cannot change from one to the other.
     """
     with store.transaction():
         before = store.meta().get(_COUNTS) or (SERVER if store.newest_slot() is not None else counts)
@@ -153,7 +153,7 @@ def bind_counting(store: Store, counts: str) -> None:
 
 @dataclass(frozen=True)
 class Refusals:
-    """Devices that refuse a campaign: reason -> their number. ``known``: number of devices with a known policy."""
+    """How many devices refuse a campaign, by reason. ``known``: number of devices with a known policy."""
 
     known: int = 0
     reasons: Mapping[str, int] = field(default_factory=dict)
@@ -176,10 +176,10 @@ def _accept(_: Policy) -> None:
 
 
 def known_refusals(folder: Path, *campaigns: Campaign, check: Callable[[Policy], None] = _accept) -> Refusals:
-    """Return which of the policies in the folder ``devices`` of ``folder`` refuse one of the campaigns.
+    """Return how many policies in the folder ``devices`` of ``folder`` refuse one of the campaigns, by reason.
 
-    A file that is no policy counts as one that refuses. ``check``: a function that raises Refused for a policy that
-    refuses for another reason.
+    A file that is no policy counts as one that refuses. ``check``: a further check of each policy, which raises
+    Refused.
     """
     policies = Counter(path.read_bytes() for path in sorted((folder / "devices").glob("*/policy.json")))
     reasons: Counter[str] = Counter()
@@ -202,7 +202,7 @@ def cycle_after(epoch: Epoch) -> int:
 
 
 def refusals_of(config: Config, timeline: Timeline, now: int, check: Callable[[Policy], None] = _accept) -> Refusals:
-    """Return which of the known policies would refuse the configured campaign.
+    """Return how many of the known policies would refuse the configured campaign, by reason.
 
     ``timeline``: the epochs that were issued before the plan was changed. ``check``: see `known_refusals`.
     """
@@ -213,8 +213,8 @@ def refusals_of(config: Config, timeline: Timeline, now: int, check: Callable[[P
     extended = None if newest is None else epochs.reissued(timeline, max(now, cycle_after(newest)))
     if extended is None:
         return known_refusals(folder, epochs.first(now).campaign, check=check)
-    # Devices receive only the extended epoch, so the length of a whole campaign must not make them refuse: the first
-    # epoch is checked with one slot of reports.
+    # Devices will receive only the extended epoch. The first epoch is checked for the changed options alone: it gets
+    # one slot of reports, so that no device refuses it for its length.
     short = epochs_of(replace(config, campaign=replace(config.campaign, report_slots=1)))
     return known_refusals(folder, short.first(now).campaign, extended.campaign, check=check)
 

@@ -1,7 +1,7 @@
-"""Collections: the server's side of each way of collecting, one object for each kind of rule, in one table.
+"""The server's side of the ways of collecting reports: `COLLECTIONS` has one object for each kind of rule.
 
 Each is the counterpart of a rule in `undertone_shared.scalar` or `undertone_shared.stream`. Modules that load SciPy are
-imported inside functions, because ingest workers need only the cells.
+imported inside functions, because ingest workers need only the ``cells`` of these objects.
 """
 
 from dataclasses import replace
@@ -36,8 +36,9 @@ class Collection(Protocol):
         """Return the object that decides on the epochs of the configured campaign. Raises Invalid."""
 
     def announce(self, epoch: Epoch, epsilon: Fraction, round_of: tuple[int, int], wait: int) -> list[Event]:
-        """Return log entries for an epoch that begins in ``wait`` seconds; ``round_of``: (number of the epoch from 1,
-        number of planned rounds).
+        """Return log entries for an epoch that begins in ``wait`` seconds.
+
+        ``round_of``: (number of the epoch from 1, number of planned rounds).
         """
 
     def estimator(self, timeline: Timeline, models: dict[str, float]) -> "Estimator":
@@ -80,23 +81,22 @@ class ScalarCollection:
         return Reconstruction(timeline, models)
 
     def guarantee(self, campaign: Campaign, budget: "Budget") -> "Guarantee":
-        """Return the guarantee for one reading or, if devices take turns, for all readings within a device's rest."""
+        """Return the guarantee for one reading or, with turns, for any span of time as long as a device's rest."""
         from undertone_aggregator.estimate.guarantee import scalar_guarantee
 
         return scalar_guarantee(campaign, cast("ScalarRule", campaign.rule), budget)
 
 
 class StreamCollection:
-    """Streams, in which one budget covers all reports of a device: moments, one epoch, noise that is correlated over
-    slots.
+    """Streams: one budget for all reports of a device, noise that is correlated over slots, moments for each slot.
 
-    A threshold round before the stream is an epoch of single reports.
+    The whole stream is one epoch. A threshold round before it is an epoch of single reports.
     """
 
     cells: Cells = Moments()
 
     def epochs(self, config: "Config", means: EpochMeans) -> EpochSource:
-        """Return the object that decides on the stream's threshold round, if it has one, and on its epoch."""
+        """Return the object that decides on the stream's threshold round, if it has one, and on the stream's epoch."""
         from undertone_aggregator.campaign.stream_rounds import StreamRounds
 
         if config.stream is None:
@@ -104,7 +104,7 @@ class StreamCollection:
         return StreamRounds(config.campaign, config.stream, means)
 
     def announce(self, epoch: Epoch, epsilon: Fraction, round_of: tuple[int, int], wait: int) -> list[Event]:
-        """Return the log entry of a report epoch (mechanism, reports, θ), or of the threshold round before it."""
+        """Return the log entry of the threshold round, or of the stream with its mechanism, reports and θ."""
         if epoch.phase == THRESHOLD_PHASE:
             return [("epoch", f"the threshold round of the stream starts in {wait} s", {"round": 1})]
         rule = cast("StreamRule", epoch.campaign.rule)
@@ -144,7 +144,7 @@ def guarantee_of(timeline: Timeline, budget: "Budget") -> "Guarantee":
     """Return a guarantee that holds for every issued epoch: the largest ε, and the shortest rest between two reports.
 
     If one epoch had no rest, the guarantee has none. A stream's budget includes the report of its threshold round.
-    ``budget``: the plan's budget. It is used for epochs that have none yet, because they are only planned or simulated.
+    ``budget``: the plan's budget, for epochs without one of their own, which are only planned or simulated.
     """
     from undertone_aggregator.estimate.guarantee import USER, rest_of, with_round
 
@@ -155,7 +155,7 @@ def guarantee_of(timeline: Timeline, budget: "Budget") -> "Guarantee":
         campaign = epoch.campaign
         costs.append((rest_of(campaign), -own.epsilon, collection_of(campaign.rule.kind).guarantee(campaign, largest)))
     exact = [cost.certificate for _, _, cost in costs if cost.certificate is not None]
-    # If the reports of one epoch, such as Gaussian ones, have no exact ratio, then all reports together have none.
+    # Gaussian reports have no exact ratio of probabilities. One epoch of them leaves the whole campaign without one.
     certificate = max(exact) if exact and len(exact) == len(costs) else None
     stated = replace(min(costs, key=lambda cost: cost[:2])[2], certificate=certificate)
     if stated.level != USER:
@@ -165,5 +165,5 @@ def guarantee_of(timeline: Timeline, budget: "Budget") -> "Guarantee":
 
 
 def cells_of(kind: str) -> Cells:
-    """Return the cells, for ingest workers, to which reports of this kind of rule are added. Raises Invalid."""
+    """Return the `Cells` by which ingest workers add reports of this kind of rule to a batch. Raises Invalid."""
     return collection_of(kind).cells

@@ -16,8 +16,8 @@ from undertone_aggregator.mqtt.source import Outgoing
 from undertone_aggregator.store.leases import COORDINATOR, Fenced, Lease, Leases
 from undertone_aggregator.store.store import StoreError, open_store
 
-# A coordinator that shows no activity for this many seconds is taken to hang. Choosing a threshold takes minutes at
-# most.
+# A coordinator that shows no activity for this many seconds is taken to hang, and its lease is not renewed. Choosing a
+# threshold takes minutes at most.
 _LONGEST_SECONDS = 300.0
 
 
@@ -25,8 +25,9 @@ class Election(Protocol):
     """The election of a campaign's coordinator, as the thread that runs the coordinator uses it."""
 
     def lease(self) -> Lease | None:
-        """Return this server's lease, or None while another server has it. A call also shows that the calling thread
-        works.
+        """Return this server's lease, or None while another server has it.
+
+        The lease is renewed only while there are such calls, because they show that the calling thread works.
         """
 
     def held(self) -> bool:
@@ -121,7 +122,7 @@ class Elected:
 
 
 class Held:
-    """The connection to the broker of servers that share a store: it is up while this server coordinates a campaign.
+    """A server's connection to the broker if several servers share a store: up while it coordinates a campaign.
 
     All servers log in to the broker as the same user. A broker with the configuration of `undertone init` allows this
     user one connection. If two servers connected at once, each would end the other's connection again and again.

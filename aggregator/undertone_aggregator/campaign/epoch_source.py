@@ -23,15 +23,15 @@ class EpochMeans:
 
     # Seed from which the schedule is drawn.
     seed: bytes
-    # Function that reads from the store the Partial of the slots first <= slot <= last, for one kind of report.
+    # (first, last, kind of report) -> the store's Partial of this kind, for the slots first <= slot <= last.
     read: Callable[[int, int, int], Partial]
     # Clock in Unix seconds that shows how long a choice of θ has taken; None: a choice counts as taking no time.
     clock: Callable[[], float] | None = None
-    # Function that receives sentences about the computation's progress, and about why nothing was decided.
+    # Receives sentences about the progress of a choice.
     progress: Callable[[str], None] = _ignore
+    # Receives warnings, such as why nothing was decided.
     warn: Callable[[str], None] = _ignore
-    # Function that returns how many devices follow, at a Unix second, an epoch that the store does not know
-    # (`campaign.strays.Strays`).
+    # Unix second -> how many devices then follow an epoch that the store does not know (`campaign.strays.Strays`).
     strays: Callable[[int], int] = _none
 
 
@@ -64,7 +64,7 @@ class EpochSource(Protocol):
     def reissued(self, timeline: Timeline, now: int) -> Epoch | None:
         """Return the newest epoch with the plan's present end, if it has to be issued again; else None.
 
-        It has to be if the plan's end was extended since, or if devices follow an epoch that the store does not know.
+        That is so if the plan's end was extended since, or if devices follow an epoch that the store does not know.
         """
 
     def due(self, timeline: Timeline, now: int) -> int | None:

@@ -17,7 +17,7 @@ from undertone_aggregator.estimate.reconstruct import Reconstruction
 from undertone_aggregator.threshold.day import piece_at, pieces_of
 from undertone_shared import report
 
-# A function that reads the Partial of slots first <= slot <= last, for one kind of report.
+# (first, last, kind of report) -> the store's Partial of this kind, for the slots first <= slot <= last.
 Reader = Callable[[int, int, int], Partial]
 
 # Reports are accepted for a fixed time after their slot. A slot counts as final after this multiple of that time,
@@ -29,9 +29,10 @@ _FINAL = 2
 class EpochSums:
     """Sums of one kind of report in the slots ``start`` <= slot < ``stop`` of an epoch.
 
-    ``totals``: slot -> number of reports, under any epoch. ``cycles``: number of the cycle -> histograms of the epoch's
-    own reports [pieces, symbols], one for each piece of the cycle (`threshold.day.piece_at`). ``means``: slot ->
-    estimated mean of the truncated readings; empty for the cohort's reports.
+    ``totals``: slot -> number of its reports, with those that devices made under another epoch. ``cycles``: number of
+    the cycle -> histograms of the epoch's own reports [pieces, symbols], one for each piece of the cycle
+    (`threshold.day.piece_at`). ``means``: slot -> estimated mean of the truncated readings; empty for the cohort's
+    reports.
     """
 
     start: int
@@ -41,7 +42,7 @@ class EpochSums:
     means: Estimates = field(default_factory=lambda: Estimates.of([]))
 
     def with_reports(self, stop: int, partial: Mapping[Key, Counts], means: Estimates, epoch: Epoch) -> "EpochSums":
-        """Return these sums and the reports of the slots from ``self.stop`` to before ``stop``, with their means."""
+        """Return these sums with ``partial`` and ``means`` added, which are of the slots self.stop <= slot < stop."""
         cycle = epoch.campaign.cycle
         totals, cycles, grown = dict(self.totals), dict(self.cycles), set[int]()
         for key, counts in partial.items():
@@ -55,7 +56,7 @@ class EpochSums:
                 cycles[number] = cycles.get(number, empty).astype(np.int64)
             cycles[number][piece_at(key.slot, cycle)] += counts
         for number in grown:
-            # The smallest integers that hold the counts, because a year of cycles stays in memory.
+            # Use the smallest integers that hold the counts, because a year of cycles stays in memory.
             cycles[number] = cycles[number].astype(np.min_scalar_type(int(cycles[number].max())))
         return EpochSums(self.start, stop, totals, cycles, Estimates.together([self.means, means]))
 

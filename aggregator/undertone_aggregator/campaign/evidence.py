@@ -1,4 +1,4 @@
-"""Data for a decision about θ from the store: the histograms of each epoch, and the number of devices."""
+"""What the store knows for a decision about θ: the histograms of each epoch, and the number of devices."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -23,8 +23,9 @@ MEMORY_EPOCHS = 16
 
 @dataclass(frozen=True)
 class Evidence:
-    """The data at Unix second ``now``. ``read`` reads the store; ``kept`` holds the sums that earlier decisions
-    computed.
+    """The data at Unix second ``now``.
+
+    ``read`` reads the store; ``kept`` holds the sums that earlier decisions computed.
     """
 
     plan: CampaignPlan
@@ -123,26 +124,25 @@ class Evidence:
         return 2 * min(int(off.sum()), int((~off).sum())) >= cycle
 
     def _parts(self, epoch: Epoch, reports: EpochSums) -> dict[Move, Counts]:
-        """Return the epoch's histograms [pieces, symbols], one for each piece of the cycle, for each move.
+        """Return a map: how far readings have moved since -> the epoch's weighed histograms [pieces, symbols].
 
-        The result is a map: how far readings have moved since they were reported -> histograms.
+        Histograms without any report are left out.
         """
         weighed = {move: move.weighed(parts) for move, parts in self._by_move(epoch, reports).items()}
         return {move: parts for move, parts in weighed.items() if parts.any()}
 
     def _sums(self, epoch: Epoch, reports: EpochSums) -> dict[Move, Counts]:
-        """Return the epoch's histograms, added up by how far readings have moved since they were reported.
+        """Return a map: how far readings have moved since -> the epoch's weighed histogram [symbols].
 
-        A sum without any report is left out.
+        Histograms without any report are left out.
         """
         sums = {move: move.weighed(parts.sum(axis=0)) for move, parts in self._by_move(epoch, reports).items()}
         return {move: counts for move, counts in sums.items() if counts.sum()}
 
     def _by_move(self, epoch: Epoch, reports: EpochSums) -> dict[Move, Counts]:
-        """Return the epoch's histograms [pieces, symbols], added up over the cycles since which readings have moved
-        equally far.
+        """Return a map: how far readings have moved since -> the epoch's histograms [pieces, symbols].
 
-        The result is a map: how far readings have moved since -> sum.
+        Each is the sum over all cycles since which readings have moved that far.
         """
         together: dict[Move, list[Counts]] = {}
         for cycle, parts in reports.cycles.items():
@@ -150,19 +150,20 @@ class Evidence:
         return {move: np.sum(each, axis=0, dtype=np.int64) for move, each in together.items()}
 
     def devices(self) -> float:
-        """Return how many devices report now: the median number of reports in the newest ``epoch_slots`` settled slots
-        of the newest epoch.
+        """Return how many devices report now: the median number of reports in a slot of the newest epoch.
 
-        Slots without a report count as 0. In a threshold round only its planned slots are used.
+        Its newest ``epoch_slots`` settled slots are used, in a threshold round only planned ones. Slots without a
+        report count as 0.
         """
         number = len(self.timeline) - 1
         first, last = self._judged(number)
         return self._present(number, max(first, last - self.plan.epoch_slots + 1), last)
 
     def most_devices(self) -> float:
-        """Return the largest median number of reports in a slot at the beginning of an epoch (``epoch_slots`` slots).
+        """Return how many devices reported at most: the largest median number of reports in a slot of an epoch.
 
-        Only remembered epochs count that began within the newest `MEMORY_EPOCHS` times ``epoch_slots`` settled slots.
+        Of each epoch its first ``epoch_slots`` slots are used. Only remembered epochs count that began within the
+        newest `MEMORY_EPOCHS` times ``epoch_slots`` settled slots.
         """
         every = self.plan.epoch_slots
         earliest = self.settled - MEMORY_EPOCHS * every
@@ -174,8 +175,9 @@ class Evidence:
         return max(sizes)
 
     def _present(self, number: int, first: int, last: int) -> float:
-        """Return the median number of reports in a slot. A slot without reports counts as 0; without any slot the
-        result is 0.
+        """Return the median number of reports in an epoch's slots ``first`` to ``last``; 0 if there is no such slot.
+
+        A slot without reports counts as 0.
         """
         if last < first:
             return 0.0
@@ -183,8 +185,7 @@ class Evidence:
         return float(np.median([cohort.get(slot, 0) + reports.get(slot, 0) for slot in range(first, last + 1)]))
 
     def _reports(self, number: int, kind: int) -> EpochSums:
-        """Return the sums of one kind of report in the slots of an epoch that are used for choosing θ, all groups
-        together.
+        """Return the sums of one kind of report, in the slots of an epoch that are used for choosing θ.
 
         A decision needs these sums several times, but reads them once.
         """

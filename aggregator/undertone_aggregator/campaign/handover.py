@@ -18,7 +18,7 @@ FOLDER = "handovers"
 
 
 def read_handover(folder: Path, campaign: str) -> dict[str, Any]:
-    """Return the fields of the hand-over of a campaign in a server's folder. Without a hand-over the fields are empty.
+    """Return the fields of a campaign's hand-over. Without one, ``all`` and ``devices`` are empty, ``number`` is 0.
 
     Raises Invalid for a damaged file, and OSError.
     """

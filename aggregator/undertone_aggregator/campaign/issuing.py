@@ -28,8 +28,9 @@ _QUIET_SECONDS = 1.0
 
 
 class Issuing:
-    """Issues epochs. ``seed``: draws the schedule. ``sign``: signs campaigns; None: campaigns are not signed.
+    """Issues epochs.
 
+    ``seed``: from which the devices' schedule is drawn. ``sign``: signs campaigns; None: campaigns are not signed.
     ``clock``: Unix seconds, to see how long a choice of θ has taken.
     """
 
@@ -111,8 +112,7 @@ class Issuing:
             return False
 
     def _devices_are_back(self, counted: int) -> bool:
-        """Return True if no device's absence keeps the server from issuing an epoch. Otherwise log why the server
-        waits.
+        """Return False while the server issues no epoch because devices are away; log this once.
 
         ``counted``: the Unix second up to which the store holds all reports that arrived. While devices are away, this
         function looks for them once a slot.

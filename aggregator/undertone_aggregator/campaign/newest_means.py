@@ -6,17 +6,16 @@ from undertone_aggregator.estimate.estimates import MODEL, Estimate
 
 
 class NewestMeans:
-    """The estimates of the newest settled slot by campaign. One thread sets those of a campaign; any thread may read
-    them.
+    """Campaign -> its estimates of the newest settled slot.
+
+    One thread sets the estimates of a campaign; any thread may read them.
     """
 
     def __init__(self) -> None:
         self._newest: dict[str, tuple[Estimate, ...]] = {}
 
     def publish(self, campaign: str, slot: int, estimates: Iterable[Estimate]) -> None:
-        """Replace a campaign's estimates by those of ``slot``. A threshold round has no mean, so nothing is kept of its
-        slots.
-        """
+        """Replace a campaign's estimates by those of ``slot``; by none in a threshold round, which has no mean."""
         self._newest[campaign] = tuple(each for each in estimates if each.slot == slot and each.kind != MODEL)
 
     def of(self, campaign: str) -> tuple[Estimate, ...]:

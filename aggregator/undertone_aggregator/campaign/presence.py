@@ -21,9 +21,9 @@ _SPAN = 3
 # Number of slots with reports that show how many devices reported before. It is twice the number of reports that a
 # device by default keeps while it has no connection.
 REMEMBERED = 192
-# The quantile (the upper quartile) of the remembered numbers of reports that says how many devices reported before.
+# This quantile of the remembered numbers of reports, the upper quartile, counts as the number of devices before.
 _USUAL = 0.75
-# A new epoch waits until at least this share of the devices that reported before report now.
+# A new epoch waits while the devices that report now are less than this share of those that did before.
 LEAST = 0.9
 
 
@@ -46,15 +46,15 @@ def presence_of(read: Reader, first: int, settled: int, stride: int, strays: int
     ``stride``: each device reports in one of this number of slots. ``strays``: number of devices that are present
     although nothing of them is counted, see `strays.Strays`.
 
-    The result's ``before`` is the upper quartile over spans of ``stride`` slots, but at least 3. These are the spans
-    with reports before the newest one: about `REMEMBERED` slots, at least 4 spans. Spans without any report show
-    nothing about the devices. If devices stay away for good, ``before`` therefore sinks to ``now`` once three quarters
-    of these spans are newer than their departure.
+    The slots are cut into spans of ``stride`` slots, but at least 3. The newest span gives ``now``. The newest earlier
+    spans with reports, about `REMEMBERED` slots but at least 4 spans, give ``before``: the upper quartile of their mean
+    numbers of reports. If devices stay away for good, ``before`` sinks to ``now`` once three quarters of these spans
+    are newer than the departure. Spans without any report show nothing about the devices.
     """
     span = max(_SPAN, stride)
     wanted = max(REMEMBERED // span, 4)
-    # Spans of slots, the newest first: number of the span -> its reports. After a long outage the newest spans are
-    # empty, so the part of the store that is read grows until enough spans have reports.
+    # Number of the span, 0 for the newest -> its reports. After a long outage the newest spans are empty, so more and
+    # more of the store is read until enough spans have reports.
     spans: dict[int, int] = {}
     begin, end, length = settled, settled + 1, wanted * span
     while end > first and len(spans) <= wanted:
@@ -65,7 +65,7 @@ def presence_of(read: Reader, first: int, settled: int, stride: int, strays: int
                 spans[number] = spans.get(number, 0) + reports_in(key.kind, counts)
         end, length = begin, 2 * length
     newest = min(span, max(settled - first + 1, 1))
-    # The oldest span may be incomplete, because it begins before the campaign does.
+    # Leave out the oldest span if it is incomplete, because it begins before the campaign does.
     whole = [n for n in sorted(spans) if n > 0 and settled - (n + 1) * span + 1 >= first]
     earlier = [spans[n] / span for n in whole[:wanted]]
     before = float(np.quantile(earlier, _USUAL)) if earlier else 0.0

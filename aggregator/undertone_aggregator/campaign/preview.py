@@ -51,7 +51,7 @@ def check_files(config: Config) -> None:
 
 
 def preview(config: Config, now: int) -> list[str]:
-    """Return the plan's guarantee, its end if it began at Unix second ``now``, notes and warnings, as sentences.
+    """Return sentences: the plan's guarantee, the campaign's end if it begins at Unix second ``now``, notes, warnings.
 
     Raises Invalid or OSError, as `check_files` does.
     """

@@ -30,7 +30,7 @@ class SettledMark:
             self.settled = slot
 
     def withhold(self, store: Store, due: int, least: int) -> tuple[int, int] | None:
-        """If the store has settled fewer slots than the mark, have it publish no slot up to ``due``.
+        """If the store has settled fewer slots than the mark, have it publish no slot up to the mark or ``due``.
 
         Return (first, last) of the withheld slots, or None if the store has settled at least as many slots as the mark.
         Raises StoreError.

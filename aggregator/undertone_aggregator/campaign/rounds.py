@@ -1,9 +1,9 @@
 """Rounds: threshold epochs in which all devices report for the threshold, then report epochs under θ.
 
 A cache of sums is the only state of the rounds: what is due follows from the epochs and histograms in the store. So
-after a restart the server goes on where the last process stopped. A threshold round's planned slots are used to choose
-θ, later ones only if no report came in these; the round's epoch lasts until the next one begins. A report epoch ends
-with the campaign. A campaign that is extended gets a new epoch with the same rule and a later end.
+after a restart the server goes on where the last process stopped. The epoch of a threshold round lasts until the next
+epoch begins, but θ is chosen from the round's planned slots only, or from later slots if no report came in those. A
+report epoch ends with the campaign. A campaign that is extended gets a new epoch with the same rule and a later end.
 """
 
 import math
@@ -56,7 +56,7 @@ FEWEST = 0.25
 
 @dataclass(frozen=True)
 class ThetaChoice:
-    """The choice of θ from the evidence of one moment, for any mechanism that may report under it."""
+    """What θ is chosen from at one moment. `choose` then returns the best θ for a mechanism, given its variance."""
 
     plan: CampaignPlan
     cohort: Sequence[CohortCounts]
@@ -66,12 +66,12 @@ class ThetaChoice:
     # For the robust method only: the histograms of the report phase, and the distributions by time of day.
     reports: Sequence[ReportCounts]
     day: Day | None
-    # True if the reports for the threshold come from workdays and from days off, whose times of day may be distributed
-    # differently.
+    # True if the reports for the threshold come from workdays and from days off. Until then all times of day have the
+    # same θ, because readings may be distributed differently on the other days.
     saw_all_days: bool
 
     def choose(self, variance: Variance) -> Threshold:
-        """Choose θ, one for the cycle or one for each block, within limits, for a mechanism with this variance."""
+        """Choose θ within limits for a mechanism with this variance: one for the cycle, or one for each block."""
         plan = self.plan
         chosen = theta_from_reports(
             self.cohort,
@@ -128,7 +128,7 @@ class Rounds:
         }
 
     def first(self, now: int) -> Epoch:
-        """Return the campaign's first epoch, which starts as planned, or as soon as the lead allows.
+        """Return the campaign's first epoch, which starts as planned, or as soon as the lead time allows.
 
         It is a threshold epoch or, for a binary sensor, a report epoch.
         """
@@ -171,9 +171,7 @@ class Rounds:
         )
 
     def next(self, timeline: Timeline, now: int) -> Epoch | None:
-        """Return the epoch to issue at Unix second ``now``, once ``due``. Return None without reports, or when θ may
-        stay.
-        """
+        """Return the epoch to issue at Unix second ``now``, once ``due``; None without reports, or if θ may stay."""
         newest = timeline.last
         assert newest is not None
         evidence = Evidence(self.plan, timeline, self._means.read, now, self._kept)
@@ -219,9 +217,7 @@ class Rounds:
         return max(last, min(first + self.plan.report_slots, LARGEST_TIME // self.plan.slot_seconds) - 1)
 
     def learning_ends(self, timeline: Timeline) -> int | None:
-        """Return the Unix second at which the first report phase begins if no round is late. Return None if it has
-        begun.
-        """
+        """Return the Unix second at which the first report phase begins if no round is late; None if it has begun."""
         newest = timeline.last
         if newest is None or newest.phase != THRESHOLD_PHASE:
             return None
@@ -240,7 +236,7 @@ class Rounds:
         if newest.phase == THRESHOLD_PHASE:
             # The epoch of the next round, or of the report phase, will have the plan's later end.
             return None
-        # Devices do not take a second epoch within a cycle of the first. Until then the newest epoch stays broadcast,
+        # Within a cycle of an epoch's start, devices take no other epoch. Until then the newest epoch stays broadcast,
         # for devices that were offline.
         starts = now // plan.slot_seconds + plan.lead_slots
         early = now < campaign.epoch or starts < campaign.first_slot + plan.cycle
@@ -256,7 +252,7 @@ class Rounds:
         return _moved(rule.ranges, chosen.ranges, self.plan.cycle) < SMALLEST_CHANGE
 
     def _fits(self, starts: int, last: int) -> bool:
-        """Return True if an epoch of these slots is so long that the next epoch may begin after it."""
+        """Return True if the slots ``starts`` to ``last`` are as many as must lie between the starts of two epochs."""
         return starts + min(self.plan.cycle, self.plan.epoch_slots) <= last + 1
 
     def _choose(
@@ -287,7 +283,7 @@ class Rounds:
         return Epoch(self._campaign(first, last, edges, 1, None), now)
 
     def _round_slots(self, number: int) -> int:
-        """Return the slots from the start of threshold round ``number`` to the start of the report phase."""
+        """Return how many slots lie between the start of threshold round ``number`` and that of the report phase."""
         later = self.plan.rounds[number:]
         return sum(later) + len(later) * (self.plan.settle_slots + self.plan.lead_slots + 1)
 
@@ -315,7 +311,10 @@ class Rounds:
 
 
 def _nearest(before: ReportRule, theta: int, first: int, end: int | None) -> int:
-    """Clip ``theta`` to the smallest and largest θ that now apply in slots first <= i < end of the cycle."""
+    """Clip ``theta`` to the smallest and largest θ that now apply in a part of the cycle.
+
+    The part is the slots first <= i < end, or all from ``first`` on if ``end`` is None.
+    """
     ends = [start for start, _, _ in before.ranges[1:]] + [None]
     thetas = [
         old
@@ -326,7 +325,7 @@ def _nearest(before: ReportRule, theta: int, first: int, end: int | None) -> int
 
 
 def _moved(before: Ranges, after: Ranges, cycle: int) -> float:
-    """Return how far both ends of the range move, as a share of the range's width, averaged over the cycle."""
+    """Return the sum of both ends' moves as a share of the range's width, averaged over the cycle."""
     starts = sorted({first for first, _, _ in (*before, *after)})
     total = 0.0
     for first, end in pairwise([*starts, cycle]):

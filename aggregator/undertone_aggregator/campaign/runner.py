@@ -60,7 +60,9 @@ _SIGNED = "signed"
 
 @dataclass
 class Slots:
-    """Numbers (slots) of the broker users that each campaign's workers use; no two campaigns may use the same.
+    """Which of the broker users for workers each campaign uses, by number; no two campaigns may use the same.
+
+    Such a number is called a slot here; it has nothing to do with slots of time.
 
     ``held``: campaign -> its slots. ``taking``: lock for choosing slots, so that one campaign at a time does so.
     """
@@ -78,8 +80,7 @@ class RunOptions:
     """Options of a campaign's run besides its configuration. ``failpoint``: see `Ingest`.
 
     ``apply``: apply changes of the plan instead of only showing them. ``take_over``: continue a campaign that is
-    already broadcast although the store does not know it. ``slots``: the broker users of workers that all campaigns of
-    this server share.
+    already broadcast although the store does not know it. ``slots``: shared by all campaigns of this server.
     """
 
     clock: Callable[[], float] = time.time
@@ -101,7 +102,7 @@ class Running:
         self.journal = journal
         self.coordinator: Coordinator | None = None
         self._begun = False
-        # The part of the campaign's state that people read. Its field ``state`` is the state that the operator wants.
+        # The campaign's state, but with the operator's wish as its field ``state``; the property `state` completes it.
         # Other threads read this object, so it is replaced as a whole.
         plan = config.campaign
         ahead = plan.start if plan.start is not None and plan.start > options.clock() else None
@@ -237,7 +238,7 @@ class Running:
         self._know(reason="", full=False, since=None)
 
     def _election(self, store: Store) -> Election:
-        """Return the election: by the database if workers on any machine share the campaign."""
+        """Return the election: by the database if several servers share the campaign, else without a rival."""
         config = self.config
         if not config.shares:
             return Unopposed()
@@ -246,7 +247,7 @@ class Running:
     def _elected_coordinator(
         self, election: Election, seed: bytes, store: Store, outlet: Outgoing, stop: threading.Event
     ) -> "Coordinator | None":
-        """Return the coordinator while this server is elected.
+        """Return the coordinator while this server is elected, else None.
 
         Each term of office has a new coordinator, because all state is in the store.
         """
@@ -294,13 +295,13 @@ class Running:
         return sign
 
     def check_broadcast(self, store: CampaignEntries, outlet: Outgoing, stop: threading.Event) -> None:
-        """Check the broadcast campaign of this name.
+        """Check the campaign that is broadcast under this name.
 
         Raises Invalid if the store does not know it, unless the options say to take it over.
         """
         topic = config_topic(self.config.broker.prefix, self.name)
         message = outlet.retained(topic, stop)
-        # From now on, a message on the campaign's topic that this server has not sent raises an alarm.
+        # Forget this message: from now on, one on the campaign's topic that this server has not sent raises an alarm.
         outlet.heard.pop(topic, None)
         if not message:
             return
@@ -356,7 +357,7 @@ class Running:
             store.url, cells_of, self._source.open_intake, self._say, options.clock, options.failpoint
         )
         start: Callable[[IngestPlan, WorkerContext], Worker] = thread_worker if workers == 1 else ProcessWorker
-        # A worker that shares partitions with other machines takes free partitions instead of those of its number.
+        # Where workers share partitions with other machines, a worker takes free partitions, whatever its number.
         self._workers += [start(plan.of_worker(number), context) for number in range(workers)]
 
     def _tick(self, election: Election, seed: bytes, store: Store, outlet: Outgoing, stop: threading.Event) -> None:
@@ -463,10 +464,10 @@ class Running:
 
 
 def spent_until(last: Epoch, newest: int | None) -> int | None:
-    """Return the Unix second until which a stream's devices have spent their budget; None while they have some left.
+    """Return the Unix second at which a stream's window ends, if devices have spent its budget; else None.
 
-    ``newest``: the newest slot with a report. A device that reports in every slot of a window has spent its budget
-    after as many slots as its number of reports.
+    ``newest``: the newest slot with a report. Devices are taken to have reported in every slot of the window so far, so
+    the budget is spent after as many slots as it has reports.
     """
     campaign, rule = last.campaign, last.campaign.rule
     if not isinstance(rule, StreamRule) or newest is None or newest < campaign.first_slot:

@@ -165,9 +165,9 @@ class Settling:
             )
 
     def _estimates(self, first: int, last: int) -> tuple[Estimates, int]:
-        """Return (estimates of settled slots, smallest number of reports).
+        """Return (raw and filtered estimates of settled slots, number of reports).
 
-        The estimates are raw and filtered ones. A household's report is hidden among at least that number of reports.
+        In the published numbers, each report is hidden among at least that number of reports.
         """
         if self._live is None:
             plan, issuing = self._context.plan, self._issuing
@@ -190,9 +190,7 @@ class Settling:
         return both.take(both.slot >= first), smallest
 
     def _estimator(self) -> Estimator:
-        """Return the estimator of the current timeline. It is kept for all slots, because making a decoder takes
-        long.
-        """
+        """Return the estimator of the current timeline, which is kept because making a decoder takes long."""
         timeline = self._issuing.timeline
         if self._estimating is None or self._estimating[0] is not timeline:
             self._estimating = timeline, estimator_of(timeline, self._models.values)
@@ -212,9 +210,7 @@ class Settling:
         return estimates.take(estimates.slot >= first), shown.smallest
 
     def _announce_at_home(self, newest: Epoch, series: set[Series]) -> None:
-        """Announce the series to Home Assistant, and do so again when there is a new series or the campaign has
-        changed.
-        """
+        """Announce the series to Home Assistant if a series is new or the campaign has changed."""
         context, home = self._context, self._context.config.server.home_assistant
         if home:
             self._at_home |= series
@@ -225,9 +221,7 @@ class Settling:
                 context.outlet.publish(topic, message, again=True)
 
     def _log(self, estimates: list[Estimate], now: int) -> None:
-        """Log the newest estimate of each kind if the last line is old or of another kind. Log each suspicious
-        estimate.
-        """
+        """Log the newest estimate of each kind if the last line is old or of another kind, and each suspicious one."""
         journal = self._context.journal
         newest = {estimate.kind: estimate for estimate in estimates}
         for estimate in newest.values():

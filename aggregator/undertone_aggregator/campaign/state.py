@@ -44,8 +44,8 @@ class CampaignState:
     exists; None if that is not known yet.
 
     ``quiet``: seconds without a report that are normal, because devices take turns. ``spent``: the Unix second until
-    which the devices of a stream have spent their budget, None while they have some left. ``since``: the Unix second
-    since which the server takes in reports without a break. ``full``: whether the disk of the store is full.
+    which a stream's devices are silent because their budget is spent, None while some is left. ``since``: the Unix
+    second since which the server takes in reports without a break. ``full``: whether the disk of the store is full.
     ``strays``: number of devices whose reports are refused because they are for another version of the campaign, see
     `undertone_aggregator.campaign.strays`.
     """
@@ -75,10 +75,9 @@ class CampaignState:
         return max(now - max(known) - self.quiet, 0.0)
 
     def notice(self, now: float) -> int | None:
-        """Return the days of the notice that is due at Unix second ``now`` because the campaign ends soon; None if none
-        is due.
+        """Return within how many days the campaign ends, if a notice of its end is due at Unix second ``now``.
 
-        See `undertone_aggregator.base.endings.notice`.
+        See `undertone_aggregator.base.endings.notice`. Return None if no notice is due.
         """
         if self.state not in _OPEN or self.end is None or self.due is None or now > self.end:
             return None
@@ -131,11 +130,12 @@ class CampaignState:
 
 @dataclass(frozen=True)
 class ServerState:
-    """State of a server at Unix second ``time`` of its loop's last pass. ``started``: time of its start.
+    """State of a server.
 
-    ``reachable``: the broker answers, or the direct endpoint listens. ``free``: bytes on the disk of the stores.
-    ``room``: how many devices may be connected to the endpoint at once, None with a broker. ``turned_away``: number of
-    devices that logged in and found no room.
+    ``time``: Unix second of its loop's last pass. ``started``: Unix second of its start. ``reachable``: the broker
+    answers, or the direct endpoint listens. ``free``: free bytes on the disk of the stores. ``room``: how many devices
+    may be connected to the endpoint at once, None with a broker. ``turned_away``: number of devices that logged in and
+    found no room.
     """
 
     time: float
@@ -177,10 +177,9 @@ class ServerState:
         return found
 
     def crowd(self) -> dict[str, str]:
-        """Return a sentence about devices that find no room, and about what makes room, under the name of its alarm.
+        """Return a map: name of the alarm -> sentence about devices that find no room, and about what makes room.
 
-        The result is empty if there are no such devices. The server takes in the reports of all others, so it counts as
-        ready.
+        It is empty if there are no such devices. The server takes in the reports of all others, so it counts as ready.
         """
         if self.room is None or not self.turned_away:
             return {}

@@ -28,8 +28,9 @@ class Strays:
         self._slot, self._found = -1, 0
 
     def at(self, store: CountedReports, now: int) -> int:
-        """Return the number of strays at Unix second ``now``; 0 if they are few among all that report. Raises
-        StoreError.
+        """Return the number of strays at Unix second ``now``; 0 if they are few among all devices that report.
+
+        Raises StoreError.
         """
         slot = now // self._plan.slot_seconds - 1
         if slot != self._slot:

@@ -57,10 +57,9 @@ def stream_rule(plan: CampaignPlan, stream: StreamPlan, theta: int | None = None
 
 
 def round_length(plan: CampaignPlan, stream: StreamPlan) -> int:
-    """Return the number of slots of the threshold round: near the planned number, and without a common divisor with the
-    cycle.
+    """Return the length of the threshold round in slots, in which each device has one turn.
 
-    Each device has one turn in these slots.
+    It is near the planned length, and has no divisor in common with the cycle.
     """
     return coprime_near(stream.round_slots, 1, plan.cycle)
 
@@ -90,9 +89,7 @@ class StreamRounds:
         return self._round(first, now) if self.stream.round_slots else self._stream(self.rule, first, now)
 
     def planned(self, now: int) -> list[Epoch]:
-        """Return the planned epochs: the threshold round, if any, and the stream's epoch with the largest θ that may be
-        chosen.
-        """
+        """Return the planned epochs: the threshold round, if any, and the stream's epoch under the plan's largest θ."""
         first = self.first(now)
         if first.phase != THRESHOLD_PHASE:
             return [first]
@@ -107,9 +104,7 @@ class StreamRounds:
         return self._aligned(self._after(timeline.last)) + self.plan.report_slots - 1
 
     def learning_ends(self, timeline: Timeline) -> int | None:
-        """Return the Unix second at which the stream begins if the round is not late. Return None if the stream has
-        begun.
-        """
+        """Return the Unix second at which the stream begins if the round is not late; None once it is issued."""
         newest = timeline.last
         if newest is None or newest.phase != THRESHOLD_PHASE:
             return None
@@ -172,7 +167,7 @@ class StreamRounds:
         """Return the first slot, from slot ``first`` on, in which a stream can begin.
 
         With renewal this is a slot in which a period of the device policies' budget begins: a window of the stream that
-        crosses such a point would be charged in both periods.
+        lies in two periods would be charged in both.
         """
         renewal = self.rule.renewal
         return -(-first // renewal) * renewal if renewal else first
@@ -195,10 +190,9 @@ class StreamRounds:
 def stream_theta(found: Threshold, bound: int, slew: float | None, noise: float, devices: int) -> int:
     """Return the θ of least mean square error among integers that lie about 2 % apart.
 
-    The error of a mean of n devices is ToPL's Eq. 8 with the variance of the stream's noise, and with one more part of
-    the bias. Truncation at θ removes E[(x - θ)⁺], and clipped steps remove what the model of
-    `undertone_aggregator.estimate.clipping` says for readings of this distribution. A larger θ makes both smaller,
-    because the largest step is a share of the range.
+    The error of a mean is ToPL's Eq. 8 with the variance of the stream's noise, and with a bias of two parts instead of
+    one. Truncation at θ removes E[(x - θ)⁺] from the mean of the readings x; clipped steps remove `PART` of what
+    `clipped_steps` returns. A larger θ makes both parts smaller, because the largest step is a share of the range.
 
     ``found``: the distribution; ``slew``: largest step as a share of the range, None without a limit; ``noise``:
     variance of a device's report, as a share of θ²; ``devices``: how many report in a slot.
@@ -212,8 +206,7 @@ def stream_theta(found: Threshold, bound: int, slew: float | None, noise: float,
 
 
 def clipped_steps(found: Threshold, thetas: Integers, slew: float, excess: Vector) -> Vector:
-    """Return how much clipped steps lower the mean at each θ, if every reading is drawn independently of the one
-    before.
+    """Return how much clipped steps lower the mean at each θ, if readings x are drawn independently of each other.
 
     ``excess`` [thetas]: E[(x - θ)⁺].
     """

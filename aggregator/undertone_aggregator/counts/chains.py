@@ -1,10 +1,10 @@
 """Pairs of a device's slots on one chain, from which the covariance of two slots' means is estimated.
 
-A *chain* is a sequence of reports of one device, each of which uses the noise of the one before. A report at slot t
-with chain index i, in a campaign of lag j, began its chain at the origin t - ij. Two reports are on one chain, with no
-missed slot between them, iff their origins are equal: a chain that began later has a larger origin. (If a device
-continued a chain over missed slots, it counts as two chains. The covariance of two reports across the gap is then taken
-as 0.)
+A *chain* is a sequence of reports of one device, each of which uses the noise of the one before. If a report at slot t
+has the chain index i, and the campaign's lag is j, the *origin* of its chain is t - ij. Two reports are on one chain,
+with no missed slot between them, iff their origins are equal: a chain that began later has a larger origin. (A chain
+that a device continued over missed slots counts as two chains. The covariance of two reports across the gap is then
+taken as 0.)
 """
 
 import struct
@@ -66,9 +66,7 @@ class Chains:
         )
 
     def load(self, segments: Iterable[tuple[bool, bytes]], shards: Iterable[int] = range(SHARDS)) -> None:
-        """Replay a store's segments, in the order in which they were written. Only devices of these shards are
-        loaded.
-        """
+        """Load a store's segments, in the order in which they were written. Only devices of these shards are loaded."""
         is_loaded = np.zeros(SHARDS, dtype=bool)
         is_loaded[list(shards)] = True
         for _, data in segments:

@@ -10,8 +10,9 @@ from undertone_aggregator.counts.partial import Counts
 
 
 class ReportOrigin(NamedTuple):
-    """Where reports come from: the epoch with this ``fingerprint``, the ``kind`` of report, and the length of the
-    histograms.
+    """What the histograms of one table have in common.
+
+    ``fingerprint``: that of the epoch; ``kind``: the kind of report; ``cells``: the length of each histogram.
     """
 
     campaign: str

@@ -27,9 +27,7 @@ class DeviceStates:
     sequences: Sequences = field(default_factory=Sequences)
 
     def load(self, segments: Callable[[str], Iterable[Segment]], shards: Iterable[int] = range(SHARDS)) -> None:
-        """Load each state from ``segments(name)``, oldest first. Only devices of these shards are loaded. Raises
-        Invalid.
-        """
+        """Load each state from ``segments(name)``, oldest first, for the devices of these shards. Raises Invalid."""
         shards = list(shards)
         for part in fields(self):
             getattr(self, part.name).load(segments(part.name), shards)

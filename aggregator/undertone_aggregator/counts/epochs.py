@@ -37,7 +37,7 @@ class Epoch:
 
     ``chosen``: the choice of θ as JSON (`threshold_to_json`), None in a threshold epoch. ``decoded``: a table
     mechanism's decode values (numerators, denominator), which are not broadcast. ``budget``: the epoch's planned cost
-    in privacy. Whoever makes the epoch may leave it None; when the server issues the epoch, it becomes the plan's.
+    in privacy; if it is None, the epoch gets the plan's budget when the server issues it.
     """
 
     campaign: Campaign
@@ -105,9 +105,7 @@ class Timeline:
         return len(self.epochs)
 
     def span(self, fingerprint: bytes) -> tuple[Epoch, int, int] | None:
-        """Return (epoch, first slot, end): reports of this epoch are admitted for first <= slot < end. None for an
-        unknown one.
-        """
+        """Return (epoch, first, end): its reports are admitted for first <= slot < end. None for an unknown epoch."""
         return self._spans.get(fingerprint)
 
     def at(self, slot: int) -> Epoch | None:
@@ -116,9 +114,7 @@ class Timeline:
         return self.epochs[i] if i >= 0 and slot <= self.epochs[i].campaign.last_slot else None
 
     def bottom(self, slot: int) -> int:
-        """Return the low end of the range to which readings are truncated in ``slot``; 0 without an epoch or a
-        range.
-        """
+        """Return the low end to which readings are truncated in ``slot``; 0 without an epoch or a range."""
         epoch = self.at(slot)
         ranges = () if epoch is None else epoch.campaign.ranges
         return ranges[epoch.block_at(slot)][1] if epoch is not None and ranges else 0

@@ -14,8 +14,8 @@ class MechanismFacts:
     """Facts about a mechanism.
 
     ``kind``, ``what``: the ``kind`` and the ``sentence`` of `undertone_aggregator.design.mechanisms.Traits`.
-    ``levels``: a reading is rounded to one of ``levels`` + 1 values. ``variance_ratio``: mean variance of a report over
-    the readings as the threshold rounds estimated them, divided by the Hybrid's at the same θ and ε.
+    ``levels``: a reading is rounded to one of ``levels`` + 1 values. ``variance_ratio``: the variance of a report,
+    divided by the Hybrid's at the same θ and ε; both are means over the readings' distribution when θ was chosen.
     """
 
     kind: str

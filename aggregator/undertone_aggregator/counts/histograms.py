@@ -1,5 +1,4 @@
-"""Histograms of many slots and groups as arrays, and their sums by slot. Large series are read and published in this
-form.
+"""Histograms of many slots and groups as arrays, and their sums by slot: the form of large series.
 
 A year of half-hours of fifty groups has nearly a million histograms of each kind: too many for one Python object each.
 """
@@ -18,7 +17,7 @@ Slots = NDArray[np.int64]
 
 
 class GroupRows(NamedTuple):
-    """Histograms of one origin, by slot, then group; there is at most one for each slot and group.
+    """Histograms of one origin, ordered by slot, then group; there is at most one for each slot and group.
 
     ``slot`` [n]; ``group`` [n]: index of the group's name; ``counts`` [n, cells].
     """
@@ -29,7 +28,7 @@ class GroupRows(NamedTuple):
 
 
 class Summed(NamedTuple):
-    """Sums over the groups of one origin's histograms, by ascending slot.
+    """Sums of one origin's histograms over all groups, by ascending slot.
 
     ``slot`` [n]; ``counts`` [n, cells]: the histograms of all groups together; ``reports`` [n, groups]: the number of
     each group's reports.
@@ -125,7 +124,7 @@ class Histograms:
         return {origin: (rows.slot[own[origin]], rows.counts[own[origin]]) for origin, rows in self.tables.items()}
 
     def each_group(self, groups: Iterable[str] | None = None) -> Iterator[tuple[str, Tables]]:
-        """Yield (name, histograms) of ``groups``, or of all groups and all devices together, by name."""
+        """Yield (name, histograms) for ``groups``, sorted; None: for each group and for all devices together."""
         for name in sorted({*self.names, EVERYBODY} if groups is None else set(groups)):
             yield name, self.sums().everybody() if name == EVERYBODY else self.group(name)
 
@@ -142,12 +141,12 @@ class Histograms:
 
 
 def reports_of(kind: int, counts: Counts) -> Slots:
-    """Return the number of reports in each of histograms or vectors of moments [n, cells] of this kind; [n]."""
+    """Return the numbers of reports [n] in histograms, or vectors of moments, [n, cells] of this kind."""
     return counts[:, 0] if kind == STREAM else np.asarray(counts.sum(axis=1))
 
 
 def rows_of(slot: Slots, group: NDArray[np.intp], counts: Counts) -> GroupRows:
-    """Return histograms by slot and group; those of one slot and group, which came from several workers, are added."""
+    """Return histograms ordered by slot and group. Those of one slot and group, from several workers, are added up."""
     if not len(slot):
         return GroupRows(slot, group, counts)
     rank = slot * (int(group.max()) + 1) + group

@@ -4,8 +4,8 @@
 - Cells 1 to 64, one for each lag in slots: the number of devices with a report in this slot and another one that many
   slots earlier, both on the same chain.
 - Then four cells or more for each chain age from 1 to the rule's number of reports, but at most 256: the number of
-  reports, and for each coordinate Σu, Σhigh and Σlow, where u = X + 2^31 > 0 and u² = 2^32 high + low. A report's age
-  is its chain index. The cells of the last age also hold all older reports.
+  reports, and for each coordinate Σu, Σhigh and Σlow. Here X is a released value, u = X + 2^31 > 0, and
+  u² = 2^32 high + low. A report's age is its chain index. The cells of the last age also hold all older reports.
 
 Adding two vectors adds the moments exactly, so that `Partial`, store and backup treat them like histograms.
 """

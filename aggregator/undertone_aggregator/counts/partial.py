@@ -118,10 +118,10 @@ def add_counts(left: Counts, right: Counts) -> Counts:
 
 
 def pack_counts(counts: Counts) -> bytes:
-    """Pack a histogram, in the shorter of two forms, after a head of the form (u8) and the number of cells (u32).
+    """Pack a histogram: the number of its form (u8), the number of its cells (u32), then its counts.
 
-    The head is followed either by all counts, or by the indices (u32) and values of the counts that are not 0. The form
-    is log2 of a count's width in bytes, plus 4 if there are indices.
+    The counts are either all counts, or the indices (u32) and values of those that are not 0, whichever is shorter. The
+    number of the form is log2 of a count's width in bytes, plus 4 if there are indices.
     """
     largest = int(counts.max(initial=0))
     width = next(i for i, size in enumerate(_WIDTHS) if largest < 1 << (8 * size))

@@ -90,8 +90,10 @@ class Seen:
 
     @property
     def nbytes(self) -> int:
-        """Memory of the sorted words, in bytes. Up to max(4096, 1/64 of the devices) devices wait outside of these
-        words.
+        """Memory of the sorted words, in bytes.
+
+        New devices that wait for a merge into these words are left out: at most 4096, or 1/64 of all devices if that is
+        more.
         """
         return self._words.nbytes
 

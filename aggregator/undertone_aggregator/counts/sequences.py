@@ -36,7 +36,7 @@ CLOSES = -1
 
 
 def step(newest: int, number: int, slot: int, sequence: int) -> int:
-    """Return how many missing reports a counted report shows, or `CLOSES` if it may be a missing report itself.
+    """Return how many missing reports a counted report shows, or `CLOSES` if it may be one that was missing so far.
 
     ``newest``, ``number``: the slot and the sequence number of the device's newest report.
     """
@@ -64,7 +64,7 @@ class Sequences:
     def observe(self, key: int, first_slot: int, slot: int, sequence: int) -> int:
         """Remember a counted report.
 
-        Return how many missing reports it shows, or `CLOSES` if it was a missing report itself. ``first_slot``: the
+        Return how many missing reports it shows, or `CLOSES` if it is one that was missing so far. ``first_slot``: the
         campaign's first slot.
         """
         young = self._young.get(key)
@@ -205,7 +205,7 @@ class MissingReports:
         return {(group, slot): n for group, slots in self._open.items() for slot, n in slots.items()}
 
     def note(self, missing: int, group: str, slot: int) -> list[tuple[tuple[str, int], int]]:
-        """Count the reports that a new report shows to be missing, or count one less if it was missing itself (-1).
+        """Count the ``missing`` reports that a report for ``slot`` shows; -1: it was missing so far, so count one less.
 
         Return the changes: ((group, slot), amount).
         """

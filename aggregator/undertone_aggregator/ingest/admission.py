@@ -57,8 +57,9 @@ TOLERANCE_SECONDS = 60
 
 
 class Admission(Tally):
-    """The rules of one campaign, with its memory. ``groups``: device -> group; None: every device is in the group
-    ``all``.
+    """The rules of one campaign for its reports, with the memory of those that were counted.
+
+    ``groups``: device -> group; None: every device is in the group ``all``.
     """
 
     def __init__(
@@ -152,10 +153,9 @@ class Admission(Tally):
         return LATE if end < now - self._late else ""
 
     def _device_of(self, topic: str) -> tuple[str, int | None]:
-        """Return (device, key) of a report's topic.
+        """Return (device, key) of a topic; ("", None) if it is no report's topic.
 
-        The key is None if the topic's shard is not that of the device. For any other topic the device is empty and the
-        key None.
+        The key is None if the topic's shard is not that of the device.
         """
         match = self._topic(topic)
         if match is None:
@@ -170,10 +170,11 @@ class Admission(Tally):
 
 
 class Examined(NamedTuple):
-    """The result for a delivery of the rules that need no memory.
+    """What the checks that need no memory say about one delivery.
 
     ``refused``: the reason for refusal, empty for a report that may be counted. ``device``: empty if the topic names no
-    device. ``report``, ``rule``: the report and its epoch's rule, None unless this rule was asked.
+    device. ``key``: the device's key for deduplication. ``report``, ``rule``: the report and its epoch's rule; None if
+    an earlier check refused it.
     """
 
     refused: str
@@ -185,9 +186,7 @@ class Examined(NamedTuple):
 
 @lru_cache(maxsize=1 << 16)
 def _phases(seed: bytes, device: str) -> tuple[int, int]:
-    """Return h and h' of `undertone_shared.schedule`. They are cached, because they need a hash of each device and
-    campaign.
-    """
+    """Return h and h' of `undertone_shared.schedule`, cached because they need a hash for each device and campaign."""
     head = hashlib.sha256(seed + device.encode()).digest()
     return int.from_bytes(head[:4], "big"), int.from_bytes(head[4:8], "big")
 

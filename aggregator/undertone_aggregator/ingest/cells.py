@@ -34,8 +34,9 @@ class Cells(Protocol):
         """Return the number of cells in which reports of a kind are counted."""
 
     def admits(self, rule: Any, columns: Columns, member: Mask) -> Mask:
-        """Return which reports [n] the rule admits. ``member`` [n]: True if the slot is the device's turn for the
-        threshold.
+        """Return which reports [n] the rule admits.
+
+        ``member`` [n]: True if in this slot it is the device's turn to report for the threshold.
         """
 
     def add_all(self, rule: Any, columns: Columns, at: Integers, key: Key, chains: Chains, batch: Batch) -> None:
@@ -58,9 +59,7 @@ class Histogram:
         return symbols
 
     def admits(self, rule: Any, columns: Columns, member: Mask) -> Mask:
-        """Admit a report if its kind is the kind that is due in its slot, if that kind's mechanism can draw its symbol,
-        and if its chain index is 0.
-        """
+        """Admit reports of the kind due in their slot, with a symbol that the mechanism can draw, and chain index 0."""
         in_cohort = member | (rule.report is None)
         drawn = _occurs(rule.cohort.mechanism, columns.symbol)
         if rule.report is not None:
@@ -102,7 +101,7 @@ class Moments:
         return layout_of(rule).cells
 
     def admits(self, rule: Any, columns: Columns, member: Mask) -> Mask:
-        """Admit a stream's reports with chain index and release within the rule's bounds.
+        """Admit a stream's reports whose chain index and released value are within the rule's bounds.
 
         Admit none if the rule's readings have several coordinates: those reports are judged one by one.
         """

@@ -43,7 +43,7 @@ class Devices:
         return np.array(rows, dtype=np.int64)
 
     def known(self, topic: str) -> tuple[str, int | None] | None:
-        """Return (device, key) of a topic, and add a row for a new device. Return None for row -1."""
+        """Return (device, key) of a topic, adding a row for a new device; None if no report is admitted there."""
         row = self._row.get(topic)
         if row is None:
             if len(self._known) > MOST:

@@ -4,8 +4,8 @@ A report is plain when its topic is that of a device which is not revoked, it is
 and its slot is newer than any counted one of the device, but not by more than 63 slots. `Admission.judge` is the only
 definition of the rules. It would count the same reports in the same way, and the fast path itself refuses no report. If
 a report in a batch is not plain, this report and all later ones of its device go to `judge`, so that the order within a
-device is kept. The order among devices decides only which gap of a group a late report closes
-(`undertone_aggregator.counts.sequences.MissingReports`).
+device is kept. The order among devices is not kept; it decides only in which slot a late report is no longer counted as
+missing (`undertone_aggregator.counts.sequences.MissingReports`).
 """
 
 import hashlib
@@ -74,9 +74,7 @@ class FastPath:
         return Admitted(good, columns, digests(payloads, len(payloads)), epochs, epoch, groups, name), rows
 
     def _epochs(self, columns: Columns, rows: Integers, good: Mask) -> tuple[list[Epoch], Integers]:
-        """Return (epochs, the index of each report's epoch). Clear ``good`` for each report that its epoch's rule
-        refuses.
-        """
+        """Return (epochs, the index of each report's epoch); clear ``good`` for the reports that the rules refuse."""
         admission = self._admission
         admitted = np.zeros(len(good), dtype=bool)
         number = np.zeros(len(good), dtype=np.int64)

@@ -76,8 +76,7 @@ class IngestPlan:
     prefix: str
     campaign: str
     slot_seconds: int
-    # A function that returns, for the kind of a campaign's rule, the object that adds its reports to a batch. Another
-    # process can import this function.
+    # A function: kind of a campaign's rule -> the object that adds reports to a batch. Another process can import it.
     cells: Callable[[str], Cells]
     share: Share = Share()
     sessions: Sessions = Sessions()
@@ -243,8 +242,8 @@ class Ingest:
         self._failpoint("before_commit")
         records = self._records + len(batch.seen) // RECORD_BYTES
         compacts = records > max(COMPACT_RECORDS, len(self._admission.seen))
-        # One transaction for both, because a small campaign compacts after nearly every slot, and each transaction
-        # waits for the disk.
+        # Commit and compact in one transaction, because a small campaign compacts after nearly every slot, and each
+        # transaction waits for the disk.
         with COMMITS.timed(self._plan.campaign), self._store.transaction():
             self._store.commit(self._plan.share.name, batch)
             if compacts:

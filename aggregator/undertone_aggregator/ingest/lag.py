@@ -1,6 +1,4 @@
-"""How far Spark's counting is behind. If Spark counts a server's files, the server settles and raises alarms by this
-delay.
-"""
+"""How far Spark is behind in counting a server's files: slots settle that much later, and a long delay is an alarm."""
 
 import math
 import time
@@ -17,8 +15,9 @@ _LOOK_SECONDS = 5.0
 
 @dataclass
 class Lag:
-    """Watches landed files that wait for Spark. ``plan``: how deliveries are written to files; None: no files are
-    written.
+    """Watches landed files that wait for Spark.
+
+    ``plan``: how deliveries are written to files; None: no files are written.
     """
 
     plan: LandingPlan | None

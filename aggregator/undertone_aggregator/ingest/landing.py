@@ -63,7 +63,7 @@ COLUMNS = {
     "fingerprint": "int64",
     "kind": "int32",
     "slot": "int64",
-    # The symbol, or the first coordinate of a release. The column `further` holds the other coordinates.
+    # The symbol, or the first coordinate of a released stream value. `further` holds the other coordinates.
     "value": "int64",
     "further": "int32s",
     "chain": "int32",
@@ -219,9 +219,7 @@ class Landing:
         return max((int(match[match.lastindex or 0]) for match in matches if match), default=0)
 
     def _expire(self) -> None:
-        """Remove the folders of days that are too old. If Spark counts, remove only those whose files are all
-        counted.
-        """
+        """Remove the folders of days that are too old; where Spark counts, only those of counted files."""
         oldest = datetime.now(UTC).date() - timedelta(days=self._plan.days)
         gathered = self._folder / (LANDED if self._plan.counts == SERVER else COUNTED)
         for folder in list(gathered.rglob("????-??-??")):

@@ -38,9 +38,7 @@ def counted_names(folder: Path, checkpoint: str, newest: int, since: float = 0.0
 
 
 def waiting_files(folder: Path, checkpoint: str | None, newest: int) -> dict[Path, float]:
-    """Return a map for the merged files that no batch up to ``newest`` holds: file -> Unix second at which it was
-    written.
-    """
+    """Return the merged files that no batch up to ``newest`` holds, as a map: file -> Unix second of its writing."""
     waiting: dict[Path, float] = {}
     for file in gathered_files(folder / LANDED):
         with contextlib.suppress(FileNotFoundError):

@@ -25,8 +25,8 @@ _WAY_ON = "undertone spark recount, with a new folder as --checkpoint, counts th
 class BatchLedger:
     """The newest ``batch`` in the store.
 
-    ``checkpoint``: Spark's id of the checkpoint. ``buckets``: number of parts into which the devices are divided; the
-    checkpoint's state depends on it.
+    ``query``: the name of Spark's query. ``checkpoint``: Spark's id of the checkpoint. ``buckets``: number of parts
+    into which the devices are divided; the checkpoint's state depends on it.
     """
 
     query: str

@@ -129,8 +129,9 @@ class Partitions:
         self._logged = -1
 
     def update(self) -> None:
-        """Renew the membership. Release partitions above this worker's fair share, take free ones up to it. Raises
-        StoreError.
+        """Renew the membership; release partitions above this worker's fair share, or take free ones up to it.
+
+        Raises StoreError.
         """
         plan, leases = self._plan, self._leases
         leases.join(self._name, self._context.most, plan.lease_seconds)

@@ -168,7 +168,7 @@ def _advance(seen: Seen, good: Mask, devices: Words, slots: Integers, codes: Wor
     """Find reports for slots newer than all earlier ones of their device, and what they change in ``seen``.
 
     Each device's reports are examined in order of arrival. If a report is not newer, or newer by more than `NEWER`
-    slots, or refused by another rule, this report and all later ones of the device are left out.
+    slots, or refused by another rule, this report and all later ones of the device are left to `Tally.count`.
     """
     order = np.argsort(devices, kind="stable")
     key, slot = devices[order], slots[order]

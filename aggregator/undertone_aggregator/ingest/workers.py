@@ -1,6 +1,4 @@
-"""A server's ingest workers: a single worker is a thread; several are processes, each with its own shards of one
-store.
-"""
+"""A server's ingest workers: a single one is a thread; several are processes, each for its own shards of the store."""
 
 import contextlib
 import multiprocessing
@@ -28,9 +26,7 @@ class Worker(Protocol):
         """True if the broker queues reports for the worker, and the store takes them."""
 
     def check(self) -> None:
-        """Raise the exception that ended a worker's thread, or restart a worker's process that has died
-        unexpectedly.
-        """
+        """Raise the exception that ended a worker's thread, or restart a worker's process that has died."""
 
     def stop(self) -> None:
         """Let the worker commit and acknowledge the reports that it has read, then end it."""

@@ -21,8 +21,8 @@ WEBSOCKET_PATH = "/mqtt"
 def external_addresses(config: Config) -> list[Address]:
     """Return the addresses of the external brokers.
 
-    They use TLS if ``ca_file`` is configured, or if the broker is on another machine and not ``insecure``. Raises
-    Invalid.
+    They use TLS if ``ca_file`` is configured, or if the broker is on another machine and ``insecure`` is not set.
+    Raises Invalid.
     """
     settings = config.broker
     return [
@@ -32,7 +32,7 @@ def external_addresses(config: Config) -> list[Address]:
 
 
 def outlet_address(config: Config) -> Address | None:
-    """Return the broker to which mode direct publishes its estimates; None if none is configured. Raises Invalid."""
+    """Return the address of the broker that gets the estimates of mode direct; None without one. Raises Invalid."""
     settings = config.outlet
     return None if settings.host is None else _address(config, settings, settings.host, settings.port)
 

@@ -55,25 +55,23 @@ def entry_of(user: str, secret: Secret) -> str:
 
 
 def write_passwords(path: Path, users: Mapping[str, Secret]) -> None:
-    """Write the password file from user -> password or certificate, readable by its owner only. Raises Invalid,
-    OSError.
+    """Write the password file, readable by its owner only. ``users``: user -> password or certificate.
+
+    Raises Invalid, OSError.
     """
     write_private(path, "".join(entry_of(user, secret) for user, secret in users.items()))
 
 
 @contextlib.contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Hold the lock on the broker's files in ``folder``, which several campaigns share. Raises Invalid after a
-    minute.
-    """
+    """Hold the lock on the broker's files in ``folder``, which campaigns share. Raises Invalid after a minute."""
     refusal = f"another command has been changing the broker's files in {folder} for {_LOCK_SECONDS:.0f} s: try again"
     with locked(folder / ".lock", folder, _LOCK_SECONDS, refusal):
         yield
 
 
 def change_passwords(path: Path, changed: Mapping[str, Secret | None]) -> Collection[str]:
-    """Replace or add the passwords of these users in a file; None removes a user. Return all users that are then in the
-    file.
+    """Replace or add the passwords of these users in a file; None removes a user. Return all users in the new file.
 
     The caller must hold the lock of `alone`. Raises OSError, Invalid.
     """
@@ -115,12 +113,13 @@ def access_rules(
 ) -> str:
     """Return the access-control file: a device may write its own reports, and read campaigns and published numbers.
 
+    ``devices``: device -> its campaigns. Each device may write to one topic of each of its campaigns, so it can leave
+    at most one retained message there. With more than ``exact`` devices, one pattern for each campaign covers all
+    devices and shards; without ``devices``, one pattern covers all campaigns as well. The aggregator then checks the
+    shard. ``exact``: None (no limit) for the server's own endpoint, which finds a device's rules in a table.
+
     ``own``: the operator's own rules; None writes a comment that explains where to put them. ``readers``: see
-    `_reader_rules`. ``devices``: device -> its campaigns. Each device may write to one topic of each of its campaigns.
-    So it can leave at most one retained message there. With more than ``exact`` devices, one pattern for each campaign
-    covers all devices and shards; without ``devices``, one pattern covers all campaigns as well. The aggregator then
-    checks the shard. ``exact``: None (no limit) for the server's own endpoint, which finds a device's rules in a table.
-    ``home_assistant``: first level of Home Assistant's topics; None: the usual one. Raises Invalid.
+    `_reader_rules`. ``home_assistant``: first level of Home Assistant's topics; None: the usual one. Raises Invalid.
     """
     check_prefix(prefix)
     home = home_assistant or discovery.DEFAULT_PREFIX
@@ -152,10 +151,10 @@ def write_access_rules(
     home_assistant: str | None = None,
     exact: int | None = EXACT_DEVICES,
 ) -> None:
-    """Write the access-control file of a topic prefix, readable only by its owner. Keep its readers and the operator's
-    rules.
+    """Write the access-control file, readable only by its owner, but keep its readers and the operator's own rules.
 
-    ``exact``: see `access_rules`. Raises Invalid, OSError.
+    ``prefix``: first level of the topics. ``devices``, ``home_assistant``, ``exact``: see `access_rules`. Raises
+    Invalid, OSError.
     """
     own, readers = _own_rules(path), readers_of(path)
     rules = access_rules(prefix, devices, own=own, readers=readers, home_assistant=home_assistant, exact=exact)
@@ -163,8 +162,9 @@ def write_access_rules(
 
 
 def readers_of(path: Path) -> list[str]:
-    """Return the readers that an access-control file lists, without those in the operator's own rules. Raises Invalid,
-    OSError.
+    """Return the readers that an access-control file lists, without those in the operator's own rules.
+
+    Raises Invalid, OSError.
     """
     lines = _between(path, _READERS_BEGIN, _READERS_END) or []
     return [line.removeprefix("user ") for line in lines if line.startswith("user ")]
@@ -192,9 +192,7 @@ def _reader_rules(prefix: str, readers: Collection[str], home: str) -> list[str]
 
 
 def _own_rules(path: Path) -> str | None:
-    """Return the operator's lines of an access-control file; None if the marks around them are missing. Raises
-    Invalid.
-    """
+    """Return the operator's lines of an access-control file; None without the marks around them. Raises Invalid."""
     lines = _between(path, _OWN_BEGIN, _OWN_END)
     return None if lines is None else "\n".join(lines)
 

@@ -9,16 +9,17 @@ DROPPED = "broker_dropped"
 
 @dataclass
 class Dropped:
-    """Count of the messages that the broker dropped. If the broker restarts, its own counter restarts, but ``total``
-    continues.
+    """Count of the messages that the broker dropped.
+
+    ``last``: the broker's own counter, which begins anew when the broker restarts. ``total``: the count over all
+    restarts.
     """
 
     last: int = 0
     total: int = 0
 
     def more(self, now: int | None) -> int:
-        """Return the number of messages dropped since the last call, or since the broker restarted if that was
-        later.
+        """Return how many messages were dropped since the last call, or since a later restart of the broker.
 
         ``now``: the broker's own counter. None if it is unknown; the result is then 0.
         """

@@ -63,9 +63,7 @@ class Inbox:
 
     @property
     def ready(self) -> bool:
-        """True if the connection is open and the broker has confirmed the subscription (or its end, with
-        ``unsubscribe``).
-        """
+        """True if the broker has confirmed the subscription, or its end with ``unsubscribe``, in an open connection."""
         return self._socket is not None and self._subscriber.subscribed
 
     def take(self, seconds: float) -> list[Delivery]:
@@ -153,7 +151,7 @@ class Inbox:
                 return
 
     def _greet(self) -> None:
-        """Log, at most once per connection, that it was renewed, and that the broker refused the subscription."""
+        """Log that the connection was renewed or the subscription refused, each at most once for a connection."""
         if not self._greeted:
             self._greeted = True
             self._pause = _FIRST_PAUSE

@@ -28,7 +28,7 @@ _RETAINED_SECONDS = 0.2
 
 
 def worker_user(user: str, slot: int) -> str:
-    """Return the name of the broker user for the ingest worker that holds the worker's place ``slot``.
+    """Return the name of an ingest worker's user at the broker. ``slot``: the user's number, not a time slot.
 
     Each worker has a user of its own, so that no other user can take over its session.
     """
@@ -43,12 +43,12 @@ def worker_password(password: str, user: str) -> str:
 
 @dataclass(frozen=True)
 class Address:
-    """Address of a broker; its repr never shows the password. ``ca_file``: use TLS, and verify the broker against this
-    file.
+    """Address of a broker; its repr never shows the password.
 
-    ``tls``: use TLS even without ``ca_file``, and verify the broker against the system's authorities. ``worker_users``:
-    True if each worker's session has its own broker user, see `worker_user`. ``password_file``: file from which the
-    password came; the error names it if the broker refuses the password.
+    ``ca_file``: use TLS, and verify the broker against this file. ``tls``: use TLS even without ``ca_file``, and verify
+    the broker against the system's authorities. ``worker_users``: True if each worker's session has its own broker
+    user, see `worker_user`. ``password_file``: file from which the password came; the error names it if the broker
+    refuses the password.
     """
 
     host: str
@@ -62,7 +62,7 @@ class Address:
     password_file: Path | None = None
 
     def of_worker(self, slot: int) -> "Address":
-        """Return the address for the worker that holds ``slot``."""
+        """Return the address for the worker whose user has the number ``slot``."""
         if not self.worker_users:
             return self
         user = worker_user(self.user, slot)
@@ -74,7 +74,7 @@ class Address:
         return f"the broker at {self.host}:{self.port} refused the user {self.user}{where}: {reason}"
 
     def unanswered(self, reason: object) -> str:
-        """Return the error text for a port that ends a connection, or answers, as no broker does."""
+        """Return the error text for a port that ends a connection or answers in a way in which no broker does."""
         doubt = "TLS" if self.ca_file is None and not self.tls else "no TLS"
         return f"{self.host}:{self.port} does not answer as a broker does ({reason}): does this port expect {doubt}?"
 
@@ -99,8 +99,9 @@ class Address:
 
 
 class Disconnections:
-    """Times at which the broker ended this server's connection. Many of them in a short time suggest that another
-    client uses the same session.
+    """Times at which the broker ended this server's connection.
+
+    Many of them in a short time suggest that another client uses the same session.
     """
 
     def __init__(self) -> None:
@@ -136,8 +137,7 @@ def always() -> bool:
 
 
 class Outlet:
-    """Publisher of retained messages in a background thread. At every later connect it repeats the messages that were
-    published with ``again``.
+    """Publisher of retained messages in a background thread; at later connects it repeats some, see ``publish``.
 
     ``dropped``: number of messages that the broker has dropped since it started. ``stored``: number that it holds. Both
     are None until the broker publishes them. ``heard``: the newest message of each topic in ``watch``, whoever
@@ -269,8 +269,9 @@ class Outlet:
 
 
 class Outlets:
-    """An `Outlet` for each of several brokers, which all get the same messages. ``heard``: the newest message of each
-    topic.
+    """An `Outlet` for each of several brokers, which all get the same messages.
+
+    ``heard``: the newest message of each topic.
     """
 
     def __init__(self, outlets: Sequence[Outlet]) -> None:

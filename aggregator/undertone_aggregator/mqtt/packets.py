@@ -98,8 +98,9 @@ def split(data: bytes, largest: int = LARGEST) -> tuple[list[Packet], int]:
 
 
 def _length_at(data: bytes, at: int) -> tuple[int, int]:
-    """Return (length, start of the body) from the variable-length encoding at ``at`` (2.2.3). The start is 0 if the
-    encoding is incomplete.
+    """Return (length, start of the body) from the variable-length encoding at ``at`` (2.2.3).
+
+    The start is 0 if the encoding is incomplete.
     """
     size = 0
     for i, byte in enumerate(data[at : at + 4]):
@@ -131,7 +132,7 @@ def packet_id(data: bytes, start: int, stop: int) -> int:
 
 
 def parse_connect(body: bytes) -> Connect:
-    """Parse a CONNECT (3.1). Raises ProtocolError for other levels than MQTT 3.1.1 and for malformed packets."""
+    """Parse a CONNECT (3.1). Raises ProtocolError for another protocol than MQTT 3.1.1 and for a malformed packet."""
     name, at = _text(body, 0)
     if name != "MQTT" or len(body) < at + 4:
         raise ProtocolError("malformed", "a CONNECT does not begin with the name MQTT")

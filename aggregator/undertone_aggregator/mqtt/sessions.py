@@ -145,9 +145,7 @@ def _move(
 
 
 def _dispossess(store: Store, plan: IngestPlan) -> None:
-    """Revoke the leases, if the plan uses any, of all partitions and of the coordinator. Earlier holders are then
-    refused.
-    """
+    """Revoke the leases, if the plan uses any, of all partitions and of the coordinator: their holders are refused."""
     if plan.lease_seconds and store.leases is not None:
         partitions = [Share(worker, plan.share.workers).name for worker in range(plan.share.workers)]
         store.leases.reset([COORDINATOR, *partitions])

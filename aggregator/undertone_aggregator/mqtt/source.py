@@ -64,8 +64,9 @@ class Outgoing(Protocol):
     def publish(
         self, topic: str, payload: bytes, *, again: bool = False, permitted: Callable[[], bool] = always
     ) -> None:
-        """Publish a retained message now, if connected. With ``again``, publish it also at every later connect at which
-        ``permitted()`` is true.
+        """Publish a retained message now, if connected.
+
+        With ``again``, publish it also at every later connect at which ``permitted()`` is true.
         """
 
     def stop(self) -> None:
@@ -81,9 +82,7 @@ class Source(Protocol):
 
     @property
     def outlives(self) -> bool:
-        """True if the broker that reads the files runs longer than this server: it started before, and continues
-        afterwards.
-        """
+        """True if the files are those of a broker that started before this server and continues after it."""
 
     @property
     def open_intake(self) -> OpenIntake:
@@ -101,10 +100,9 @@ class Source(Protocol):
         stop: threading.Event,
         taken: Collection[int] = (),
     ) -> IngestPlan:
-        """Prepare the plan's workers to take over the campaign's reports, and return the plan. No worker may run
-        meanwhile.
+        """Prepare the plan's workers to take over the campaign's reports, and return the plan.
 
-        ``taken``: slots (numbers of broker users) that other campaigns hold.
+        No worker may run meanwhile. ``taken``: slots (numbers of broker users) that other campaigns hold.
         """
 
     def outlet(self, prefix: str, say: Say) -> Outgoing:
@@ -210,8 +208,9 @@ def enter_source(
 
 @contextlib.contextmanager
 def external_broker(config: Config, journal: Journal) -> Iterator[Source]:
-    """Use a broker that this server does not run. If `init` made the broker's files here, a reload makes it read them
-    again.
+    """Use a broker that this server does not run.
+
+    If `init` made the broker's files here, ``reload`` makes the broker read them again.
     """
     directory = config.path(config.broker.directory)
     files = [directory / name for name in ("passwords", "access", CONFIG_FILE)]

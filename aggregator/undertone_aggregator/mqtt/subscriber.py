@@ -41,11 +41,11 @@ def connection_of(delivery: Delivery) -> int:
 
 
 class Subscriber:
-    """One connection to a broker, with the number ``connection``. Each new connection needs a new object. Times are in
-    seconds.
+    """One connection to a broker, with the number ``connection``. Each new connection needs a new object.
 
     ``filters`` are subscribed at QoS 1 once the connection is ``accepted``, or unsubscribed with ``unsubscribe``.
-    ``denied``: the broker refused the subscription. A delivery's topic is empty if it is not valid UTF-8.
+    ``denied``: the broker refused the subscription. A delivery's topic is empty if it is not valid UTF-8. Times are in
+    seconds.
     """
 
     def __init__(
@@ -69,10 +69,10 @@ class Subscriber:
         self._output += packets.connect(client_id, user, password, self._keepalive, clean=False)
 
     def output(self, now: float) -> bytes:
-        """Return the bytes to send, once. They include a ping if nothing was sent, or nothing received, for half the
-        keepalive.
+        """Return the bytes to send, and forget them.
 
-        Raises ProtocolError if a ping or the CONNECT has had no answer for half the keepalive.
+        They include a ping if nothing was sent, or nothing received, for half the keepalive. Raises ProtocolError if a
+        ping or the CONNECT has had no answer for half the keepalive.
         """
         quiet = self._keepalive / 2
         if self._pinged is not None or not self.accepted:

@@ -96,8 +96,8 @@ class Database:
     def _lock_setup(self) -> None:
         """Wait until no other process migrates this database or creates a campaign in it.
 
-        Other processes must then wait until the transaction ends. If beginning a transaction has this effect already,
-        there is nothing to do.
+        Other processes must then wait until the transaction ends. This method does nothing where beginning a
+        transaction already has this effect, as in SQLite.
         """
 
     def _keep_copy(self) -> None:
@@ -134,10 +134,10 @@ class Database:
             return int(self.execute(row).scalar_one())
 
     def _find(self, campaign: str | None) -> int | None:
-        """Return the number of the campaign of this name; without a name, that of the only campaign. None if there is
-        none. A campaign whose own name is not stored yet has every name.
+        """Return the number of the campaign of this name; without a name, that of the only campaign; else None.
 
-        Raises Invalid if there is no name and several campaigns, and for the file of another campaign.
+        A campaign whose own name is not stored yet is found by every name. Raises Invalid for several campaigns without
+        a name, and for the file of another campaign.
         """
         numbers = {name: int(number) for number, name in self.rows(select(tables.campaigns))}
         if campaign is None:
@@ -254,7 +254,8 @@ class Database:
     def upsert(self, table: Table, rows: list[dict[str, Any]], values: Any, where: Any = None) -> None:
         """Insert rows. If a row's key exists already, set ``values(excluded)`` if ``where(excluded)`` holds.
 
-        The statement is compiled once per table, so every call for a table must pass the same functions.
+        ``excluded``: the columns of the row that could not be inserted. The statement is compiled once per table, so
+        every call for a table must pass the same functions.
         """
 
         def build() -> Any:

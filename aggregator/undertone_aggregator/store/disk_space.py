@@ -21,11 +21,10 @@ def is_full(error: OSError) -> bool:
 
 
 def retry_while_full(act: Callable[[], Result], say: Callable[[str], None], stop: threading.Event) -> Result | None:
-    """Return what ``act`` returns. While the disk is full, log this with ``say`` and retry after 1, 2, 4, 8 s, and then
-    every 16 s.
+    """Return what ``act`` returns; while the disk is full, log this with ``say`` and try again.
 
-    It must be possible to call ``act`` again after it failed. Returns None once ``stop`` is set. Raises every other
-    error of ``act``.
+    The pauses are 1, 2, 4, 8 s, and then 16 s each. It must be possible to call ``act`` again after it failed. Returns
+    None once ``stop`` is set. Raises every other error of ``act``.
     """
     pause = _FIRST_SECONDS
     while not stop.is_set():

@@ -35,9 +35,7 @@ class Leases(Protocol):
         """Take a lease that has expired or was released. Return None while another owner holds it."""
 
     def renew(self, lease: Lease) -> None:
-        """Extend the lease to ``seconds`` from now. Raises Fenced if another owner has the lease: then stop all
-        work.
-        """
+        """Extend the lease to ``lease.seconds`` from now. Raises Fenced if another has it: then stop all work."""
 
     def release(self, lease: Lease) -> None:
         """Give the lease back, if this owner still has it."""

@@ -10,9 +10,9 @@ from undertone_aggregator.store import tables
 from undertone_aggregator.store.database import Database
 from undertone_aggregator.store.leases import COORDINATOR, Fenced, Lease
 
-# Seconds after the end of its membership from which a worker's row is deleted, as soon as any worker leaves.
+# When any worker leaves, the rows of workers whose membership ended this many seconds ago are deleted, too.
 _FORGET_SECONDS = 86400.0
-# PostgreSQL ends a transaction whose process sends nothing for this many seconds: the process is suspended.
+# PostgreSQL ends a transaction whose process sends nothing for this many seconds, and so is probably suspended.
 IDLE_SECONDS = 10.0
 _RETRY_SECONDS = 0.2
 

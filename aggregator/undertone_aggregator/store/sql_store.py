@@ -161,9 +161,7 @@ class SqlStore(Database):
                 self._add_counts(table, worker, of_table)
 
     def _hold_settled(self) -> int:
-        """Return the newest settled slot, -1 before the first. It is locked against change until the transaction
-        ends.
-        """
+        """Return the newest settled slot, -1 before the first, and lock it until the transaction ends."""
         table = tables.meta
 
         def build() -> Any:

@@ -144,11 +144,10 @@ def copy_before(path: Path) -> Path:
 
 
 def revision_in(path: Path) -> str | None:
-    """Return the revision of the tables in a store's file; None if it has none. Raises Invalid for a file that is no
-    store.
+    """Return the revision of the tables in a store's file; None if it has none. Raises Invalid for another file.
 
-    SQLite leaves no further file beside the store: without a log beside it nobody writes to the store, and it is then
-    opened as unchangeable.
+    SQLite must leave no further file beside the store. So if there is no log, which means that nobody writes to the
+    store, the file is opened as unchangeable.
     """
     how = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "mode=ro&immutable=1"
     try:

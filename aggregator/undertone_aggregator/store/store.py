@@ -51,7 +51,8 @@ class Batch:
     partial: Partial = field(default_factory=Partial)
     # Deliveries by outcome.
     outcomes: Counter[str] = field(default_factory=Counter)
-    # Records to append to the states of devices, one for each counted report, see `undertone_aggregator.counts.seen`.
+    # Records of the counted reports, see `undertone_aggregator.counts.seen`. Like the next two kinds of records, they
+    # are appended to the states of devices.
     seen: bytearray = field(default_factory=bytearray)
     # Records of the counted stream reports, see `undertone_aggregator.counts.chains`.
     chains: bytearray = field(default_factory=bytearray)
@@ -104,9 +105,7 @@ class StoreConnection(Protocol):
         """Return a transaction as a context, durable at its end. A nested transaction is part of the outer one."""
 
     def fence(self, check: Callable[[], None] | None) -> None:
-        """Call ``check`` at the start of every later transaction of this connection. If it raises, the transaction is
-        rolled back.
-        """
+        """Call ``check`` at the start of every later transaction, which is rolled back if ``check`` raises."""
 
 
 class CampaignEntries(StoreConnection, Protocol):
@@ -116,9 +115,7 @@ class CampaignEntries(StoreConnection, Protocol):
         """Return a map: name -> value of the campaign's entries with these names; without names, of all its entries."""
 
     def set_meta(self, values: Mapping[str, str]) -> None:
-        """Write entries for `meta`, name -> value, in the open transaction or, if there is none, in a transaction of
-        their own.
-        """
+        """Write entries for `meta`, name -> value, in the open transaction; without one, in their own."""
 
     def epochs(self) -> list[Epoch]:
         """All epochs, oldest first."""
@@ -148,7 +145,7 @@ class CountedReports(Protocol):
         groups: Collection[str] | None = None,
         late: bool = False,
     ) -> Histograms:
-        """Return the histograms of all workers for first <= slot <= last by column.
+        """Return the histograms of all workers for first <= slot <= last, as arrays.
 
         ``kind``, ``groups``: only of this kind of report, and of these groups. ``late``: only of reports that arrived
         after their slot had settled; otherwise only of those that arrived before.
@@ -188,9 +185,7 @@ class CountedReports(Protocol):
         """
 
     def conflicts(self) -> dict[str, int]:
-        """Return for each group how many reports contradict a report that was counted before. All workers are added
-        up.
-        """
+        """Return a map: group -> number of reports, of all workers, that contradict one that was counted before."""
 
     def audit(self) -> Iterator[tuple[str, bytes, str]]:
         """Yield (device, first 8 bytes of sha256(payload), outcome) of each distinct report, when auditing is on."""
@@ -203,7 +198,7 @@ class WorkerStore(Protocol):
         """Add a batch under the worker's own key, in one transaction.
 
         Reports for a slot up to `SETTLED` are stored apart as late, so that the counts of a settled slot never change.
-        A transaction that raises `SETTLED` waits for the commits that have read its old value.
+        A transaction that increases `SETTLED` waits for the commits that have read the old value.
         """
 
     def segments(self, state: str) -> Iterator[Segment]:
@@ -248,8 +243,9 @@ class StoreLocks(Protocol):
         """Lock the store together with other workers. Waits and raises as ``exclusive`` does."""
 
     def serving(self, seconds: float) -> AbstractContextManager[None]:
-        """Lock the store against other servers; workers may still lock it by ``shared``. Waits and raises as
-        ``exclusive`` does.
+        """Lock the store against other servers; workers may still lock it by ``shared``.
+
+        Waits and raises as ``exclusive`` does.
         """
 
     @property

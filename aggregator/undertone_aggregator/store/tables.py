@@ -1,6 +1,4 @@
-"""The store's tables, the same in SQLite and PostgreSQL. `migrations` brings a new or an older database to these
-tables.
-"""
+"""The store's tables, the same in SQLite and PostgreSQL. `migrations` brings new and older databases to them."""
 
 from sqlalchemy import (
     BigInteger,

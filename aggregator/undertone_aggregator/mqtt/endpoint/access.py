@@ -25,12 +25,12 @@ class ReadRules:
         )
 
     def may_subscribe(self, topic_filter: str) -> bool:
-        """Return True if this filter matches some topic that the rules allow to read."""
+        """Return True if this filter matches some topic of ``allowed``; `may_read` decides on each message."""
         return any(overlap(rule, topic_filter) for rule in self.allowed)
 
 
 class Access:
-    """The rules of a file: word -> user -> filters.
+    """The rules of a file: word (read, write or deny) -> user -> filters.
 
     The user "" stands for patterns, which hold for all users, with %u for the user's name.
     """
@@ -39,7 +39,7 @@ class Access:
         self._rules = rules
 
     def may_publish(self, topic: str, user: str) -> bool:
-        """Return True if a rule allows this user to publish to this topic, and no rule of the user's denies it."""
+        """Return True if a rule allows this user to publish to this topic, and no rule of this user denies it."""
         if any(matches(rule, topic) for rule in self._rules[_DENY].get(user, ())):
             return False
         rules = self._rules[_WRITE]

@@ -1,6 +1,4 @@
-"""The connection of one device or reader. It handles the part of MQTT 3.1.1 that they need, and refuses everything
-else.
-"""
+"""The connection of one device or reader: the part of MQTT 3.1.1 that they need. Everything else is refused."""
 
 import math
 from collections import Counter
@@ -48,13 +46,14 @@ class Host(Protocol):
     throttled: int
     unknown: int
     retained: dict[str, bytes]
-    # Return the seconds of a monotonic clock. It is an attribute, because it is called for each report and a method is
-    # slower.
+    # A function that returns the seconds of a monotonic clock. It is called for each report, so it is an attribute: a
+    # method is slower.
     now: Callable[[], float]
 
     def route(self, user: str, topic: bytes) -> tuple[Queue | None, str]:
-        """Return the queue of the campaign named in ``topic`` (None if it is not served), and the topic if this device
-        may report to it, else "".
+        """Return (the queue of the campaign named in ``topic``, the topic as text).
+
+        The queue is None if the campaign is not served. The text is "" if this device may not report to the topic.
         """
 
     def subscribe(self, connection: "Connection", topic: str) -> bytes | None:
@@ -77,8 +76,7 @@ class Host(Protocol):
 
 
 class Connection:
-    """One client connection, from accept to close. An unsupported request closes the connection, and its reason is
-    counted.
+    """One client connection, from accept to close. An unsupported request closes it, and the reason is counted.
 
     ``user`` is the device's or reader's name, "" until it has authenticated. ``waiting`` counts the reports without
     PUBACK. ``subscriptions``: the topics that a device has subscribed to. ``session``: the session of a reader, None
@@ -219,8 +217,9 @@ class Connection:
             self._read()
 
     def check(self, now: float) -> None:
-        """Close the connection if a deadline has passed: for its CONNECT, for the rest of a packet, for its keepalive,
-        or for a reader that takes no messages. Resume a stalled connection if the limits allow it.
+        """Close the connection if a deadline has passed; resume a stalled connection if the limits allow it.
+
+        There are deadlines for the CONNECT, the rest of a packet, the keepalive, and a reader that takes no messages.
         """
         limits = self._host.limits
         if not self.user:
@@ -284,8 +283,9 @@ class Connection:
         self.write(packets.connack(packets.ACCEPTED))
 
     def _admitted(self, asked: Connect) -> str:
-        """Return the name of the device or reader that connects. Raises ProtocolError for a wrong certificate or
-        password.
+        """Return the name of the device or reader that connects.
+
+        Raises ProtocolError for a wrong certificate or password.
         """
         gate, shown = self._host.gate, self._stream.certificate
         if shown is None:
@@ -329,11 +329,9 @@ class Connection:
         self._rest = data[end:]
 
     def _take_reports(self, data: bytes, now: float) -> bool:
-        """Handle the most frequent input without parsing it. This input is complete reports to the cached topic, and
-        nothing else.
+        """Handle the most frequent input without parsing it: complete reports to the cached topic, and nothing else.
 
-        Return False for any other input, and if a limit does not allow all of the reports. Then nothing has been
-        handled.
+        Return False, and handle nothing, for any other input, and if a limit does not allow all of the reports.
         """
         length, head, queue = self._report_length, self._report_head, self._queue
         if not length or len(data) % length:
@@ -375,7 +373,7 @@ class Connection:
         return True
 
     def _route(self, name: bytes) -> tuple[Queue | None, str]:
-        """Return the queue and topic of a report sent to ``name``; cache them if the topic is the device's own."""
+        """Return `Host.route` of the topic ``name``; cache the result if the device may report to this topic."""
         queue, topic = self._host.route(self.user, name)
         if queue is not None and topic:
             self._own, self._topic, self._queue = name, topic, queue

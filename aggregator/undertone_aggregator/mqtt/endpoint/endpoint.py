@@ -197,10 +197,10 @@ class Endpoint:
         return CampaignIntake(self, queue)
 
     def reload(self) -> None:
-        """Read passwords, access rules, certificate and key again. Disconnect users whose entry was removed or changed,
-        and users who may now read other topics.
+        """Read passwords, access rules, certificate and key again.
 
-        On an error, raises Invalid or OSError and keeps the old ones.
+        Disconnect users whose entry was removed or changed, and users who may now read other topics. On an error,
+        raises Invalid or OSError and keeps the old ones.
         """
         # A new context is made. If certificate and key were replaced in the context in use, handshakes in other threads
         # could fail meanwhile.
@@ -273,9 +273,7 @@ class Endpoint:
         self._catch_up()
 
     def _catch_up(self) -> None:
-        """Make the calls that are queued, unless another thread holds the lock. That thread makes them when it has
-        released it.
-        """
+        """Make the queued calls; if another thread holds the lock, it makes them when it has released the lock."""
         while self._calls and self.turn.acquire(blocking=False):
             try:
                 for _ in range(len(self._calls)):
@@ -338,8 +336,9 @@ class Endpoint:
         return len(self._taking) == 1
 
     def _read_for(self, queue: Queue, seconds: float) -> None:
-        """Read all connections in this thread, until the only campaign that takes reports has a batch, or until no
-        report has come for ``seconds``.
+        """Read all connections in this thread until a batch is complete, or until no report has come for ``seconds``.
+
+        The batch is that of the only campaign that takes reports.
         """
         self._reading = True
         try:
@@ -386,8 +385,9 @@ class Endpoint:
                 time.sleep(max(0.0, began + _PASS_SECONDS - time.monotonic()))
 
     def _call_takers(self) -> float:
-        """Have each campaign whose batch is due take it; return the seconds until the next batch is due, at most
-        `_KEEP_SECONDS`.
+        """Have each campaign whose batch is due take it.
+
+        Return the seconds until the next batch is due, at most `_KEEP_SECONDS`.
         """
         now, soonest = self._polled_at, math.inf
         longest = min(_WINDOW_OF_CAMPAIGN_SECONDS * len(self._taking), _LONGEST_WINDOW_SECONDS)
@@ -405,8 +405,9 @@ class Endpoint:
 
     @property
     def _idle(self) -> bool:
-        """True if the endpoint's own thread need not read: the only campaign's thread reads or read a moment ago, or
-        nothing listens yet.
+        """True if the endpoint's own thread need not read.
+
+        Either the only campaign's thread reads, or read a moment ago, or nothing listens yet.
         """
         if not self._alone:
             return not self._listening

@@ -31,8 +31,8 @@ class Gate:
         self._others = frozenset(others)
         self._entries: dict[str, str] = {}
         self._access: Access | None = None
-        # For an unknown user, a password is checked as well, so that the time of an answer does not reveal which names
-        # exist.
+        # An unknown user's password is checked against this entry, so that the time of an answer does not reveal which
+        # names exist.
         self._nobody = password_entry("nobody", secrets.token_urlsafe(24)).strip().partition(":")[2]
         self.reload()
 

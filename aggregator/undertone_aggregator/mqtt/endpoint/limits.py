@@ -17,7 +17,7 @@ class Limits:
     ``strangers_of_address`` per IPv4 address or IPv6 /64, ``strangers`` in all. Above the first number, the oldest of
     that address is closed. Above the second, the oldest of the address that has the most is closed. ``connections``
     limits authenticated devices only, so strangers cannot keep devices out; `undertone_aggregator.base.room` derives
-    it. ``unread_bytes``: largest number of sent bytes that the other side has not taken.
+    this limit. ``unread_bytes``: largest number of sent bytes that the other side has not taken.
 
     ``burst`` and ``per_second`` are a token bucket of packets per device. When it is empty, the endpoint stops reading
     the connection and drops nothing. The same happens at ``unacknowledged`` reports of one connection, and at
@@ -30,9 +30,8 @@ class Limits:
 
     For MQTT over WebSocket: ``request_bytes`` limits the HTTP request, and also the frames before authentication; all
     of them must come within ``connect_seconds``. ``frame_bytes`` limits a WebSocket message; a reader's largest packet
-    fits.
-    ``idle_frames``: how many frames without MQTT's bytes, such as pings, may come at once; on average, one may come
-    each second.
+    fits. ``idle_frames``: how many frames without MQTT's bytes, such as pings, may come at once; on average, one may
+    come each second.
     """
 
     connections: int = 1 << 20
@@ -59,7 +58,5 @@ class Limits:
 
 
 def packets_per_second(slot_seconds: Iterable[int]) -> float:
-    """Return the packets per second allowed to a device that takes part in campaigns with these slot lengths in
-    seconds.
-    """
+    """Return how many packets a second a device may send that takes part in campaigns with these slot lengths."""
     return max(_LEAST_PER_SECOND, sum(_REPORTS_PER_SLOT / seconds for seconds in slot_seconds))

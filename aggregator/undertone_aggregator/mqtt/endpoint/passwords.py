@@ -49,9 +49,7 @@ def certificate_matches(entry: str, certificate: bytes) -> bool:
 
 
 def password_matches(entry: str, password: str) -> bool:
-    """Return True if this is the password of the entry ``$7$iterations$salt$hash``. Raises Invalid for an entry without
-    these four parts.
-    """
+    """Return True if this is the password of the entry ``$7$iterations$salt$hash``. Raises Invalid for another form."""
     try:
         _, kind, iterations, salt, digest = entry.split("$")
         if kind != "7":

@@ -9,8 +9,7 @@ from undertone_aggregator.ingest.intake import Delivery
 
 
 class Queue:
-    """Reports in order of arrival. One thread at a time puts reports, and another one takes them; neither waits for a
-    lock.
+    """Reports in order of arrival. One thread at a time puts, another takes them; neither waits for a lock.
 
     ``newest``: time of arrival of the newest report, in seconds of a monotonic clock. ``since``: time from which the
     reports in ``waiting`` have waited: the arrival of the first, or the last call of ``take`` if reports remained.

@@ -14,10 +14,10 @@ from undertone_aggregator.mqtt.filters import check_filter, matches
 from undertone_aggregator.mqtt.packets import ProtocolError
 from undertone_shared.errors import Invalid
 
-# A write ends with the message with which it reaches this number of bytes.
+# Messages are added to a write while it has fewer bytes than this.
 _WRITE_BYTES = 1 << 14
 _U16 = 0xFFFF
-# A SUBSCRIBE costs one token, and one token more for this number of comparisons of a filter with a topic.
+# A SUBSCRIBE costs one token, and another for every so many comparisons of a filter with a topic.
 _COMPARISONS = 10_000
 
 
@@ -140,9 +140,7 @@ class ReaderSession:
         self.pump()
 
     def _qos(self, topic: str) -> int | None:
-        """Return the largest QoS of the subscriptions to a topic; None if there is none, or if the topic may not be
-        read.
-        """
+        """Return the largest QoS of the subscriptions to a topic; None without one, or if the topic may not be read."""
         if topic not in self._granted:
             wanted = [qos for each, qos in self._filters.items() if matches(each, topic)]
             self._granted[topic] = max(wanted) if wanted and self._rules.may_read(topic) else None

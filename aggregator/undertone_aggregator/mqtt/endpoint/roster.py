@@ -106,7 +106,7 @@ class Roster:
     def subscribe(self, connection: Connection, topic: str) -> bytes | None:
         """Subscribe a device to a campaign, or to a published series; return the retained message as a packet.
 
-        Return b"" if no message is retained. Return None without a subscription: for any other topic, because a device
+        Return b"" if no message is retained. Return None, without subscribing, for any other topic, because a device
         may read only what is public, and above the limit of subscriptions.
         """
         if campaign_of(self._prefix, topic) is None and series_of(self._prefix, topic) is None:
@@ -134,8 +134,9 @@ class Roster:
             self.make_room()
 
     def make_room(self) -> bool:
-        """Close the oldest unauthenticated connection of the address that has the most of them; return False if there
-        is none.
+        """Close an unauthenticated connection; return False if there is none.
+
+        It is the oldest one of the address that has the most of them.
         """
         if self.strangers:
             self.strangers.most_crowded().abort("strangers")
@@ -143,9 +144,7 @@ class Roster:
         return False
 
     def full(self, connection: Connection, user: str) -> bool:
-        """Return True if the limit of readers, or of devices, is reached. A device that is already connected still has
-        room.
-        """
+        """Return True if the limit of readers, or of devices, is reached; a device that is connected still has room."""
         if connection.session is not None:
             return len(self.readers) >= self.limits.readers
         if len(self.online) < self.limits.connections or user in self.online:
@@ -216,8 +215,9 @@ class Roster:
         return self.queues.setdefault(campaign, queue)
 
     def allow(self, slot_seconds: Collection[int]) -> None:
-        """Set the packet rate to what a device needs if it takes part in campaigns with all these slot lengths (in
-        seconds), but not below the configured rate.
+        """Set the packet rate to what a device needs in campaigns with all these slot lengths, in seconds.
+
+        The rate is never below the configured one.
         """
         wanted = max(self._least_per_second, packets_per_second(slot_seconds))
         if wanted != self.limits.per_second:
@@ -262,8 +262,9 @@ class Roster:
         self.strangers.remove(connection.network, connection)
 
     def _tell(self) -> None:
-        """Log, if any of these numbers has changed, how many connections the server ended, how often it throttled
-        devices, and how many reports were for unknown campaigns.
+        """Log how many connections the server ended, how often it throttled devices, and reports of unknown campaigns.
+
+        Log nothing if none of these numbers has changed.
         """
         counted = (self.refused.total(), self.throttled, self.unknown)
         if counted != self._told:

@@ -59,8 +59,9 @@ class EndpointOutlet:
 
 
 class DirectSource:
-    """The source of mode direct. Its ``endpoint`` is a context manager. It runs until that context ends, and listens
-    from the opening of the first intake.
+    """The source of mode direct.
+
+    Its ``endpoint`` is a context manager: it runs until that context ends, and listens once the first intake is opened.
 
     ``room``: how many devices may be connected. ``outlet``: address of the broker for estimates. ``starved``: see
     `Endpoint`. Raises Invalid or OSError.
@@ -107,8 +108,9 @@ class DirectSource:
         return take_over_direct(store, plan, say)
 
     def outlet(self, prefix: str, say: Say) -> EndpointOutlet:
-        """Return the outlet: it sends campaigns and estimates to the endpoint's subscribers, and the estimates also to
-        the broker of [outlet], if there is one.
+        """Return the outlet: it sends campaigns and estimates to the endpoint's subscribers.
+
+        It sends the estimates also to the broker of [outlet], if there is one.
         """
         if self._outlet is None:
             return EndpointOutlet(self.endpoint, prefix)
