@@ -239,8 +239,8 @@ class FleetFiles:
         if device is None or device.state != REVOKED:
             found = device.state if device else "not in the inventory"
             raise Invalid(f"{name} is {found}, but only a revoked device can be forgotten")
-        # The line in the file of groups goes first: after a crash, a device without a row in the inventory could not be
-        # forgotten again.
+        # Change the file of groups first, and the inventory last. After a crash, this function can be called again only
+        # for a device that the inventory has.
         if self.config.campaign.groups is not None:
             with self.changing():
                 remove_device(self.config.path(self.config.campaign.groups), name)
