@@ -107,9 +107,7 @@ class Home:
         return self.folder / STATE
 
     def fleet(self, name: str) -> Path:
-        """Return the folder of a campaign's devices. If the campaign has predecessors, it is that of the first of
-        them.
-        """
+        """Return the folder of a campaign's devices. Campaigns that succeed each other share the first one's folder."""
         return self.folder / FLEETS / self.chain(name)[-1]
 
     def chain(self, name: str) -> list[str]:

@@ -36,7 +36,7 @@ _NAMES = [column.split()[0] for column in ROWS.split(", ")]
 
 
 class Counting:
-    """Counts reports of a campaign, whose epochs' messages are ``bodies``. This object is sent to the executors.
+    """Counts a campaign's reports. ``bodies``: the messages of its epochs. This object is sent to the executors.
 
     ``refused``: fingerprints of epochs that the store does not know; their reports are refused as `OTHER_CAMPAIGN`.
     """
