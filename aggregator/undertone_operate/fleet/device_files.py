@@ -66,8 +66,8 @@ class Target:
 def target_of(config: Config) -> Target:
     """Return the configured broker, or the server's own endpoint, as devices reach it.
 
-    An address without TLS is allowed only on loopback, or if [broker] says insecure. Raises Invalid if TLS is needed
-    and no authority is known, or if the authority's certificate is not a file.
+    An address without TLS is allowed only on loopback or, for a broker, if [broker] says insecure. Raises Invalid if
+    TLS is needed and no authority is known, or if the authority's certificate is not a file.
     """
     broker = config.broker
     direct = not broker.source.broker

@@ -20,10 +20,10 @@ class Rate:
 class RateLimit:
     """Token buckets: one for each network, and one for all together. ``clock``: monotonic seconds.
 
-    When a request is admitted, before its body is read, it takes a token from each of both buckets, so that requests
-    under way are counted. If it turns out to cost more, `charge` takes the rest. A network's bucket falls to minus its
-    burst at most; tokens beyond that are taken from neither bucket. So one network takes at most twice its burst from
-    the common bucket, and from then on its rate.
+    When a request is admitted, before its body is read, it takes a token from both buckets, so that requests under way
+    are counted. If it turns out to cost more, `charge` takes the rest. A network's bucket falls to minus its burst at
+    most; tokens beyond that are taken from neither bucket. So one network takes at most twice its burst from the common
+    bucket, and from then on its rate.
     """
 
     def __init__(self, each: Rate, together: Rate, clock: Callable[[], float]) -> None:
