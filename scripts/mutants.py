@@ -429,7 +429,7 @@ class Run:
 def start(copy: Path, tests: tuple[str, ...], cpu_seconds: int) -> Run:
     """Fork a process that runs these tests.
 
-    This process has imported third-party packages, so each mutant starts sooner.
+    The parent process has imported the third-party packages, so the tests start sooner.
 
     ``cpu_seconds``: the processor time after which the process is ended, because its mutant loops.
     """
