@@ -1,4 +1,4 @@
-"""The heap of a device by the form of its code, measured for scripts/board_results.py.
+"""How much heap a device needs with each form of its code; scripts/board_results.py uses these measurements.
 
 ``client_rows``: the client alone, with a simulated broker (device/measure.py). ``board_rows``: device/main.py with a
 real broker and a campaign of 128 bins until two reports are acknowledged, while Wi-Fi, clock and watchdog are imitated.
@@ -84,7 +84,7 @@ def board_interpreter(form: str, *, inside: bool = False) -> Path:
 def measure(
     code: str, paths: list[Path | str], scratch: Path, heap: int | None = None, program: Path | None = None
 ) -> dict[str, int] | None:
-    """Return the numbers of the printed table by row, None if the heap is too small.
+    """Return the table that the program ``code`` prints, row -> number; None if the heap is too small.
 
     Raises RuntimeError if the program fails for another reason.
     """
@@ -114,9 +114,9 @@ def forms(scratch: Path) -> dict[str, tuple[str, list[Path | str], int]]:
 
 
 def least(succeeds: Callable[[int], bool], start: int, step: int) -> int:
-    """Return the least multiple of ``step`` that succeeds, if all larger ones do; the search begins at ``start``.
+    """Return the least multiple of ``step`` that succeeds, searched for from ``start``.
 
-    Raises RuntimeError if a heap of more than MOST bytes fails.
+    Assumes that every larger heap succeeds, too. Raises RuntimeError if a heap of more than MOST bytes fails.
     """
     low, high, stride = 0, start // step, 1
     while not succeeds(high * step):

@@ -36,7 +36,7 @@ INSTALLERS: dict[str, Any] = {
 def example_policy() -> dict[str, Any]:
     """Return every field of a policy in the parser's order. Raises Invalid if the parser refuses it."""
     read = parse_policy(json.dumps({"version": policy_fields.VERSION, **OWNERS}).encode())
-    # A field without a default that the owner did not give follows from other fields, so the parsed value is used.
+    # If a field has neither a default nor a value in OWNERS, it follows from other fields, so its parsed value is used.
     return {
         name: OWNERS[name] if name in OWNERS else getattr(read, name) if default is None else default
         for name, default in policy_fields.default_fields().items()

@@ -6,11 +6,12 @@ A figure is a link to its study's table: ``the error is [15][day-1] %``. The pag
 ``[day-1]: results/day.csv "devices=1000; predicted error, %"``. The title holds conditions and then the wanted column.
 The figure is that column's cell in the first row that meets the conditions, rounded to as many digits as are shown.
 A condition is ``column=value``, or a comparison with ``<``, ``>``, ``<=``, ``>=``, which no empty cell meets.
-``max column``, ``min column`` and ``mean column`` are over all such rows (``column`` may be a pattern: ``ε = *``),
-``count`` is how many there are, ``column[2]`` is the second number of ``1.2 / 3.4 (5)``.
+``max column``, ``min column`` and ``mean column`` are over all rows that meet the conditions (``column`` may be a
+pattern: ``ε = *``), ``count`` is how many there are, ``column[2]`` is the second number of ``1.2 / 3.4 (5)``.
 
-A table under a line ``[Figures][theta-1] of the study:`` has a title ``table: condition; column; column``. Its heading
-has columns of the study: the named ones find the row, among the rows that meet the conditions; the others are cells.
+A table under a line ``[Figures][theta-1] of the study:`` has a title ``table: condition; column; column``. The
+table's heading has columns of the study. The cells under those that the title names find the study's row, among the
+rows that meet the conditions. The other cells are written from this row.
 """
 
 import fnmatch
@@ -61,7 +62,7 @@ def refreshed(text: str) -> tuple[str, set[str]]:
     """Return the text with the results' figures, and the names of the definitions that it uses.
 
     Raises OSError if there is no such study, LookupError for a figure without a definition and if the study has no such
-    row, column or number, ValueError if a condition compares with what is no number and for the number 0 of a cell.
+    row, column or number, ValueError if a condition compares with what is no number and for ``column[0]``.
     """
     cells = {match["name"]: (match["study"], match["where"]) for match in DEFINITION.finditer(text)}
     used = set()

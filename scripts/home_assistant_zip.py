@@ -1,4 +1,4 @@
-"""The integration for Home Assistant as a zip, with the device package in it: home_assistant_zip.py ZIP.
+"""Write the integration for Home Assistant and the device's packages to one zip: home_assistant_zip.py ZIP.
 
 Unpack it as custom_components/undertone, or let HACS do so.
 """

@@ -420,7 +420,8 @@ class Run:
             os.killpg(self.process, signal.SIGKILL)
         if os.WIFSIGNALED(status):
             return "hung" if os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGKILL) else "killed"
-        # Exit code 5 means that no test was collected; other codes from 2 on mean that the tests could not run.
+        # Any code except 0 counts as noticed: 1 says that a test failed, 5 that no test was collected, others that the
+        # tests could not run.
         code = os.WEXITSTATUS(status)
         return "not in place" if code == _NOT_IN_PLACE else "killed" if code else "survived"
 
@@ -428,7 +429,7 @@ class Run:
 def start(copy: Path, tests: tuple[str, ...], cpu_seconds: int) -> Run:
     """Fork a process that runs these tests.
 
-    This process has imported third-party packages, so each mutant starts sooner.
+    The parent process has imported the third-party packages, so the tests start sooner.
 
     ``cpu_seconds``: the processor time after which the process is ended, because its mutant loops.
     """

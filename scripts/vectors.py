@@ -356,7 +356,10 @@ ALIGN = ({"close": True}, {"seconds": 600, "close": True})
 
 
 def measured(measure: str, *steps: Json, body: Json | None = None, **policy: Any) -> Json:
-    """Return a life under a campaign with this measure, a report in every slot, and θ 1,000; ``body`` may differ."""
+    """Return a life under a campaign with this measure, a report in every slot, and θ 1,000.
+
+    ``body``: fields of the campaign's body that replace or add to these.
+    """
     schedule = {"cohort_stride": 0, "seed": SEED, "stride": 1}
     rule = rule_of(HYBRID, [0, 0, 1000])
     fields = {"measure": measure, "schedule": schedule, "rule": rule, **(body or {})}
@@ -364,7 +367,7 @@ def measured(measure: str, *steps: Json, body: Json | None = None, **policy: Any
 
 
 def apart(*groups: list[Any]) -> list[Json]:
-    """Return the steps of one slot: each group of samples after the same part of the slot, and then its end."""
+    """Return the steps of one slot: groups of samples at equal intervals, and then its end."""
     part = SLOT // (len(groups) + 1)
     steps: list[Json] = [{"seconds": part, "observe": group} for group in groups]
     return [*steps, {"seconds": SLOT - part * len(groups), "close": True}]

@@ -1,4 +1,4 @@
-"""Print which files a wheel lacks, and which it should not have, by its pyproject.toml and hatch_build.py.
+"""Print which files a wheel lacks, and which it should not have, according to its pyproject.toml and hatch_build.py.
 
 The exit code is 1 if there are any.
 """

@@ -51,8 +51,8 @@ _ELSEWHERE = {
     "experiment": "undertone_studies.commands.experiment",
     "reproduce": "undertone_studies.commands.reproduce",
 }
-# Command -> its module, whose function ``register`` adds the command to a Typer application. A clone contains studies
-# and benchmarks; the wheel does not.
+# Command -> its module, whose function ``register`` adds the command to a Typer application. The commands of studies
+# and benchmarks are left out if their package is missing, because only a clone contains it.
 _MODULES = {
     name: _ELSEWHERE.get(name, f"undertone.commands.{name}")
     for names in SECTIONS.values()

@@ -3,9 +3,9 @@
 import threading
 from collections.abc import Callable
 
-# A function that the work calls with True when it is ready, and with False when it is no longer ready.
+# By this function a thread's work says that it is ready (True), or that it is no longer ready (False).
 Ready = Callable[[bool], None]
-# The work of a thread. It runs until the event is set, and calls the function whenever its readiness changes.
+# The work of a thread. It runs until the event is set, and calls `Ready` whenever it becomes ready or unready.
 Body = Callable[[threading.Event, Ready], None]
 
 
@@ -28,7 +28,7 @@ class Background:
 
     @property
     def ready(self) -> bool:
-        """True if the thread runs and its body last reported that it is ready."""
+        """True if the thread runs and its work last said that it is ready."""
         return self._ready and not self.ended
 
     @property

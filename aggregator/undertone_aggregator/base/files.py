@@ -72,7 +72,8 @@ def read_secret(path: Path, *, private: bool = False, least: int = 1) -> str:
     """Return the secret, a password or a token, that a file of one line holds.
 
     Raises Invalid if the file is empty, or has more than one line or fewer than ``least`` characters. If ``private``,
-    also raises Invalid if users other than the file's owner have any right to it. Raises OSError for a missing file.
+    also raises Invalid if users other than the file's owner have any right to the file. Raises OSError for a missing
+    file.
     """
     if private:
         check_private(path)
@@ -85,7 +86,7 @@ def read_secret(path: Path, *, private: bool = False, least: int = 1) -> str:
 
 
 def check_private(path: Path) -> None:
-    """Raise Invalid if users other than the file's owner have any right to it, and OSError for a missing file."""
+    """Raise Invalid if users other than the file's owner have any right to the file, and OSError for a missing file."""
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise Invalid(f"{path} has mode {mode:04o}, expected 0600, so that only its owner can read it")

@@ -12,13 +12,11 @@ from contextlib import contextmanager
 # If two of them compete for the interpreter, each system call of one wakes the other. That costs more than the work
 # itself.
 CONCURRENT_THREADS = 1
-# Seconds after its begin from which a thread no longer counts as running. Judging and storing a batch takes some
-# milliseconds.
+# A thread counts as running for at most this many seconds. Judging and storing a batch takes some milliseconds.
 LONGEST_RUN_SECONDS = 0.05
-# Thresholds of Python's garbage collector: the number of allocations after which it searches the young objects, and for
-# each of the two older generations the number of searches of the next younger one after which it is searched. With
-# Python's default of 700 allocations it would search the thousands of deliveries of a batch again and again, although
-# none of them is part of a cycle.
+# Thresholds for `gc.set_threshold`. With Python's default, the collector would run after 700 allocations (2,000 from
+# Python 3.13 on) and search the thousands of deliveries of a batch again and again, although none of them is part of a
+# cycle.
 _THRESHOLDS = (50_000, 20, 50)
 
 
@@ -72,9 +70,7 @@ class ThreadLimit:
                 self._wake()
 
     def leave(self) -> None:
-        """Stop counting this thread as running, if it counts: from now on it only waits for its disk or its
-        database.
-        """
+        """Stop counting this thread as running: it has ended its work, or only waits for its disk or database."""
         with self._lock:
             if self._until.pop(threading.get_ident(), None) is not None:
                 self._wake()

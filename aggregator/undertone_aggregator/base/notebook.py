@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 
 
 class Summarised(ABC):
-    """A result that shows a few facts of itself. Dataclasses that inherit it need ``repr=False``."""
+    """A result that is shown as a few facts. Its dataclasses need ``repr=False``, so that they keep this `__repr__`."""
 
     @abstractmethod
     def facts(self) -> dict[str, str]:

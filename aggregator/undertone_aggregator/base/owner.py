@@ -8,8 +8,7 @@ from pathlib import Path
 def give_to_owner(path: Path, like: Path) -> None:
     """Give a file that root has made to the owner of ``like``, for example of its folder, or of the file it replaces.
 
-    Does nothing unless this process runs as root. SQLite gives its log files to the owner of the store in the same way.
-    Raises OSError.
+    Does nothing unless this process runs as root. SQLite itself does the same for a store's log files. Raises OSError.
     """
     if os.geteuid() == 0:
         owner = like.stat()

@@ -9,8 +9,8 @@ from undertone_aggregator.base.plural import many
 
 # Name of the log's event for the alarm that devices are turned away.
 CROWD = "crowd"
-# The machine's memory for one connection. The process needs 18 KB, with all that it keeps of a device (`undertone bench
-# storm`), and the kernel 4 KB for a socket with its file (/proc/slabinfo). A tenth is added.
+# Memory of the machine for one connection: 18 KB in the process, with all that it keeps of the device (measured by
+# `undertone bench storm`), 4 KB in the kernel for the socket and its file (/proc/slabinfo), and a tenth more.
 CONNECTION_BYTES = 24 << 10
 _GROUPS = Path("/sys/fs/cgroup")
 _OWN_GROUP = Path("/proc/self/cgroup")

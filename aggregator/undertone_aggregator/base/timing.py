@@ -39,8 +39,8 @@ class Stopwatch:
             spent.seconds += spent.last
 
 
-# COMMITS measures the transactions of this process's ingest threads. CHOICES measures the choices of theta, each with
-# the design of its mechanism.
+# COMMITS measures the transactions of this process's ingest threads. CHOICES measures the choices of θ, including the
+# time to design the mechanism.
 COMMITS, CHOICES = Stopwatch(), Stopwatch()
 # Number of batches, by campaign, on which the fast path (`ingest/fast_path.py`) of this process failed.
 FAILURES: Counter[str] = Counter()

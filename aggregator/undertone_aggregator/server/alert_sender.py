@@ -28,7 +28,9 @@ _STOP_SECONDS = 5.0
 
 
 class AlertService:
-    """A place to which alerts go. ``name``: its service and line, for the log, because the address itself holds
+    """A place to which alerts go.
+
+    ``name``: the service, and the line of the address in its file. The log shows this, because the address holds
     secrets.
     """
 

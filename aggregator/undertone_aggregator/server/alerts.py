@@ -103,9 +103,9 @@ class _Begun:
 class Alerts:
     """Decides which message to one address is due.
 
-    ``wait``: seconds for which a problem must last before a message about it, and for which it must be over before the
-    next message; also the least time between messages. ``sent``: problem -> the level that was delivered; a server that
-    starts again passes it in. All ``ticks`` are of a monotonic clock.
+    ``wait``: seconds for which a problem must last before a message says so, and for which it must be over before a
+    message says that; also the least time between messages. ``sent``: problem -> the level that was delivered; a server
+    that starts again passes it in. All ``ticks`` are of a monotonic clock.
     """
 
     wait: float

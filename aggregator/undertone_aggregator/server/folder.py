@@ -107,9 +107,7 @@ class Home:
         return self.folder / STATE
 
     def fleet(self, name: str) -> Path:
-        """Return the folder of a campaign's devices. If the campaign has predecessors, it is that of the first of
-        them.
-        """
+        """Return the folder of a campaign's devices. Campaigns that succeed each other share the first one's folder."""
         return self.folder / FLEETS / self.chain(name)[-1]
 
     def chain(self, name: str) -> list[str]:
@@ -171,14 +169,13 @@ class Home:
                 _make(self.folder / where.file)
             store["path"] = f"{where.scheme}:{where.file / f'{name}.{where.scheme}'}"
         config = config_of({**shared, **own, "store": store}, self.folder)
-        # `fleet(name)` would look for `succeeds` in the plan's file, and a previewed plan has none yet. So the
-        # predecessor is given.
+        # `fleet(name)` would read `succeeds` from the plan's file, but a previewed plan has no file yet.
         return replace(config, fleet=self.fleet(config.campaign.succeeds or name))
 
     def stores(self) -> dict[str, str]:
         """Return a map: campaign -> store.
 
-        If the stores are files, it has the campaigns whose file exists, also those whose plan was removed. With a
+        If the stores are files, the map has every campaign whose store exists, even if its plan was removed. With a
         database it has the campaigns that have a plan.
         """
         where = _where(self._tables(self.folder / SERVER, _SHARED)).within(self.folder)

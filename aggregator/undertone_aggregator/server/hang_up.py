@@ -17,8 +17,8 @@ def watch_hang_up(source: Source, journal: Journal, stop: threading.Event, settl
 
     Before a broker is reloaded, this server's own sessions must be connected again (``settled``). Mosquitto deletes a
     session whose password it can no longer verify, for example after a restart before the session has reconnected.
-    Messages for that session are then dropped. The server's own endpoint has no such sessions, so a campaign that hangs
-    never delays its reload.
+    Messages for that session are then dropped. The server's own endpoint (mode direct) has no such sessions, so it is
+    reloaded at once.
     """
     hung_up = threading.Event()
     if threading.current_thread() is threading.main_thread():

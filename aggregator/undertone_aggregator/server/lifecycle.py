@@ -53,7 +53,7 @@ def change_state(home: Home, name: str, state: str, user: str | None = None, *, 
 
 
 def _not_begun(home: Home, config: Config, state: str) -> str:
-    """Return a sentence about a campaign that no server has begun: when it begins, and if it is to be retired, how."""
+    """Return a sentence about a campaign that no server has begun: when it begins, and for RETIRED how to delete it."""
     name, start = config.campaign.name, config.campaign.start
     when = f"when undertone serve {home.folder} runs"
     if start is not None and start > time.time():

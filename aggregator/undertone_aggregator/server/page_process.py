@@ -75,7 +75,8 @@ def _run(command: list[str], event: str, what: str, where: str, journal: Journal
 
 def _once(command: list[str], stop: threading.Event) -> int | None:
     """Run the process once; return its exit code, or None if ``stop`` ended it. Raises OSError."""
-    # The process writes to this server's output. Its standard input closes when this process ends, however it ends.
+    # The process writes to this server's output. With ``--attached`` it ends when its standard input closes. That
+    # happens when this server ends, even if it is killed.
     with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, process.pid, _NICE)

@@ -255,8 +255,8 @@ class Server:
             self._dismiss(name)
 
     def _dismiss(self, name: str) -> None:
-        """Let a campaign end in its own time. Choosing θ takes minutes, and this loop must serve the other
-        campaigns.
+        """Ask a campaign to end, but do not wait: choosing θ takes minutes, and this loop serves the other campaigns,
+        too.
         """
         member = self._leaving[name] = self.members.pop(name)
         member.ask_to_stop()
@@ -287,7 +287,7 @@ class Server:
         self._dismiss(member.name)
 
     def _note_slots(self, stop: threading.Event) -> None:
-        """Note which broker users each campaign's sessions have, before any campaign takes one (see `Slots`).
+        """Note the broker users of each campaign's sessions, before any campaign chooses users for new ones (`Slots`).
 
         Waits for a database that cannot be reached. Raises DiskFull.
         """

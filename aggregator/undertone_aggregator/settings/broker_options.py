@@ -57,8 +57,8 @@ def websocket_url(name: str, value: object) -> str:
         host, port = parts.hostname or "", parts.port
     except ValueError:
         raise Invalid(refusal) from None
-    # A user name, a query and a fragment are refused: the page's Content-Security-Policy holds the scheme, host and
-    # port.
+    # The page's Content-Security-Policy allows connections to this scheme, host and port. It cannot express a user
+    # name, a query or a fragment.
     if parts.scheme not in ("ws", "wss") or not is_host(host) or parts.username or parts.query or parts.fragment:
         raise Invalid(refusal)
     if parts.scheme == "ws" and not is_loopback(host):

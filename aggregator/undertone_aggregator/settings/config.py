@@ -183,8 +183,9 @@ class CampaignPlan(Checked):
 
     @property
     def stride(self) -> int:
-        """Slots from one report of a device to its next: w + 1 or a little more for a window of w slots, 1 without a
-        window.
+        """Slots from one report of a device to its next; 1 without a window.
+
+        For a window of w slots, the smallest number from w + 1 on that is coprime to the slots of a cycle.
         """
         if self.window is None:
             return 1
@@ -194,7 +195,7 @@ class CampaignPlan(Checked):
 
     @property
     def cohort_stride(self) -> int:
-        """n, if in the report phase each device's every n-th report is for the threshold; 0 if none is."""
+        """In the report phase, every n-th report of a device is for the threshold: this n, or 0 if no report is."""
         return check.coprime_near(1 / self.cohort_share, 2, self.cycle, self.stride) if self.cohort_share else 0
 
     @property
@@ -216,8 +217,9 @@ class CampaignPlan(Checked):
         stream: StreamRule | None = None,
         schedule: Schedule | None = None,
     ) -> Campaign:
-        """Return the campaign of the epoch of slots ``first`` to ``last``, but no slot that ends after the largest Unix
-        second of 32 bits. Raises Invalid.
+        """Return the epoch from slot ``first`` to ``last``. Raises Invalid.
+
+        It ends earlier if ``last`` would end after the largest Unix second of 32 bits.
         """
         return build(
             name=self.name,
@@ -240,7 +242,7 @@ class CampaignPlan(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class StreamPlan(Checked):
-    """[stream], for collect = stream: the campaign's epsilon, with this delta, is for a whole stream (user level)."""
+    """Table [stream], for collect = stream: its delta and the campaign's epsilon cover a whole stream (user level)."""
 
     TABLE = "stream"
 

@@ -82,7 +82,7 @@ def change_group(path: Path, group: str, device: str) -> None:
 def remove_device(path: Path, device: str) -> None:
     """Remove the lines of a device from the CSV file that `read_groups` reads, if it has any.
 
-    A file that the server would refuse is changed, too, so that no mistake in another line keeps a name there.
+    A file that the server would refuse is changed, too: an error in another line must not keep the device's name.
     """
     if not path.exists():
         return

@@ -9,7 +9,10 @@ from undertone_shared.errors import Invalid
 
 
 def origin(name: str, value: object) -> str:
-    """Check what links begin with: https://HOST or https://HOST:PORT; on loopback also http. Raises Invalid."""
+    """Check the scheme, host and port with which links begin: https://HOST or https://HOST:PORT, on loopback also http.
+
+    Raises Invalid.
+    """
     try:
         parts = urlsplit(value) if isinstance(value, str) else None
         port = None if parts is None else parts.port

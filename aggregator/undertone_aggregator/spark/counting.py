@@ -23,10 +23,9 @@ from undertone_shared.errors import Invalid
 from undertone_shared.off_board.intake import Report
 
 # Spark's schemas of a bucket's memory (STATE), and of the rows that counting a bucket returns (ROWS). The column `what`
-# says what a row holds: `cells` a packed histogram; `outcome` the number n of deliveries with the outcome in `grp`;
-# `missing` by how many n the known missing reports of the slot became more (below 0: fewer); `conflicts` the number n
-# of reports that contradict a counted one; `refused` the number n of deliveries that arrived in the slot and were
-# refused for the reason in `grp`.
+# says what a row holds. `cells`: a packed histogram. `outcome`: n deliveries have the outcome in `grp`. `missing`: in
+# this slot, n more reports are known to be missing (below 0: fewer). `conflicts`: n reports contradict a counted one.
+# `refused`: n deliveries that arrived in this slot were refused for the reason in `grp`.
 STATE = "seen binary, sequences binary, chains binary, missing string"
 ROWS = "what string, grp string, fingerprint long, kind int, slot long, n long, counts binary"
 CELLS, OUTCOME, MISSING, CONFLICTS, REFUSED = "cells", "outcome", "missing", "conflicts", "refused"
@@ -37,7 +36,7 @@ _NAMES = [column.split()[0] for column in ROWS.split(", ")]
 
 
 class Counting:
-    """Counts with the epochs in ``bodies``. This object is sent to the executors.
+    """Counts a campaign's reports. ``bodies``: the messages of its epochs. This object is sent to the executors.
 
     ``refused``: fingerprints of epochs that the store does not know; their reports are refused as `OTHER_CAMPAIGN`.
     """
@@ -89,7 +88,7 @@ def _timeline(bodies: tuple[bytes, ...]) -> Timeline:
 
 
 def count(tally: Tally, raw: pd.DataFrame, batch: Batch) -> None:
-    """Count the reports in these rows, and add them to ``batch``. They have passed all checks that need no memory.
+    """Count the reports in rows ``raw``, which have passed all checks that need no memory, and add them to ``batch``.
 
     Column ``arrived``: the slot in which the report arrived. Raises Invalid for a report of an unknown epoch.
     """

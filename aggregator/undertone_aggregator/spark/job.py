@@ -99,8 +99,8 @@ class CountingJob:
                     if self._count(session, store, state, stop) and self.once:
                         return
         except _spark_gone() as wrong:
-            # If SIGTERM went to the whole process group, it has ended Spark's JVM as well, and that is no error. So
-            # this waits a moment for SIGTERM to arrive here, too.
+            # SIGTERM to the whole process group ends Spark's JVM, too, and that is no error. So wait a moment for
+            # SIGTERM to arrive here.
             if not stop.wait(_STOPPING_SECONDS):
                 raise Invalid(
                     "Spark's JVM has ended, killed or without enough memory: start undertone spark run again, or"
@@ -206,7 +206,7 @@ class _State:
     """State of a counting job that outlasts one query of Spark.
 
     ``refused``: fingerprints of epochs that the store does not know. ``without_missing``: True if files were removed
-    after their batch was planned. ``apply``: handles each batch.
+    after their batch was planned, so that the next query has to skip them. ``apply``: handles each batch.
     """
 
     apply: Apply
@@ -290,7 +290,7 @@ def _session(master: str | None, partitions: int) -> Iterator[Any]:
         "spark.ui.showConsoleProgress": "false",
     }
     if master is not None and master.startswith("local"):
-        # On a single machine the session listens on loopback only, and its executors use the wheel's jars.
+        # On a single machine the session listens on loopback only, and its executors use the jars in PySpark's wheel.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_HOME", str(Path(pyspark.__file__).parent))

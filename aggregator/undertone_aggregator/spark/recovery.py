@@ -1,7 +1,7 @@
 """Recovery after a restored store or a lost checkpoint: counts the landed files that are not in the store.
 
-A new checkpoint has no memory of the devices. So Spark first counts the files that are already in the store again, and
-only the resulting memory is used. Then all other files are landed again and counted as if they were new.
+A new checkpoint has no memory of the devices. So Spark first counts the files again that are already in the store; it
+keeps the resulting memory and drops the counts. Then all other files are landed again and counted as if they were new.
 """
 
 import threading

@@ -226,10 +226,10 @@ def quantiles(facts: dict[str, Any], rows: list[Quantile]) -> dict[str, Any]:
 
 
 def epochs(results: PublicResults) -> dict[str, Any]:
-    """Return the campaign's epochs: theta (the highest of several blocks), the range that holds the best theta with
-    90 %, and the warnings and notices of its choice.
+    """Return the campaign's epochs: theta, the range that holds the best theta with 90 %, warnings and notices.
 
-    Field ``ranges``: [first slot of the cycle, low, theta] of each block.
+    The warnings and notices are those of the choice of theta. In an epoch with several blocks, theta is the highest of
+    them, and field ``ranges`` has [first slot of the cycle, low, theta] for each block.
     """
     rows = []
     for epoch in results.timeline.epochs:

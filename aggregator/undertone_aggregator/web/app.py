@@ -134,8 +134,8 @@ class Pages:
         query = api.Parameters(parameters, _ESTIMATES)
 
         def answer(results: PublicResults) -> bytes:
-            # The last field of the mark is the number of deliveries. The other fields change only if published numbers
-            # are added, or if the settings for reading them change.
+            # New deliveries alone change only the last field of the mark, and not this answer. So the key has the other
+            # fields, which change with published numbers and with the settings for reading them.
             key = (name, results.mark[:-1], *sorted(parameters.items()))
             return self._answers.of(key, lambda: bytes(JSONResponse(api.estimates(results, query)).body))
 

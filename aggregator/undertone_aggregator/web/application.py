@@ -23,7 +23,7 @@ def application(
     middleware: Sequence[Middleware] = (),
     errors: Mapping[type[Exception], ExceptionHandler] | None = None,
 ) -> Starlette:
-    """Make an application. ``policy``: the Content-Security-Policy of all its responses. No site may frame its pages.
+    """Make an application. ``policy``: the Content-Security-Policy of all its responses.
 
     The response to an HTTPException is ``{"error": sentence}``. ``errors``: handlers of further exceptions.
     """

@@ -60,11 +60,11 @@ class OpenPage:
 
 
 class Live:
-    """Polls a campaign while pages listen to it. ``look`` returns its mark, ``message`` the message about a change.
+    """Polls a campaign while pages listen to it, and sends them a message when its mark (`Site.mark`) has changed.
 
     A message is made once, as the bytes that every listener receives. A settled slot or a new epoch is sent as soon as
     the poll finds it; more deliveries alone are sent less often.
-    ``clock``: seconds of a monotonic clock, which may start at any number.
+    ``look`` returns a campaign's mark, ``message`` the message to send. ``clock``: seconds of a monotonic clock.
     """
 
     def __init__(

@@ -11,9 +11,9 @@ _LOOK_SECONDS = 1.0
 
 
 class Ready:
-    """Calls ``prepare`` for a campaign when its mark changes, for one campaign at a time.
+    """Calls ``prepare`` for a campaign when its mark (`Site.mark`) changes, for one campaign at a time.
 
-    The last field of a mark, the number of deliveries, is ignored.
+    The last field of the mark, the number of deliveries, is ignored.
     """
 
     def __init__(

@@ -224,7 +224,7 @@ class HomeSite(StoreSite):
         return kept[1]
 
     def _title(self, name: str) -> str:
-        """Return what is measured, as the campaign's plan says it; "" if it does not, or if it cannot be read."""
+        """Return the plan's words for what is measured; "" if it has none, or if it cannot be read."""
         with contextlib.suppress(Invalid, OSError):
             return self._home.config(name).campaign.title or ""
         return ""

@@ -50,7 +50,7 @@ _LEFT_OUT = (
     "*.before-*",
     # With its key, a copy of a store would show the newest reports of each device.
     "*.sqlite.key",
-    # A restore must not replace this file: it shows a server that a restored database is an older one.
+    # From this file, a server sees that a restored database is an older one. So a restore must not replace the file.
     "*.settled",
     ".*",
 )
@@ -320,7 +320,7 @@ def _check_stores(home: Home) -> list[str]:
 
 
 def _withhold(home: Home, now: int) -> list[str]:
-    """Keep stores from publishing slots that the lost server may have published; return a sentence for each one."""
+    """Keep stores from publishing slots that the lost server may have published; return a sentence for each store."""
     sentences = []
     for name in home.names():
         config = home.config(name)

@@ -155,7 +155,7 @@ class _End:
         )
 
     def _latest(self) -> int:
-        """Return the latest end that all policies allow, or this end if they allow it."""
+        """Return the latest end that all policies allow, but at most the new end."""
         allowed = self.new
         for policy, _ in policies_in(self.home.fleet(self.plan.name)):
             allowed = min(allowed, self.begins + policy.duration_seconds)
@@ -191,7 +191,7 @@ def _new_end(home: Home, config: Config, timeline: Timeline, more: int, now: int
             )
         begins, end = extended.campaign.epoch, extended.campaign.end
     before = turns_in(home, home.chain(plan.name)[1:])
-    # The newest epoch may have been issued before an earlier change of the length.
+    # The old end is not that of the newest epoch, which may be from before an earlier change of the length.
     old = end - more * plan.slot_seconds
     if old <= now:
         raise Invalid(

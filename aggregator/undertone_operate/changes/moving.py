@@ -168,7 +168,7 @@ def _move_device(home: Home, campaign: str, device: str, to: str, group: str) ->
 
 
 def _without_arrived(devices: dict[str, Any], campaign: str, new: FleetFiles) -> dict[str, Any]:
-    """Return the entries without those of devices that report in the new campaign already."""
+    """Return ``devices`` without those that report in the new campaign already."""
     arrived = {device_key(campaign, name) for name, slot in new.last_slots().items() if slot is not None}
     return {name: entry for name, entry in devices.items() if name not in arrived}
 

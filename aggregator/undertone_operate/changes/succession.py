@@ -48,7 +48,7 @@ def succeed(
 ) -> list[str]:
     """Make the campaign ``new`` for the devices of ``old``; return sentences about it.
 
-    It has the old plan with these ``options``, and starts where the old campaign ends, or now if that has ended.
+    The new campaign has the old plan with these ``options``. It starts when the old one ends, or now if that has ended.
     ``about``: what the new campaign is for, if that is something else than before; then each household is asked again.
     ``write``: False changes nothing and only returns the sentences. Raises Invalid if ``new`` exists, and if ``old``
     has not begun, is retired or has a successor. Without ``although_refused``, also raises Invalid if policies refuse

@@ -83,7 +83,7 @@ class Need:
     ``core``: the share of one core that the reports take. ``back_seconds``: time until all devices have logged in again
     after a restart. It is the period in which they come back (`undertone_device.mqtt.knocks`), or the processor time of
     their logins if that is longer. ``way``: how to run the server, or what this machine has too little of. ``advice``:
-    a sentence about it.
+    a sentence about this way.
     """
 
     homes: int
@@ -158,7 +158,7 @@ def trial_campaign() -> Campaign:
 
 
 def measure() -> Speed:
-    """Log devices in and count their reports, in a temporary folder; return what it took. Raises OSError."""
+    """Log devices in and count their reports, in a temporary folder; return the measured speed. Raises OSError."""
     names = [f"meter-{number:03d}" for number in range(_DEVICES)]
     campaign = trial_campaign()
     with tempfile.TemporaryDirectory(prefix="undertone-capacity-") as name:

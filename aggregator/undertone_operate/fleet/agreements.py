@@ -27,11 +27,10 @@ def agreements(home: Home, *campaigns: str) -> list[Words]:
 
 
 def newest_words(home: Home, campaign: str) -> tuple[str, str, str]:
-    """Return who asks and what for in a campaign, as the next person who gets a code reads it, and how to reach whoever
-    asks; "" for what is not known.
+    """Return (who asks, what for, how to reach whoever asks), in the words for the next person who gets a code.
 
-    A campaign without words in its own codes has those of the nearest campaign that it succeeds and that has some. If
-    the file of codes or options is damaged, nothing is known.
+    Each is "" if it is not known. What for: from the campaign's newest code, or else from that of the nearest
+    predecessor whose code says it. If the file of codes or options is damaged, all are "".
     """
     with contextlib.suppress(Invalid, OSError):
         join, codes = home.join, JoinCodes(home.folder)

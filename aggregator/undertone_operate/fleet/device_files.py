@@ -66,8 +66,8 @@ class Target:
 def target_of(config: Config) -> Target:
     """Return the configured broker, or the server's own endpoint, as devices reach it.
 
-    An address without TLS is allowed only on loopback, or if [broker] says insecure. Raises Invalid if TLS is needed
-    and no authority is known, or if the authority's certificate is not a file.
+    An address without TLS is allowed only on loopback or, for a broker, if [broker] says insecure. Raises Invalid if
+    TLS is needed and no authority is known, or if the authority's certificate is not a file.
     """
     broker = config.broker
     direct = not broker.source.broker
@@ -91,7 +91,8 @@ def target_of(config: Config) -> Target:
         raise Invalid(f"{ca} is not a file, expected the authority's certificate")
     port = broker.port or (PLAIN_PORT if plain else TLS_PORT)
     places = [(name, each or port) for name, each in broker.places] if broker.hosts else []
-    # If the endpoint authenticates devices by the authority that devices trust, devices log in with its certificates.
+    # If the endpoint authenticates devices by the authority that devices trust, devices log in with certificates of
+    # that authority.
     shown = direct and broker.ca_file is not None and config.path(broker.ca_file) == ca
     return Target(host, port, ca, tuple(places), shown and ca == own)
 
@@ -99,9 +100,9 @@ def target_of(config: Config) -> Target:
 def outbox_for(plan: CampaignPlan, absence: int) -> int:
     """Return the number of reports that a device must store so that the server can be away without a loss.
 
-    ``absence``: the seconds for which the server may be away. The number is one more than that of whole turns, because
-    the absence may begin just before a report. Raises Invalid for an absence after which reports are no longer counted,
-    or for more reports than a device can store.
+    ``absence``: the seconds for which the server may be away. One report more than fall due in this time is stored,
+    because the absence may begin just before a report. Raises Invalid for an absence after which reports are no longer
+    counted, or for more reports than a device can store.
     """
     late = late_seconds(plan.slot_seconds)
     if not 1 <= absence <= late:
@@ -232,10 +233,11 @@ def signers(config: Config) -> list[str]:
 def stream_policy(config: Config) -> dict[str, Any]:
     """Return the policy's fields for the configured stream, and no more; empty without a stream. Raises Invalid.
 
-    The cap for single readings, 1/1, allows no such reports beside the stream; with a threshold round, the lifetime
-    allows one such report. The cap for the stream is the cost of one period, which is the window, or the campaign's
-    whole length without a window. The lifetime budget is twice the campaign's cost, because a device charges all of
-    this cost when it accepts the campaign, and again if the campaign is reissued.
+    The cap for single readings is 1/1, which is ε = 0, so the device sends none of them beside the stream. With a
+    threshold round, the cap is the round's ε, and the lifetime allows one such report. The cap for the stream is the
+    cost of one period, which is the window, or the campaign's whole length without a window. The stream's lifetime
+    budget is twice the campaign's cost, because a device charges all of this cost when it accepts the campaign, and
+    again if the campaign is reissued.
     """
     if config.stream is None:
         return {}
@@ -337,7 +339,7 @@ def write_certificate(config: Config, name: str, folder: Path, authority: Path) 
 def shown_secret(config: Config, certificate: str) -> Secret:
     """Return the credentials of a device that logs in with this certificate (PEM).
 
-    At a broker they are a random password that the device does not know.
+    For a broker they are a random password that nobody knows, so that only the certificate lets the device in.
     """
     return ShownCertificate(certificate) if not config.broker.source.broker else credentials.new_password()
 

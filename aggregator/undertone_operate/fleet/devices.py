@@ -219,7 +219,8 @@ class FleetFiles:
     def revoke(self, name: str, now: int) -> str:
         """Revoke a device, so that broker and admission refuse it from now on; return a sentence about what was done.
 
-        Admission is changed first. If a revocation was interrupted, calling this again completes it. Raises Invalid.
+        The inventory is changed first, so the server refuses the device's reports even if a crash follows. Calling this
+        again completes a revocation that was interrupted. Raises Invalid.
         """
         device = self.devices().get(name)
         if device is None or device.state != REVOKED:
@@ -239,8 +240,8 @@ class FleetFiles:
         if device is None or device.state != REVOKED:
             found = device.state if device else "not in the inventory"
             raise Invalid(f"{name} is {found}, but only a revoked device can be forgotten")
-        # The line in the file of groups goes first: after a crash, a device without a row in the inventory could not be
-        # forgotten again.
+        # Change the file of groups before the inventory. After a crash, this function can be called again only while
+        # the inventory has the device.
         if self.config.campaign.groups is not None:
             with self.changing():
                 remove_device(self.config.path(self.config.campaign.groups), name)
@@ -313,8 +314,8 @@ def model_of(fleet: FleetFiles) -> tuple[Target, str, int | None]:
     """Return (broker, policy, outbox) of the fleet's first device, as a model for new ones.
 
     In an empty fleet the policy allows only what the campaign needs. The same holds if the first device's policy
-    refuses the campaign: its predecessor may have had a smaller ε, a smaller bound or longer slots. Raises
-    Invalid, StoreError.
+    refuses the campaign, for example because it was made for a predecessor with a smaller ε, a smaller bound or longer
+    slots. Raises Invalid, StoreError.
     """
     first = min((fleet.folder / "devices").glob("*/device.json"), default=None)
     if first is None:

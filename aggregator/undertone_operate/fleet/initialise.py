@@ -204,7 +204,8 @@ def _unit(folder: Path, wishes: Wishes) -> str:
     who = f"User={wishes.user}\nReadWritePaths={_word(str(folder))}"
     if folder.parent == _STATE:
         who = f"DynamicUser=yes\nStateDirectory={_word(folder.name)}\nStateDirectoryMode=0700"
-    # In the command of a systemd unit, $ begins a variable. The path of a credential extends to the end of its line.
+    # In the command of a systemd unit, $ begins a variable. The path of a credential needs no quotes, because it
+    # extends to the end of its line.
     command = " ".join(_word(word).replace("$", "$$") for word in (*wishes.program, "serve", str(folder)))
     # Without this capability, only root may listen on ports below 1024.
     low = any(0 < port < 1024 for port in (wishes.port, wishes.websocket_port))

@@ -136,7 +136,7 @@ class JoinCodes:
             return [JoinCode(*row) for row in database.execute(f"SELECT {_FIELDS} FROM codes ORDER BY id")]
 
     def about(self, campaign: str) -> str:
-        """Return what the newest codes of a campaign say about it; "" if it has none."""
+        """Return the words about a campaign that its newest code holds; "" if the campaign has no code."""
         if not self.path.exists():
             return ""
         with self._opened() as database:

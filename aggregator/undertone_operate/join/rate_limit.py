@@ -20,10 +20,10 @@ class Rate:
 class RateLimit:
     """Token buckets: one for each network, and one for all together. ``clock``: monotonic seconds.
 
-    When a request is admitted, before its body is read, it takes a token of both buckets, so that requests under way
-    are counted. If it turns out to cost more, the rest is charged afterwards. A network's bucket cannot fall below a
-    floor, and what would go below the floor is not charged at all. So from the bucket that all networks share, the
-    requests of one network together take at most twice the network's burst, and then its rate.
+    When a request is admitted, before its body is read, it takes a token from both buckets, so that requests under way
+    are counted. If it turns out to cost more, `charge` takes the rest. A network's bucket falls to minus its burst at
+    most; tokens beyond that are taken from neither bucket. So one network takes at most twice its burst from the common
+    bucket, and from then on its rate.
     """
 
     def __init__(self, each: Rate, together: Rate, clock: Callable[[], float]) -> None:
@@ -47,7 +47,7 @@ class RateLimit:
         return wait
 
     def charge(self, address: str, cost: float) -> None:
-        """Take tokens for a request from this address, but no more than the floor of its network's bucket allows."""
+        """Take tokens from both buckets for this address, but not below minus the burst of its network's bucket."""
         now, network = self._clock(), network_of(address)
         own = _filled(self._each, self._networks.pop(network, (self._each.burst, now)), now)
         taken = min(cost, own + self._each.burst)

@@ -118,7 +118,7 @@ class Listening(socket.socket):
         return self._of_network.total()
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """Accept a connection. If there are too many, raises ConnectionAbortedError, which the event loop expects."""
+        """Accept a connection. If there are too many, raises ConnectionAbortedError, which the event loop ignores."""
         plain, address = super().accept()
         network = network_of(address[0])
         in_all, of_one = self.most

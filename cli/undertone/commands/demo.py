@@ -1,4 +1,4 @@
-"""``undertone demo``: runs a fleet with a real broker, and shows the result as a table and a picture."""
+"""``undertone demo``: runs a server and a fleet on this machine, and shows the result as tables and a picture."""
 
 import json
 import shlex

@@ -310,7 +310,8 @@ def _rows(fleets: "Iterator[FleetFiles]", now: int, silent: int | None, *, lost:
     """Return a row for each device of these fleets, newest first: its state in the first fleet that has it, and the end
     of its last reported slot in any of them.
 
-    ``silent``: only devices without a report for so many seconds. ``lost``: only those whose queued reports are late.
+    ``silent``: only devices without a report for so many seconds. ``lost``: only active ones
+    that were silent for so long that their queued reports no longer count.
     """
     from undertone_aggregator.counts.epochs import late_seconds
     from undertone_aggregator.store.inventory import ACTIVE

@@ -51,7 +51,7 @@ def _tell(simulated: "Simulated", seconds: float, png: Path | None, as_json: boo
     from undertone_aggregator.counts.partial import EVERYBODY
     from undertone_simulator.wire.memory import peak_megabytes
 
-    # Groups are printed as JSON only. Estimates take time, so they are made once.
+    # Only JSON shows the groups. Their estimates take time, so without --json they are not computed.
     of_groups = simulated.compared(None if as_json else (EVERYBODY,))
     compared = [each for each in of_groups if each.estimate.group == EVERYBODY]
     if not compared:

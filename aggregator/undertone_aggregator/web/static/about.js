@@ -15,7 +15,7 @@ function ends({ last_slot_ends: end, phase, time_zone: zone }) {
   return `until ${date(end - 1, zone)}${phase === "threshold" ? " at the latest" : ""}, which is ${days} from now`;
 }
 
-// How to reach whoever runs it, as the operator wrote it; an address of mail or of the web leads there.
+// How to reach whoever runs the campaign, as the operator wrote it; an e-mail or web address becomes a link.
 function reached(contact) {
   if (/^https?:\/\/\S+$/.test(contact)) return link(contact, contact);
   return /^[^\s@]+@[^\s@]+$/.test(contact) ? link(contact, `mailto:${contact}`) : contact;

@@ -313,7 +313,8 @@ function answerOf(row, campaign, apart, than, slots, peaked, several) {
   return made;
 }
 
-// Returns the more exact of a tile's two numbers: of the reports of its time alone, or of the smoothed series.
+// Returns the more exact of a tile's two numbers: the one from the reports of its time alone, or the one from the
+// smoothed series.
 function best(row, campaign, slots) {
   const alone = summed(row, campaign);
   const smooth = smoothed(slots, row, campaign);
@@ -323,16 +324,16 @@ function best(row, campaign, slots) {
 
 const quote = () => (week?.name === about.name && week.words ? week : null);
 
-// A number of a time as somebody may quote it; no words if it is only noise.
+// Returns a tile's number in words that somebody may quote, with the begin and end of its time; {} if it is only noise.
 function quoted({ sum, each, error }, campaign, from, to) {
   if (drowned(sum, error, { offset: each * campaign.offset })) return {};
   const { value: mean, unit, error: after } = amount(sum, error, campaign.unit);
   return { from: time(from, campaign.time_zone), to: time(to, campaign.time_zone), words: `${mean} ${unit} ${after}` };
 }
 
-// The sum or mean of the smoothed series over the time of a tile, with an error that is never too small: neighbouring slots
-// err alike, so their errors are added up. Usually this is less exact than the reports of that time alone. Where noise goes
-// on from slot to slot, as in a stream, it is more exact.
+// The sum or mean of the smoothed series over the time of a tile, with an error that is never too small: neighbouring
+// slots err alike, so their errors are added up. Usually the smoothed series is less exact than the reports of that
+// time alone. It is more exact where noise goes on from slot to slot, as in a stream.
 function smoothed(slots, row, campaign) {
   const { estimate, low, high } = slots?.filtered ?? { estimate: [] };
   const known = estimate.map((_, i) => i).filter((i) => estimate[i] !== null && low[i] !== null);
@@ -354,7 +355,8 @@ function highest({ raw, filtered }, campaign, several) {
   if (known.length < PEAK_SLOTS[0]) return [];
   const [least, ...others] = [...known].sort((a, b) => estimate[a] - estimate[b]);
   const most = others.at(-1);
-  // The errors of two slots of one series may be independent; comparing the intervals' ends is right even then.
+  // How much the errors of two slots have in common is unknown. If their intervals do not overlap, they differ clearly
+  // in any case.
   if (low[most] <= high[least])
     return [several ? "No time stands out from the noise." : "No time of the day stands out from the noise."];
   const sized = scale(high[most], campaign.unit);
@@ -498,8 +500,9 @@ function tellSizes(selections) {
   }
 }
 
-// Returns sentences that name the groups that the highest one is clearly above, and those from which noise may part it. The
-// highest group was picked among all, so the chance of its difference is multiplied by the number of pairs of groups.
+// Returns sentences that name the groups that are clearly below the highest one, and those that may be below it only by
+// noise. The highest group was picked among all, so the chance of its difference is multiplied by the number of pairs
+// of groups.
 const NAMED = 6;
 async function ahead(groups, sized) {
   const [first, ...others] = groups;
@@ -835,7 +838,8 @@ function drawReports(raw, zone, width) {
     "refused",
     lost.map((n, i) => n ?? late[i] ?? sent[i]),
   );
-  // Strangers can send any number of deliveries. These must not make the reports too small to see.
+  // Strangers can send any number of deliveries that are refused. The axis ignores these, so that the reports stay
+  // large enough to see.
   const most = Math.max(1, ...lost, ...late, ...sent);
   const bars = (of) => ({
     width: 0,
@@ -886,7 +890,8 @@ function drawReports(raw, zone, width) {
   $("reports-caption").textContent = words.join(" ");
 }
 
-// Says from when to when the range of readings was learnt, so that there is no mean; "" if not in the time of the chart.
+// Says from when to when the range of readings was learnt, so that there is no mean; "" if it was learnt outside the
+// time of the chart.
 function learnt() {
   const { kind, start } = data.raw;
   const known = start.filter((_, i) => kind[i] === "model");
@@ -1090,7 +1095,8 @@ async function select() {
     const answer = await api(`campaigns/${name}/selection?${words}`);
     if (name !== shown || place.dataset.asked !== asked) return;
     place.dataset.answered = asked;
-    // What one device adds up over all these slots, those without a number included, as the total of all devices does.
+    // If slots add up: the sum of one device over all these slots. Like the total of all devices, it includes slots
+    // without a number.
     const whole = addsUp(about) ? ["one device, whole time"] : [];
     const slot = lasting(about.slot_seconds);
     const heads = [
@@ -1163,7 +1169,7 @@ async function load() {
       return [link, new Text(" ")];
     }),
   );
-  // A file has at most `largest_selection` rows. If all groups together have more, it is of the chosen group alone.
+  // A file has at most `largest_selection` rows. If all groups together have more, the file has the chosen group alone.
   const slots = (ends - words.get("from")) / about.slot_seconds;
   const means = new URLSearchParams([...words, ["of", "means"]]);
   if (slots * about.groups.length <= about.largest_selection) {

@@ -19,15 +19,16 @@ const OTHERS = {
   [DAYS_OFF]: "its days off, against workdays",
 };
 
-// How certain the difference of two groups is: "clear" even if the two were picked among `pairs` pairs because they differ;
-// "alone", if it is more than chance for two groups that nobody picked for that; otherwise "unclear".
+// How certain a difference of two groups is. "clear": chance is unlikely to make it even between the most different two
+// of `pairs` pairs. "alone": chance is unlikely to make it between two groups that were not picked for their
+// difference. Otherwise "unclear".
 const RARE = 0.05;
 export const certainty = ({ chance: p }, pairs) => (p * pairs < RARE ? "clear" : p < RARE ? "alone" : "unclear");
 export const pairsOf = (groups) => (groups * (groups - 1)) / 2;
 
-// Returns a difference in words: how much, in which direction, and how likely chance alone makes such a difference.
-// `sized`: the scale of the amounts beside it. `each`: the number of slots over which a measure adds up, else 1. `over`: the
-// time that the amounts are of, such as " per 30 minutes, on average".
+// Returns { kind, words }: whether there is a clear difference, how large it is, and in which direction. `sized`: the
+// scale of the amounts beside it. `each`: the number of slots over which a measure adds up, else 1. `over`: the time
+// that the amounts are of, such as " per 30 minutes, on average".
 export function differing(row, campaign, than, sized, each = 1, over = "") {
   const { unit } = campaign;
   if (!comparable(row, campaign)) return { kind: "unclear", words: `Too noisy to compare with ${than}.` };
@@ -40,8 +41,8 @@ export function differing(row, campaign, than, sized, each = 1, over = "") {
   return { kind: row.verdict, words: `${size} ${row.verdict} than ${than}${over}.` };
 }
 
-// A mean whose error is larger than the mean itself is never shown, so it is not compared with anything. If both means are
-// equally precise, the error of each is that of the difference, divided by √2.
+// A mean whose error is larger than the mean itself is never shown, so it is not compared with anything. The error of
+// each mean is taken as that of the difference, divided by √2, which is right if both are equally precise.
 const comparable = (row, campaign) =>
   [row.mean, row.against].every((mean) => !drowned(mean, (Z * row.standard_error) / Math.SQRT2, campaign));
 
@@ -49,7 +50,8 @@ const comparable = (row, campaign) =>
 const oneOf = (p) =>
   p > RAREST ? `about 1 of ${number(Math.round(1 / p), 2)}` : `fewer than 1 of ${number(1 / RAREST, 9)}`;
 
-// Says how likely chance alone makes such a difference. `groups`: the number of groups among which the two were picked, or 0.
+// Says how often chance alone makes a difference this large. `groups`: the number of groups among which the two were
+// picked, or 0.
 export function chance({ chance: p }, groups) {
   if (p === null) return "";
   if (p > 0.5) return "If both were really equal, chance alone would mostly show a larger difference.";

@@ -179,7 +179,8 @@ export const drowned = (estimate, error, { offset }) => error !== null && error 
 // True if a number says little, because its error is more than half of it. The page fades it.
 export const doubtful = (estimate, error, { offset }) => error !== null && 2 * error > Math.abs(estimate - offset);
 
-// What an error is compared with, in words: a number, or what it is above the lowest reading, if that is not 0.
+// Says what an error is compared with: the number or, if the lowest reading is not 0, what the number is above that
+// reading.
 export const itself = ({ offset, unit }) =>
   offset ? `what the number is above ${number(offset)} ${unit}, the lowest reading` : "the number itself";
 
@@ -199,7 +200,7 @@ export function old(campaign) {
   return QUIET.has(server.state) || server.state === "failed" || overdue > Math.max(2 * slot, 60);
 }
 
-// The classes of the newest number: an old or doubtful one is shown in a lighter weight.
+// The CSS classes of the newest number: an old or doubtful one is shown in a lighter weight.
 export const weight = (campaign, estimate, error) =>
   `value${old(campaign) ? " old" : ""}${doubtful(estimate, error, campaign) ? " doubt" : ""}`;
 
