@@ -222,8 +222,7 @@ def run_loop(config, alive, read, stopped):
         client.step(STEP_MILLISECONDS)
         judge(client)
         if VERIFIER in sys.modules:
-            # A new campaign's signature has been verified; the verifier's code is unloaded until the next campaign
-            # arrives.
+            # The verifier was loaded for a new campaign's signature, and is not needed until the next campaign.
             unload(VERIFIER)
         word = client.trouble or client.reporter.paused or ("online" if client.online else "offline")
         if word != printed:

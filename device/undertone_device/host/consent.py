@@ -88,9 +88,10 @@ def _sum(a: "int | None", b: "int | None") -> "int | None":
 
 
 def _of_rho(units: int) -> "int | None":
-    """Return ceil(2^20 epsilon) for rho = units/2^20, rounded up; None for 0, which stands for no limit.
+    """Return at least 2^20 epsilon for rho = units/2^20 at delta = 2^-k; None for 0, which stands for no limit.
 
-    (2^20 epsilon - units)^2 = 4 units 2^20 k ln 2, and ln 2 < 25/36 (Bun, Steinke, TCC 2016).
+    epsilon = rho + 2 sqrt(rho k ln 2) (Bun, Steinke, TCC 2016), so (2^20 epsilon - units)^2 = 4 units 2^20 k ln 2. Here
+    k is ``DELTA_BITS``, and ln 2 < 25/36.
     """
     if not units:
         return None
@@ -286,7 +287,7 @@ def _outcome(sure: "int | None", words: "dict[str, Any]") -> str:
 def offered(policy: "Any", asks: "Any", purpose: "Any") -> "Policy":
     """Return the policy of an offer, a JSON value, if a person can be asked about it. Raises Invalid.
 
-    ``asks``, ``purpose``: the server's own words, which the policy's fingerprint covers.
+    ``asks``, ``purpose``: the server's own words. If the policy has ``agreed``, this must be their `fingerprint`.
     """
     if not isinstance(policy, dict):
         raise Invalid("policy is %r, expected an object" % (policy,))
@@ -301,7 +302,7 @@ def offered(policy: "Any", asks: "Any", purpose: "Any") -> "Policy":
 
 
 def same_policy(shown: "Any", received: str) -> None:
-    """Check that a received policy is the one that was shown, a JSON value, in every field. Raises Invalid."""
+    """Check that the received policy (JSON text) has the same fields as the ``shown`` JSON value. Raises Invalid."""
     try:
         value = json.loads(received)
     except (ValueError, RuntimeError):
