@@ -56,8 +56,8 @@ class Bounds:
     ``reading``, ``day``, ``life``: units of 2^-20 of epsilon for one number, for any 24 hours, and for the whole life;
     None if nothing bounds it. ``reading`` is None, too, if the policy allows no reports of single numbers. ``reports``:
     most reports that touch any 24 hours. ``strongest``: how many reports of single numbers at the full ``cap`` may be
-    drawn in the whole life. At a smaller epsilon there may be more reports, which together reveal no more. ``delta``:
-    True if ``day`` and ``life`` hold except with a chance of 2^-20, because streams are allowed.
+    drawn in the whole life, None without a limit. At a smaller epsilon there may be more reports, which together reveal
+    no more. ``delta``: True if ``day`` and ``life`` hold except with a chance of 2^-20, because streams are allowed.
     """
 
     def __init__(self, policy: "Policy"):

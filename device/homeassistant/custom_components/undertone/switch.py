@@ -54,7 +54,7 @@ class PauseSwitch(ParticipationEntity, SwitchEntity):
         await self._pause(True)
 
     async def async_turn_off(self, **_: Any) -> None:
-        """End the pause at an edge of a slot, as early as the device's rules allow; drop one that has not begun."""
+        """End the pause at an edge of a slot, as early as the device's rules allow; cancel it if it has not begun."""
         await self._pause(False)
 
     async def _pause(self, on: bool) -> None:
