@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
 
 class Chain:
-    """The last report of a chain: ``index`` in the chain, from 1, the clipped ``point``, what was ``released``, the
-    ``slot``.
-    """
+    """The last report of a chain: its ``index`` (from 1), clipped ``point``, ``released`` point X_i and ``slot``."""
 
     def __init__(self, index: int, point: "Point", released: "Point", slot: int):
         self.index = index
