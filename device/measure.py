@@ -153,7 +153,7 @@ def message():
 
 
 def device(packed):
-    """Return a client whose reporter has accepted the campaign message ``packed``, and the client's clock."""
+    """Return a client that receives the campaign message ``packed`` in its first rounds, and the client's clock."""
     from undertone_device.core.reporter import Reporter
     from undertone_device.mqtt.client import Client, Platform
     from undertone_shared.entropy import Entropy
