@@ -234,7 +234,7 @@ class Phone:
         if isinstance(value, int):
             self.comparison.put(campaign, slot - 1, value)
         reporter.run_once(value, now)
-        # Only these two reasons can end within the slot, so that the slot before it can still be reported.
+        # Only these two obstacles may pass while the slot lasts; the slot before it can then still be reported.
         self._ready = reporter.paused in ("clock", "rate")
 
     def _value(self, campaign: "Campaign", slot: int) -> "Sample | None":
@@ -286,7 +286,7 @@ class Phone:
         self.storage.erase()
 
     def pause(self, seconds: int) -> None:
-        """Pause for ``seconds``, 0 for no end, from the first slot that begins at least the policy's rest after now.
+        """Pause for ``seconds``, 0 for no end, from the first slot that begins once the policy's rest has passed.
 
         Raises OSError.
         """
@@ -295,7 +295,7 @@ class Phone:
         pauses.write(self.storage, pauses.extend(pauses.read(self.storage, now), begun, now))
 
     def resume(self) -> None:
-        """End the pause at the end of this slot, or later: it lasts at least a slot and at least the policy's rest.
+        """End the pause with this slot, or later, because a pause lasts at least a slot and at least the policy's rest.
 
         Raises OSError.
         """

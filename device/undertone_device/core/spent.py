@@ -24,7 +24,7 @@ def drawn_since(sums: "Sums", start: int) -> int:
 
 
 def month(sums: "Sums", day: int, ever: int, days: int = DAYS) -> int:
-    """Return the units of epsilon of the ``days`` UTC days up to ``day``; 31 cover any thirty times 24 hours up to now.
+    """Return the units of epsilon of the ``days`` UTC days up to ``day``; 31 days include the last thirty times 24 h.
 
     ``ever``: the total of all days, which is returned if a day's sum was too large for its 32 bits.
     """

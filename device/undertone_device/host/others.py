@@ -233,7 +233,7 @@ class Others:
         # Topic -> (campaign, group) of the published means that were asked for.
         self._topics: dict[str, tuple[str, str]] = {}
         self.comparison = comparison
-        # The campaign that the device takes part in now; the device's owner sets it in each round.
+        # The campaign that the device takes part in now; the program that runs the device sets it in each round.
         self.campaign: Campaign | None = None
         self._connected = False
         # See `Transport`. This is the same list as the other transport's, and both change it in place.
