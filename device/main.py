@@ -1,7 +1,7 @@
 """The program of a board: copy it to / as main.py, beside device.json, policy.json, ca.crt and your sensor.py.
 
-A watchdog starts first, then Wi-Fi, because the ESP32 has true random numbers only while its radio is on. The client
-starts last; it sets the clock by NTP before anything else, because TLS and slots need it.
+A watchdog starts first, then Wi-Fi: the ESP32 has true random numbers only while its radio is on. The client starts
+last; it sets the clock by NTP before anything else, because TLS and slots need it.
 
 sensor.py has one function, ``read()``, which returns one sample (an integer in the campaign's unit), several quantities
 (a tuple), or a buffer of samples (bytes, a list, an array, a row of ulab). With DEEP_SLEEP it returns the value, or all

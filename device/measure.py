@@ -49,7 +49,7 @@ class _Memory:
         return None if data is None else bytes(data)
 
     def write(self, name, data):
-        # A file of the same length is overwritten in place, which makes no garbage: nor does a board's write to flash.
+        # A file of the same length is overwritten in place: like a board's write to flash, this makes no garbage.
         if len(self.files.get(name, b"")) == len(data):
             self.files[name][:] = data
         else:

@@ -316,7 +316,7 @@ class Phone:
     def leave(self) -> None:
         """End the device: forget the campaigns and what waits to be sent; everything spent stays spent. Raises OSError.
 
-        A later device of the same sensor on this phone adds to what is spent, but numbers its reports from the start.
+        A later device of the same sensor on this phone adds to what is spent, but numbers its reports from 1.
         """
         self.client.transport.close()
         outbox = self.client.reporter.outbox

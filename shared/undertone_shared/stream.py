@@ -255,7 +255,7 @@ def _bounded(value: int) -> int:
 
 
 def swing(levels: int, slew: int, shift: int, reuse: int) -> int:
-    """Return twice the largest |ξ| after a chain's start: G(A - R) + 2cR. In the paper's Eq. 19 it is called V.
+    """Return twice the largest |ξ| after a chain's start: G(A - R) + 2cR. It is V of the paper's Eq. 19 in grid units.
 
     G is ``levels``, A = 2^``shift``, R ``reuse`` and c ``slew``; the module's docstring defines ξ.
     """

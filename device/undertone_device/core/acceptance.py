@@ -61,7 +61,7 @@ class Acceptance:
                 _check_name(accepted, name)
                 self._hear(issued_at, now)
                 return False
-        # A campaign in memory has returned above, without a second check of its signature.
+        # For a campaign in memory the function has returned above: its signature was verified before.
         body = campaigns.body_of(message)
         self.policy.check_signature(campaigns.digest_of(body), campaigns.signature_of(message), alive)
         campaign = campaigns.Campaign(body)

@@ -287,7 +287,8 @@ def _outcome(sure: "int | None", words: "dict[str, Any]") -> str:
 def offered(policy: "Any", asks: "Any", purpose: "Any") -> "Policy":
     """Return the policy of an offer, a JSON value, if a person can be asked about it. Raises Invalid.
 
-    ``asks``, ``purpose``: the server's own words. If the policy has ``agreed``, this must be their `fingerprint`.
+    ``asks``, ``purpose``: the server's own words. If the policy has ``agreed``, it must be the `fingerprint` of the
+    policy and these words.
     """
     if not isinstance(policy, dict):
         raise Invalid("policy is %r, expected an object" % (policy,))
@@ -302,7 +303,7 @@ def offered(policy: "Any", asks: "Any", purpose: "Any") -> "Policy":
 
 
 def same_policy(shown: "Any", received: str) -> None:
-    """Check that the received policy (JSON text) has the same fields as the ``shown`` JSON value. Raises Invalid."""
+    """Check that the received policy (JSON text) equals the ``shown`` JSON value in every field. Raises Invalid."""
     try:
         value = json.loads(received)
     except (ValueError, RuntimeError):

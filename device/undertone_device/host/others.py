@@ -178,7 +178,7 @@ class Comparison:
         self._write()
 
     def summary(self, now: int, evening: int) -> "dict[str, Any] | None":
-        """Return home and others for the newest slot, five hours from Unix second ``evening`` on, and seven days.
+        """Return the home's and the others' numbers for the newest slot, five hours from ``evening`` on, and a week.
 
         Each of ``newest``, ``evening``, ``week`` is {start, end, slots, own, mean, low, high} over the slots that have
         both a value of the home and a published mean, or None without such a slot. The last four are whole thousandths

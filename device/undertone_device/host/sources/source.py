@@ -61,7 +61,7 @@ class Plausible(SensorSource):
 
     If ``twice``, two reads in a row must give the same sample.
 
-    Without a checksum a damaged digit is just another number, and the bounds find only some of such errors. Any
+    Without a checksum a damaged digit is just another number, and the bounds find only some such errors. Any
     exception of a library counts as a missing sample, so that one sensor's failure does not end other devices. The
     messages appear in status and log, so they quote no reading.
     """
