@@ -1,9 +1,11 @@
 """The program of a board: copy it to / as main.py, beside device.json, policy.json, ca.crt and your sensor.py.
 
-Wi-Fi starts first, because the ESP32 has true random numbers only while its radio is on. Then NTP sets the clock,
-because TLS and slots need it. The client starts last, under a watchdog. sensor.py has one function, ``read()``, which
-returns one sample (an integer in the campaign's unit), several quantities (a tuple), or a buffer of samples (bytes, a
-list, an array, a row of ulab); with DEEP_SLEEP it returns the value, or all samples, of the slot that has just ended.
+A watchdog starts first, then Wi-Fi: the ESP32 has true random numbers only while its radio is on. The client starts
+last; it sets the clock by NTP before anything else, because TLS and slots need it.
+
+sensor.py has one function, ``read()``, which returns one sample (an integer in the campaign's unit), several quantities
+(a tuple), or a buffer of samples (bytes, a list, an array, a row of ulab). With DEEP_SLEEP it returns the value, or all
+samples, of the slot that has just ended.
 """
 
 # ruff: noqa: E402
@@ -22,11 +24,12 @@ FOLDERS = ("lib", "lib2")
 
 
 def choose_code():
-    """Put the folder of the code to run first in sys.path.
+    """Choose the folder whose code runs, and put it at the front of sys.path.
 
     Return True if that code is on trial (`undertone_device.board.update`).
 
     The file ``code`` names the good folder, the folder to run, and the number of boots that may still try the latter.
+    Without this file sys.path stays as it is, and the code in the folder lib runs.
     """
     for name in ("code", "code.new"):
         try:
@@ -222,8 +225,7 @@ def run_loop(config, alive, read, stopped):
         client.step(STEP_MILLISECONDS)
         judge(client)
         if VERIFIER in sys.modules:
-            # A new campaign's signature has been verified; the verifier's code is unloaded until the next campaign
-            # arrives.
+            # The verifier was loaded for a new campaign's signature, and is not needed until the next campaign.
             unload(VERIFIER)
         word = client.trouble or client.reporter.paused or ("online" if client.online else "offline")
         if word != printed:

@@ -49,7 +49,7 @@ class _Memory:
         return None if data is None else bytes(data)
 
     def write(self, name, data):
-        # A file that keeps its length makes no garbage, as on a board, which writes it to flash.
+        # A file of the same length is overwritten in place: like a board's write to flash, this makes no garbage.
         if len(self.files.get(name, b"")) == len(data):
             self.files[name][:] = data
         else:
@@ -153,7 +153,7 @@ def message():
 
 
 def device(packed):
-    """Return a client whose reporter has accepted the campaign message ``packed``, and the client's clock."""
+    """Return a client that receives the campaign message ``packed`` in its first rounds, and the client's clock."""
     from undertone_device.core.reporter import Reporter
     from undertone_device.mqtt.client import Client, Platform
     from undertone_shared.entropy import Entropy

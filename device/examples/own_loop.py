@@ -4,7 +4,7 @@
 
 The firmware passes in its parts: a storage of named bytes, random bytes, a tick counter. It calls ``observe`` with raw
 samples and ``close_slot`` often, publishes the returned report at QoS 1, and calls ``acked`` when the PUBACK has
-arrived. In this example ``print`` stands in for the connection, and the clock of an hour is simulated.
+arrived. In this example ``print`` stands in for the connection, and one hour is simulated.
 """
 
 import sys

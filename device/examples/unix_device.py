@@ -58,7 +58,7 @@ def rounds(path: str, slots: int, readings: "list[Sample]", period: int = PERIOD
     def read(now: int) -> "Sample | None":
         reporter = holder[0].reporter
         campaign = reporter.following
-        # In the first slot of the next campaign, this read comes before the reporter switches to that campaign.
+        # The reporter switches to the next campaign only after the first read in that campaign's epoch.
         if campaign is None or now < campaign.epoch:
             campaign = reporter.campaign
         if campaign is None:

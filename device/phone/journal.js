@@ -2,18 +2,18 @@
 //
 // A journal is two files of the origin's private file system, opened for this tab alone. One of them is current: each
 // write appends a record to it and flushes, so that a record that `write` has accepted survives a power cut. A record
-// is live until a later one replaces or deletes it. If the current file has records that are not live, the live ones
-// are copied to the other file, whose header is written last: after a deletion, on request, at the next opening, or
-// when the current file is large. Then the old file is emptied, so that neither file has what was replaced or deleted.
+// is live until a later one replaces or deletes it. After a deletion, on request, at an opening, or when the current
+// file is large, the other file becomes current if some records are not live: it gets the live ones, and its header
+// last. Then the old file is emptied, so that neither file has what was replaced or deleted.
 //
 //     file    'UTJ1', u32 generation, u32 CRC of both (one sector, so that a disk writes it completely or not at all);
 //             then records; the file of the higher generation is current
 //     record  u32 length of the body, u32 CRC of these 4 bytes, u32 CRC of the body; body: u16 length of the name, the
 //             name, 1 and the content, or 0 for a deletion
 //
-// Numbers are big-endian. Only the last record can be incomplete, because each write waits for the one before; it is
-// dropped when the journal is opened. Any other damage makes the journal unreadable, so that a device never continues
-// with an old ledger.
+// Numbers are big-endian. Only the last record can be incomplete, because each write waits for the one before. An
+// incomplete record is dropped when the journal is opened. Any other damage makes the journal unreadable, so that a
+// device never continues with an old ledger.
 
 const MAGIC = 0x55544a31;
 const HEADER = 12;

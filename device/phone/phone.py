@@ -234,7 +234,7 @@ class Phone:
         if isinstance(value, int):
             self.comparison.put(campaign, slot - 1, value)
         reporter.run_once(value, now)
-        # Only these two reasons can end within the slot, so that the slot before it can still be reported.
+        # Only these two obstacles may pass while the slot lasts; the slot before it can then still be reported.
         self._ready = reporter.paused in ("clock", "rate")
 
     def _value(self, campaign: "Campaign", slot: int) -> "Sample | None":
@@ -286,7 +286,7 @@ class Phone:
         self.storage.erase()
 
     def pause(self, seconds: int) -> None:
-        """Pause for ``seconds``, 0 for no end, from the first slot that begins at least the policy's rest after now.
+        """Pause for ``seconds``, 0 for no end, from the first slot that begins once the policy's rest has passed.
 
         Raises OSError.
         """
@@ -295,7 +295,7 @@ class Phone:
         pauses.write(self.storage, pauses.extend(pauses.read(self.storage, now), begun, now))
 
     def resume(self) -> None:
-        """End the pause at the end of this slot, or later: it lasts at least a slot and at least the policy's rest.
+        """End the pause with this slot, or later, because a pause lasts at least a slot and at least the policy's rest.
 
         Raises OSError.
         """
@@ -308,7 +308,7 @@ class Phone:
         return campaign.slot_seconds if campaign else self.policy.slot_seconds
 
     def compare(self, on: bool) -> None:
-        """Switch the comparison with the others on or off; off also removes what it kept from the disk."""
+        """Switch the comparison with the others on or off; off also erases its stored numbers from the disk."""
         self.comparison.switch(on)
         if not on:
             self.storage.erase()
@@ -316,8 +316,7 @@ class Phone:
     def leave(self) -> None:
         """End the device: forget the campaigns and what waits to be sent; everything spent stays spent. Raises OSError.
 
-        A later device of the same sensor on this phone continues the sums, under its own name and with its own numbers
-        of reports.
+        A later device of the same sensor on this phone adds to what is spent, but numbers its reports from 1.
         """
         self.client.transport.close()
         outbox = self.client.reporter.outbox
@@ -333,7 +332,7 @@ class Phone:
         ledger.write(ledger.spent_until, 0, 0)
 
     def describe(self, evening: int = 0) -> "dict[str, Any]":
-        """Return the device's status as JSON values; ``evening``: the Unix second at which this evening began."""
+        """Return the device's status as JSON values; ``evening``: the Unix second of the last 18:00."""
         state = status.describe(self.client, unix_time())
         comparison = self.comparison
         state["compares"] = comparison.on
@@ -345,7 +344,7 @@ class Phone:
 
 
 def clock_off(trouble: str) -> "int | None":
-    """Return the phone's clock less the server's time in seconds, as in ``trouble``; None if that does not say so."""
+    """Return how many seconds the phone's clock is ahead, by the times in ``trouble``; None if it has none."""
     start, middle = "campaign refused: it was issued at ", ", and this device's clock says "
     if trouble[: len(start)] != start or middle not in trouble:
         return None

@@ -141,8 +141,7 @@ function step() {
   timer = setTimeout(step, STEP_MILLISECONDS);
 }
 
-// The Unix second at which this evening began, at 18:00 by the phone's clock and zone. Before 18:00 it is that of
-// yesterday's evening.
+// The Unix second of the last 18:00 by the phone's clock and zone, from which the comparison counts an evening.
 function evening() {
   const now = new Date(1000 * unixSeconds());
   const begins = new Date(now).setHours(18, 0, 0, 0);
@@ -214,7 +213,7 @@ function unsuitable(offer) {
 
 async function invite({ code }) {
   if (view.stage === "running" || view.stage === "joining") {
-    // To come back to the app, people open once more the link with which they joined.
+    // The link with which the person joined is no error: people open it again to come back to the app.
     if (code !== readJson(JOIN).code) post({ error: { key: "takes_part" } });
     return;
   }
@@ -258,7 +257,7 @@ async function redeem() {
     journal.write(DEVICE, encode(answer));
     startDevice();
   } catch (error) {
-    // If a power cut comes between the two deletions, no device is left without what the person agreed to.
+    // The device goes first, so that a power cut in between leaves no device without what the person agreed to.
     journal.delete(DEVICE);
     journal.delete(JOIN);
     post({ stage: "none", error: said(error, "files") });
@@ -382,7 +381,7 @@ const started = start();
 
 self.onmessage = async ({ data }) => {
   await started;
-  // What the person does next makes an earlier error obsolete. Samples come by themselves.
+  // An error is shown until the person does something else; samples come without the person.
   if (data.do !== "sample") view.error = null;
   try {
     await ACTIONS[data.do](data);

@@ -1,8 +1,8 @@
 """The exact discrete Gaussian, with integers only (Canonne, Kamath, Steinke, NeurIPS 2020, Algorithms 1 to 3).
 
 Each function states the distribution that it samples. The run time depends on the outcome. A client with a
-``spread_percent`` above 0 hides it, because it sends a report at a random time of the next slot. The draw contract of
-`undertone_shared.entropy` does not apply, because the buffer is refilled between words.
+``spread_percent`` above 0 hides the run time, because it sends a report at a random time of the next slot. The draw
+contract of `undertone_shared.entropy` does not apply, because the buffer is refilled between words.
 """
 
 from undertone_shared.checks import check_integer

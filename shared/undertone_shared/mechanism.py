@@ -110,7 +110,7 @@ class WindowMechanism(WindowAnalysis):
         return theta >= 1 and theta * self.levels < SMALL
 
     def draw(self, level: int, entropy: "Entropy") -> int:
-        """Draw a symbol from the row ``level`` (one word). Raises Invalid for a level out of range."""
+        """Draw a symbol at ``level`` with one word of ``entropy``. Raises Invalid for a level out of range."""
         if level < 0 or level > self.levels:
             raise Invalid("level is %d, expected 0 to %d" % (level, self.levels))
         u = entropy.below(self.total)
@@ -157,7 +157,7 @@ class Hybrid(HybridAnalysis):
         self.first = 0
 
     def choose(self, entropy: "Entropy") -> WindowMechanism:
-        """Return the part that draws this report, by the public coin (one word, also if its outcome is certain)."""
+        """Return the part that draws this report, by the public coin, always with one word of ``entropy``."""
         return self.piecewise if entropy.below(65536) < self.coin else self.rounding
 
     def covers(self, theta: int) -> bool:

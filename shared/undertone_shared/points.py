@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def shrink(point: "Point", radius: int) -> "Point":
-    """Return the point, or one closer to the middle with Σ n² <= radius²."""
+    """Return the point, or one closer to the middle that is in the ball of this ``radius``."""
     square = _square(point)
     if square <= radius * radius:
         return point
@@ -22,9 +22,9 @@ def shrink(point: "Point", radius: int) -> "Point":
 
 
 def clip(point: "Point", previous: "Point", slew: int, radius: int) -> "Point":
-    """Return the point, or one between it and ``previous`` with Σ (n - n')² <= slew² and Σ n² <= radius².
+    """Return ``point``, or one between it and ``previous`` that is at most ``slew`` from ``previous`` (Euclidean).
 
-    Both given points must be in the ball Σ n² <= radius².
+    Both given points must be in the ball of this ``radius`` around 0; the result is in it, too.
     """
     move = tuple([point[i] - previous[i] for i in range(len(point))])
     square = _square(move)

@@ -102,7 +102,7 @@ class ScalarRule(ScalarAnalysis):
     def __init__(self, cohort: Cohort, report: "ReportRule | None"):
         self.cohort = cohort
         self.report = report
-        # For each block of the cycle (first slot, low, theta); the block's readings are truncated to [low, theta].
+        # (first slot, low, theta) of each block of the cycle, whose readings are truncated to [low, theta].
         self.ranges = () if report is None else report.ranges
         # Every mechanism that may draw, with the name of its part of the campaign.
         self.mechanisms: tuple[tuple[str, Mechanism], ...] = (("cohort", cohort.mechanism),)

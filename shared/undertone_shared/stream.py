@@ -170,8 +170,8 @@ class StreamRule(StreamAnalysis):
     def point(self, reading: "Point", offset: int, entropy: "Entropy") -> "Point":
         """Return the grid point of a reading.
 
-        Per coordinate it is level floor(xG/width) + Bernoulli(remainder/width) less G/2 (one word); the point is shrunk
-        into the ball of diameter G.
+        A coordinate truncated to x in [0, width] becomes floor(xG/width) + Bernoulli((xG mod width)/width) - G/2, with
+        one word of ``entropy``. Then the point is shrunk into the ball of diameter G.
         """
         levels = self.levels
         width = self.width
@@ -255,7 +255,7 @@ def _bounded(value: int) -> int:
 
 
 def swing(levels: int, slew: int, shift: int, reuse: int) -> int:
-    """Return twice the largest |ξ| after a chain's start: G(A - R) + 2cR, V of the paper's Eq. 19 in grid units.
+    """Return twice the largest |ξ| after a chain's start: G(A - R) + 2cR. It is V of the paper's Eq. 19 in grid units.
 
     G is ``levels``, A = 2^``shift``, R ``reuse`` and c ``slew``; the module's docstring defines ξ.
     """
@@ -265,8 +265,9 @@ def swing(levels: int, slew: int, shift: int, reuse: int) -> int:
 def squared_bound(reports: int, chains: int, levels: int, slew: int, shift: int, reuse: int) -> int:
     """Return the bound of σ²S² for l ``reports`` in at most m ``chains``; S is the stream's sensitivity.
 
-    It is m (2R(A-R)G² - 4c²RA) + l ((A-R)²G² + 4c²RA), with m = 1 if the first bracket is not positive. G is
-    ``levels``, A = 2^``shift``, R ``reuse`` and c ``slew``; docs/cgm-proof.md defines S and proves the bound.
+    It is m (2R(A-R)G² - 4c²RA) + l ((A-R)²G² + 4c²RA), with m = 1 if the first bracket is not positive. σ² is the
+    variance of later noise that `StreamRule.rho` divides by, G is ``levels``, A = 2^``shift``, R ``reuse`` and c
+    ``slew``. docs/cgm-proof.md defines S and proves the bound.
     """
     gap = (1 << shift) - reuse
     moved = 4 * slew * slew * reuse << shift

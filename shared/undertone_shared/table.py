@@ -124,7 +124,10 @@ class TableMechanism(TableAnalysis):
         return k + (entropy.below(values[k + 1] - low) < x - low)
 
     def draw(self, level: int, entropy: "Entropy") -> int:
-        """Draw a symbol from the row ``level`` (one word, constant time). Raises Invalid for a level out of range."""
+        """Draw a symbol from the row ``level``, in constant time, with one word of ``entropy``.
+
+        Raises Invalid for a level out of range.
+        """
         if level < 0 or level > self.levels:
             raise Invalid("level is %d, expected 0 to %d" % (level, self.levels))
         u = entropy.below(1 << self.bits)
@@ -175,7 +178,7 @@ def parse_table(name: str, fields: "dict[str, Any]") -> TableMechanism:
 
     Raises Invalid, naming the field as part of ``name``.
 
-    Removes the rows' text from ``fields``, because a board has no memory for both.
+    Removes the rows' text from ``fields``, because a board has no memory for both the text and the rows.
     """
     encoded = fields["rows"]
     if not isinstance(encoded, list):

@@ -4,7 +4,7 @@
     update.fetch("http://host/undertone-0.3.0", "sha256 of its package.json, as the release printed it")
 
 The new code goes into the one of two folders that is not in use. Every file's sha256 must match package.json, and
-package.json's sha256 the given one. Then one file, `code`, names the folder and the boots that may try it (`main.py`).
+package.json's sha256 the given one. Then one file, `code`, names the folder and the number of boots that may try it.
 The new code becomes the good one only when the broker has acknowledged a report from it (`keep`); otherwise the board
 goes back to the old code. The module is loaded on demand.
 """

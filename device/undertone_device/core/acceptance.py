@@ -61,7 +61,7 @@ class Acceptance:
                 _check_name(accepted, name)
                 self._hear(issued_at, now)
                 return False
-        # The loop above has recognised the bodies of the campaigns in memory, whose signatures were verified before.
+        # For a campaign in memory the function has returned above: its signature was verified before.
         body = campaigns.body_of(message)
         self.policy.check_signature(campaigns.digest_of(body), campaigns.signature_of(message), alive)
         campaign = campaigns.Campaign(body)

@@ -46,14 +46,14 @@ class CampaignFiles:
 
     def remember(self, campaign: Campaign) -> Campaign:
         """Remember the campaign's name for its reports; return the campaign, without its body."""
-        campaign.body = b""  # The body is in the campaign's file, and a board needs the memory that it takes.
+        campaign.body = b""  # The file has the body, and a board needs the memory.
         self._names[campaign.fingerprint] = campaign.name
         return campaign
 
     def retire(self, fingerprint: bytes, following: Campaign, outbox: "Outbox") -> None:
-        """Delete a campaign's file when the campaign ``following`` has become current.
+        """Delete the file of a campaign that ``following`` has replaced.
 
-        First save the campaigns' names for the reports in the outbox.
+        First save the name of each campaign that still has reports in the outbox, for at most 8 campaigns.
         """
         names: dict[bytes, str] = {}
         index = len(outbox)

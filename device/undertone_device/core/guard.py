@@ -59,8 +59,8 @@ class Guard:
         if asleep is not None:
             self._drew_at = (now - asleep) & TICKS_MASK
             slept = asleep // 1000
-            # The time asleep is added to the uptime of the last draw and not to the ledger's uptime, which already
-            # includes part of it if the ledger was written after the draw.
+            # ``asleep`` counts from the last draw, so it is added to that draw's uptime. The ledger's uptime may
+            # already include part of it.
             ledger.uptime = max(ledger.uptime, drew + slept)
         # Uptime is counted in whole seconds, so the uptime since the last draw or boot may be up to one second too
         # large; adding 1 here corrects that.
@@ -104,7 +104,7 @@ class Guard:
         self.ledger.uptime += seconds
 
     def rested(self, opened: int) -> bool:
-        """Return True if, by the ticks, a rest lay between the last draw and boot and the uptime ``opened``.
+        """Return True if the uptime ``opened`` is at least a rest after both the last draw and the boot, by the ticks.
 
         Also return True if the policy has no rest, or counts it by the clock.
         """

@@ -25,10 +25,11 @@ _LONGEST_HISTORY = 8
 def load(storage: "Storage") -> "dict[str, Any]":
     """Return what the device has kept of the hand-overs that it obeyed, {} without one. Raises OSError.
 
-    The fields are those of an entry, each from the newest hand-over that had it, and the newest ``number``.
-    ``history``: [number, campaigns] of each hand-over to other campaigns, oldest first, at most 8. ``outside``:
-    campaigns that a hand-over named although the household had not agreed to them. A damaged file counts as none: the
-    device then goes where its configuration says, and hears the hand-over again.
+    The fields are those of a hand-over's entry for a device, each from the newest hand-over that had it, and three
+    more. ``number``: the newest hand-over's. ``history``: [number, campaigns] of each hand-over to other campaigns,
+    oldest first, at most 8. ``outside``: campaigns that a hand-over named although the household had not agreed to
+    them. A damaged file counts as none: the device then goes where its configuration says, and hears the hand-over
+    again.
     """
     try:
         entry = json.loads(storage.read(FILE) or b"{}")

@@ -6,8 +6,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from undertone_device.core.ledger import Storage
 
-# File with the device's own count: "FROM UNTIL" as in ``pause``, then three uptimes: the pause's beginning, its end,
-# and the device's first look at it.
+# File with the device's own count: "FROM UNTIL" as in ``pause``, then three uptimes: when the pause begins, when it
+# ends, and when the device first saw it.
 COUNT = "pause.ticks"
 
 

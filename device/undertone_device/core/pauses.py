@@ -20,8 +20,8 @@ ENDLESS = 0xFFFFFFFF
 def begin(now: int, slot: int, rest: int, at_once: bool, seconds: int) -> tuple[int, int]:
     """Return (from, until) of a pause requested at ``now``, with slots of ``slot`` seconds and the policy's ``rest``.
 
-    It starts at the first edge of a slot at least a rest after now, so that its owner does not know the readings that
-    it omits. ``at_once``: it starts now and omits the open slot, but then lasts at least a day and at least the rest.
+    It starts at the first edge of a slot once ``rest`` has passed, so that its owner does not know the readings that it
+    omits. ``at_once``: it starts now and omits the open slot, but then lasts at least a day and at least the rest.
     ``seconds``: its length, 0 for no end.
     """
     start = now if at_once else _edge(now + rest, slot)

@@ -66,7 +66,7 @@ class Reporter:
             self.ledger = Ledger(storage, capacity)
         self.guard = Guard(policy, storage, self.ledger, ticks, asleep, rule_states)
         self.accepted = Acceptance(policy, storage, self.ledger, self.guard)
-        # The fingerprint of the campaign for which this device's place was computed, and the place.
+        # A campaign's fingerprint, and this device's place in its schedule: see `_place`.
         self._placed = (b"", 0)
         self._open = OpenSlot(counter_modulus, several)
         # Unacknowledged reports, oldest first; number of refused campaigns, by reason.
@@ -206,7 +206,7 @@ class Reporter:
             self.paused = "entropy"
             return None
         self.guard.spend(campaign, slot)
-        # If the campaign was replaced just before its last slot was closed, its name has been forgotten.
+        # The report's topic needs the campaign's name, which is forgotten if the campaign was just replaced.
         self.accepted.files.remember(campaign)
         self.dropped += self.outbox.append(report)
         if self.guard.commit(campaign):

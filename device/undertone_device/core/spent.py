@@ -24,7 +24,7 @@ def drawn_since(sums: "Sums", start: int) -> int:
 
 
 def month(sums: "Sums", day: int, ever: int, days: int = DAYS) -> int:
-    """Return the units of epsilon of the ``days`` UTC days up to ``day``; 31 cover any thirty times 24 hours up to now.
+    """Return the units of epsilon of the ``days`` UTC days up to ``day``; 31 days include the last thirty times 24 h.
 
     ``ever``: the total of all days, which is returned if a day's sum was too large for its 32 bits.
     """
@@ -48,9 +48,8 @@ def most_reports(policy: "Policy", seconds: int) -> int:
     touch T; without a rest, ceil((T + S)/S). The cap of k reports in any P seconds allows k in each whole P, as many as
     fit into the remaining seconds, and one that began before. A counter's interval reaches from its reading in the slot
     before to its own reading, wherever in their slots these are: with a rest, S is therefore replaced by 2 S; without a
-    rest, and under the cap, there is one interval more. If the policy allows a counter beside another measure, the
-    larger of both numbers holds: only the intervals between the first and the last one must fit, whatever the first and
-    the last one are.
+    rest, and under the cap, there is one interval more. If the policy allows both a counter and another measure, the
+    larger number holds for any mixture, because only the intervals between the first and the last one must fit into T.
     """
     slot = policy.slot_seconds
     counter = "counter" in policy.measures

@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
 
 class Chain:
-    """The last report of a chain: ``index`` in the chain, from 1, the clipped ``point``, what was ``released``, the
-    ``slot``.
-    """
+    """The last report of a chain: its ``index`` (from 1), clipped ``point``, ``released`` point X_i and ``slot``."""
 
     def __init__(self, index: int, point: "Point", released: "Point", slot: int):
         self.index = index
@@ -58,7 +56,7 @@ class StreamState:
         ledger.ever_rho = max(ledger.ever_rho, self._stream.lifetime)
 
     def charge(self, campaign: "Campaign", now: int) -> None:
-        """Add the whole campaign to the ledger: ``rho`` bounds the charge of any period up to ``rho_period``.
+        """Charge the whole campaign to the ledger, whose ``rho`` bounds the charge of any period up to ``rho_period``.
 
         The sum ``rho`` restarts from zero when the clock or the campaign's beginning is past that period and, if the
         policy counts by ticks, the ticks have counted 31/32 of a period since the last sum began. Raises Refused if the
@@ -95,7 +93,7 @@ class StreamState:
     def obstacle(self, campaign: "Campaign", slot: int) -> "str | None":
         """Return one word why the slot must not be drawn, or None.
 
-        The campaign is not the current one, the window's reports or chains are used up, or the window is too early.
+        Reasons: the campaign is not the current one, the window's reports or chains are used up, the window is early.
         """
         rule: StreamRule = campaign.rule  # type: ignore[assignment]
         ledger = self.ledger
@@ -115,7 +113,7 @@ class StreamState:
     # Methods that draw reports.
 
     def draw(self, campaign: "Campaign", slot: int, reading: "Point") -> "tuple[Point, int]":
-        """Return (X_i, chain index i) of a slot for which there is no ``obstacle``. Raises EntropyError.
+        """Return (perturbed point X_i, its index i in the chain) for a slot without ``obstacle``. Raises EntropyError.
 
         The noise is drawn here, with the report, so that no earlier copy of the memory contains noise that is still to
         be used.

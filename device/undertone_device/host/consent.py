@@ -56,8 +56,8 @@ class Bounds:
     ``reading``, ``day``, ``life``: units of 2^-20 of epsilon for one number, for any 24 hours, and for the whole life;
     None if nothing bounds it. ``reading`` is None, too, if the policy allows no reports of single numbers. ``reports``:
     most reports that touch any 24 hours. ``strongest``: how many reports of single numbers at the full ``cap`` may be
-    drawn in the whole life. At a smaller epsilon there may be more reports, which together reveal no more. ``delta``:
-    True if ``day`` and ``life`` hold except with a chance of 2^-20, because streams are allowed.
+    drawn in the whole life, None without a limit. At a smaller epsilon there may be more reports, which together reveal
+    no more. ``delta``: True if ``day`` and ``life`` hold except with a chance of 2^-20, because streams are allowed.
     """
 
     def __init__(self, policy: "Policy"):
@@ -88,9 +88,10 @@ def _sum(a: "int | None", b: "int | None") -> "int | None":
 
 
 def _of_rho(units: int) -> "int | None":
-    """Return ceil(2^20 epsilon) for rho = units/2^20, rounded up; None for 0, which stands for no limit.
+    """Return at least 2^20 epsilon for rho = units/2^20 at delta = 2^-k; None for 0, which stands for no limit.
 
-    (2^20 epsilon - units)^2 = 4 units 2^20 k ln 2, and ln 2 < 25/36 (Bun, Steinke, TCC 2016).
+    epsilon = rho + 2 sqrt(rho k ln 2) (Bun, Steinke, TCC 2016), so (2^20 epsilon - units)^2 = 4 units 2^20 k ln 2. Here
+    k is ``DELTA_BITS``, and ln 2 < 25/36.
     """
     if not units:
         return None
@@ -286,7 +287,8 @@ def _outcome(sure: "int | None", words: "dict[str, Any]") -> str:
 def offered(policy: "Any", asks: "Any", purpose: "Any") -> "Policy":
     """Return the policy of an offer, a JSON value, if a person can be asked about it. Raises Invalid.
 
-    ``asks``, ``purpose``: the server's own words, which the policy's fingerprint covers.
+    ``asks``, ``purpose``: the server's own words. If the policy has ``agreed``, it must be the `fingerprint` of the
+    policy and these words.
     """
     if not isinstance(policy, dict):
         raise Invalid("policy is %r, expected an object" % (policy,))
@@ -301,7 +303,7 @@ def offered(policy: "Any", asks: "Any", purpose: "Any") -> "Policy":
 
 
 def same_policy(shown: "Any", received: str) -> None:
-    """Check that a received policy is the one that was shown, a JSON value, in every field. Raises Invalid."""
+    """Check that the received policy (JSON text) equals the ``shown`` JSON value in every field. Raises Invalid."""
     try:
         value = json.loads(received)
     except (ValueError, RuntimeError):

@@ -85,8 +85,8 @@ class HostedDevice:
     def step(self, milliseconds: int) -> None:
         """Run one round: process samples, send reports, and write the status.
 
-        An unchanged status is not written. A change that leaves the line for people as it was is written at most every
-        ten seconds.
+        An unchanged status is not written. While the printed sentence stays the same, the status is written at most
+        every ten seconds.
         """
         self._observe()
         self._client.step(milliseconds)

@@ -121,7 +121,7 @@ class HomeAssistantCard:
 
 
 def seen_of(status: dict[str, Any]) -> dict[str, Any]:
-    """Return the part of a device's status that a household sees (`undertone_device.host.status.describe`)."""
+    """Return the part that a household sees of the ``status`` from `undertone_device.host.status.describe`."""
     campaign = status["campaign"]
     streams = status["ever_rho"] / UNIT
     ends = status["spent_until"]

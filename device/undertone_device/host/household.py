@@ -191,7 +191,7 @@ def _reading(epsilon: float) -> str:
 
 
 def _day(state: dict[str, Any]) -> list[str]:
-    """Describe any 24 hours, by the policy's limits for any campaigns, and by what was really drawn."""
+    """Describe the most that any 24 hours can cost by the policy, and what was really drawn."""
     most = state["most_a_day"]
     epsilon, life = most * math.log(state["cap"][0] / state["cap"][1]), state["lifetime"] / UNIT
     limit = ""
@@ -222,7 +222,7 @@ def rho_a_day(streams: dict[str, Any]) -> float | None:
     """Return the largest rho (zCDP) that streams may be charged for 24 hours, or None if the policy limits only single
     reports.
 
-    24 hours touch several calendar periods. A lifetime is a limit for them, too.
+    Each calendar period that the 24 hours touch may be charged in full; the lifetime's limit holds for them, too.
     """
     limits = [streams["lifetime"]] if streams["lifetime"] else []
     if streams["rho"] is not None:

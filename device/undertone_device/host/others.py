@@ -48,10 +48,10 @@ def group_of(config: "DeviceConfig", campaign: str) -> str:
 
 
 class Comparison:
-    """The home's values and the published means by slot, in ``storage``. On, unless a person has switched this off.
+    """The home's values and the published means by slot, in ``storage``.
 
-    ``on``: whether published means are received, and the home's own values kept. ``group``: the group whose means are
-    kept.
+    ``on``: whether published means are received, and the home's own values kept; True until a person switches it off.
+    ``group``: the group whose means are kept.
     """
 
     def __init__(self, storage: "Storage"):
@@ -178,12 +178,13 @@ class Comparison:
         self._write()
 
     def summary(self, now: int, evening: int) -> "dict[str, Any] | None":
-        """Return both sides over the newest slot, the evening that began at Unix second ``evening``, and seven days.
+        """Return the home's and the others' numbers for the newest slot, five hours from ``evening`` on, and a week.
 
-        Each span is {start, end, slots, own, mean, low, high} over the slots that both sides know, or None if there is
-        no such slot. The last four are whole thousandths of the unit. Values that add up over slots are sums. The
-        interval of several slots assumes that their errors are fully correlated, which gives the widest interval.
-        ``others`` is the newest published mean: {start, end, mean, low, high}. Returns None before a mean is known.
+        Each of ``newest``, ``evening``, ``week`` is {start, end, slots, own, mean, low, high} over the slots that have
+        both a value of the home and a published mean, or None without such a slot. The last four are whole thousandths
+        of the unit: sums if the quantity adds up over slots, else means. The interval of several slots assumes that
+        their errors are fully correlated, which gives the widest interval. ``others`` is the newest published mean:
+        {start, end, mean, low, high}. Returns None before a mean is known.
         """
         if not self._all or not self.seconds:
             return None
@@ -232,7 +233,7 @@ class Others:
         # Topic -> (campaign, group) of the published means that were asked for.
         self._topics: dict[str, tuple[str, str]] = {}
         self.comparison = comparison
-        # The campaign that the device takes part in now; the device's owner sets it in each round.
+        # The campaign that the device takes part in now; the program that runs the device sets it in each round.
         self.campaign: Campaign | None = None
         self._connected = False
         # See `Transport`. This is the same list as the other transport's, and both change it in place.

@@ -48,8 +48,8 @@ class _Opening:
             self.client.connect(host, port, keepalive)
         except OSError as error:
             self.error = str(error)
-            # A server that takes the connection and says nothing of TLS was reached, too. Only the words of this error
-            # differ from those of an address where nobody answers.
+            # A server that accepts TCP but does not answer the TLS handshake was reached, too. Its error is also a
+            # TimeoutError, and only the text differs from that of an address where nobody answers.
             silent = isinstance(error, TimeoutError) and "handshake" in str(error)
             self.reached = isinstance(error, ANSWERS) or silent
         except Exception as error:  # For example, an invalid host name raises ValueError.

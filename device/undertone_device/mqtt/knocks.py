@@ -1,4 +1,4 @@
-"""When a device comes back to a server that is away, or that does not let it in: a public rule of one hash.
+"""How long a device waits before it tries a server again that is away, or that did not let it in.
 
 A *knock* is one attempt at each of the device's addresses. If all devices lose their server at the same moment, they
 must not all come back at the same moment. So each device waits for a time of its own, which is a hash of its name and

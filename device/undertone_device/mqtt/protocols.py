@@ -62,7 +62,7 @@ class ByteStream(Protocol):
         """
 
     def wait(self, milliseconds: int, writing: bool) -> None:
-        """Wait until there is something to read (or room to write), at most ``milliseconds``."""
+        """Wait at most ``milliseconds`` until there is something to read or, if ``writing``, room to write."""
 
     def close(self) -> None:
         """Release the descriptor."""

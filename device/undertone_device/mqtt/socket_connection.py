@@ -101,8 +101,8 @@ class SocketConnection:
         return self._take(self._write, data)
 
     def wait(self, milliseconds: int, writing: bool) -> None:
-        """Wait until there is something to read (or room to write), at most ``milliseconds``."""
-        # The handshake waits for the server's next message; there is nearly always room for this device's messages.
+        """Wait at most ``milliseconds`` until there is something to read or, if ``writing``, room to write."""
+        # During the handshake wait only for the server's next message: there is nearly always room to write.
         writing = writing and not self._shaking
         if writing != self._writing:
             self._writing = writing

@@ -41,7 +41,7 @@ class P1:
         self.bad = 0
 
     def feed(self, data: bytes) -> "list[int]":
-        """Return the readings that ``data`` completes. Each byte is processed once; the CRC takes it at most once."""
+        """Return the readings that ``data`` completes, in time linear in its length."""
         readings: list[int] = []
         view = memoryview(data)
         # Index of the first byte that the CRC does not cover yet.
@@ -49,8 +49,8 @@ class P1:
         for i in range(len(data)):
             byte = data[i]
             if byte == _SLASH:
-                # ``/`` begins a telegram, because no value and no name contains it; a telegram that is still open did
-                # not end.
+                # ``/`` always begins a telegram, because no value and no name contains it. One that is still open
+                # counts as damaged.
                 if self._state != _OUTSIDE:
                     self.bad += 1
                 self._state = _INSIDE

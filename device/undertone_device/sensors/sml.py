@@ -1,8 +1,8 @@
 """Decoder of SML (Smart Message Language, German meters): transport version 1 and the values of a GetList response.
 
-``1b1b1b1b 01010101 messages 1b1b1b1b 1a fill crc16``, the CRC-16/X.25 over everything before it, low byte first. An
-escape within the messages is written twice. A list entry is seven fields: name, status, time, unit, scaler, value,
-signature; the reading is value * 10^scaler.
+A frame is ``1b1b1b1b 01010101 messages 1b1b1b1b 1a fill crc16``, where crc16 is the CRC-16/X.25 of everything before
+it, low byte first. An escape (1b1b1b1b) within the messages is written twice. A list entry is seven fields: name,
+status, time, unit, scaler, value, signature; the reading is value * 10^scaler.
 """
 
 from undertone_device.sensors.crc import X25, crc16
@@ -50,7 +50,7 @@ class Sml:
         self.bad = 0
 
     def feed(self, data: bytes) -> "list[int]":
-        """Return the readings that ``data`` completes. Each byte is processed once; the CRC takes it at most once."""
+        """Return the readings that ``data`` completes, in time linear in its length."""
         readings: list[int] = []
         for byte in data:
             if self._frame is not None:
@@ -75,7 +75,7 @@ class Sml:
         if byte == 1:
             self._ones += 1
             if self._ones == 4:
-                # Within a frame these bytes would be escaped, so they begin a new one; the frame before has no end.
+                # Within a frame these bytes would be escaped, so they begin a new one. A frame still open is damaged.
                 self._drop()
                 self._frame = bytearray(_START)
         elif byte == 0x1A and not self._ones and self._frame is not None:

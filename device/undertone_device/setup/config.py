@@ -101,7 +101,7 @@ def _integer(fields: "dict[str, Any]", path: str, default: int, low: int, high: 
 
 
 def _no_text(name: str, value: "Any") -> "Any":
-    """Return ``value`` if it is no text. The error does not show the text, which may have a password in it."""
+    """Return ``value``. Raises Invalid for a text, without showing the text, which may have a password in it."""
     if isinstance(value, str):
         raise Invalid("%s is text, expected an object" % name)
     return value

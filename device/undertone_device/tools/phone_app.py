@@ -55,7 +55,7 @@ def phone_files(websocket: str) -> dict[str, bytes]:
         files[f"words/{language}.json"] = json.dumps(read_words(language), ensure_ascii=False).encode()
     files[_LANGUAGES] = json.dumps({"default": DEFAULT, "languages": languages()}).encode()
     files[_BROKER] = json.dumps({"websocket": websocket}).encode()
-    # The service worker keeps all files of one version; its own text changes whenever one of them does.
+    # The service worker's text contains a digest of all other files: so a browser notices when one of them changes.
     digest = hashlib.sha256()
     for name, content in sorted(files.items()):
         digest.update(name.encode() + b"\0" + hashlib.sha256(content).digest())

@@ -5,9 +5,9 @@ a place in its module. mpy-cross keeps all of them, because it sees one module a
 for type checkers; base classes from modules that no board carries; private constants of a module; and constants that
 modules import from each other, unless a program on the board may use them.
 
-A compiled file also contains the name of each module from which it imports. To shorten these, a name that another of
-these modules has imported is imported from that module. Imports at the top of a file name modules of the same package
-relative to the file.
+A compiled file also contains the name of each module from which it imports. To need fewer modules, a name that another
+of these modules has imported is imported from that module. To need shorter names, imports at the top of a file name
+modules of the same package relative to the file.
 """
 
 import ast
@@ -65,7 +65,7 @@ class Constants:
         return any(name.startswith(module + ".") for name in self._trees)
 
     def imports(self, module: str) -> set[tuple[str | None, str]]:
-        """Return (module, name) of what the compiled ``module`` imports at its top under that name."""
+        """Return (module, name) of each name that the compiled ``module`` imports at its top and does not rename."""
         if module not in self._imports:
             self._imports[module] = set()
             if module in self._trees:

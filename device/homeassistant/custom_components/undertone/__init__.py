@@ -111,7 +111,7 @@ async def async_setup_entry(hass: HomeAssistant, entry: UndertoneEntry) -> bool:
 async def _follow(
     hass: HomeAssistant, entry: UndertoneEntry, participation: Participation, state: State | None, measures: Any
 ) -> None:
-    """Hand the states of the entity over to the participation, and add its entities."""
+    """Pass the meter's states to the participation from now on, and add the participation's own entities."""
     unit: str = measures["unit"]
     entity_id: str = entry.data[ENTITY]
 

@@ -27,7 +27,7 @@ def update_issues(hass: HomeAssistant, entry: ConfigEntry, participation: Partic
         return
     for word, name in _BY_PAUSE.items():
         show_issue(hass, entry, name, state["paused"] == word)
-    # Less than a report's cost may be left, so that not all of the lifetime is spent.
+    # The device also pauses for "lifetime" when less than one report's cost is left: "ever" is then below "lifetime".
     spent = state["paused"] == "lifetime" or (bool(state["lifetime"]) and state["ever"] >= state["lifetime"])
     show_issue(hass, entry, "lifetime_spent", spent)
     trouble: str = state["trouble"]

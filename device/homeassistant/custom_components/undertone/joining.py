@@ -73,9 +73,9 @@ class JoinServer:
         return data
 
     async def _private_authority(self) -> ssl.SSLContext:
-        """Return a context that trusts nothing but the authority of the link's fingerprint.
+        """Return a context that trusts only the authority whose certificate has the link's fingerprint.
 
-        The first request is not verified and holds no secret; its answer must have the fingerprint.
+        The request for this certificate is made without verification, and sends no secret.
         """
         status, text = await self._ask("GET", "ca.crt", _LARGEST_AUTHORITY, False)
         if status != 200:

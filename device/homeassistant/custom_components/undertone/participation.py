@@ -103,7 +103,7 @@ class StateSource(SensorSource):
 class Participation:
     """A device in ``folder`` that runs in a thread from ``start`` to ``stop``. ``changed`` is called in that thread.
 
-    ``language`` and ``zone``: the home's language, and its time zone, by which an evening begins.
+    ``language``, ``zone``: the home's; the comparison with other homes counts an evening from 18:00 in this time zone.
     """
 
     def __init__(
@@ -262,7 +262,7 @@ def evening_of(now: int, zone: ZoneInfo) -> int:
 
 
 def newest_refusal(before: dict[str, int], now: dict[str, int]) -> str:
-    """Return a reason for which more campaigns are refused now than before, or "" if there is none."""
+    """Return a reason whose count of refused campaigns has grown from ``before`` to ``now``, or "" if none has."""
     grown = [reason for reason, count in now.items() if count > before.get(reason, 0)]
     return grown[-1] if grown else ""
 

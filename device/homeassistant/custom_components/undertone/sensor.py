@@ -115,7 +115,7 @@ SIDES = {"home": "own", "others": "mean"}
 
 
 class ComparedSensor(ParticipationEntity, SensorEntity):
-    """The home's own number, or the published mean of its group or of all homes, over a span that both sides know."""
+    """The home's own number, or the published mean of its group or of all homes, for one of `SPANS`."""
 
     _attr_state_class = SensorStateClass.MEASUREMENT
 

@@ -50,11 +50,11 @@ class PauseSwitch(ParticipationEntity, SwitchEntity):
         return {"from": start, "until": until}
 
     async def async_turn_on(self, **_: Any) -> None:
-        """Ask for a pause. It begins at the first edge of a slot that is at least the policy's rest after now."""
+        """Ask for a pause. It begins at the first edge of a slot once the policy's rest has passed."""
         await self._pause(True)
 
     async def async_turn_off(self, **_: Any) -> None:
-        """End the pause at an edge of a slot, as early as the device's rules allow; drop one that has not begun."""
+        """End the pause at an edge of a slot, as early as the device's rules allow; cancel it if it has not begun."""
         await self._pause(False)
 
     async def _pause(self, on: bool) -> None:

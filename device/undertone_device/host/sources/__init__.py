@@ -47,7 +47,7 @@ def parse_fields(config: DeviceConfig) -> tuple[Kind, Fields]:
     if not isinstance(name, str) or name not in table:
         raise Invalid(f"source.kind is {name!r}, expected one of {', '.join(sorted(table))}")
     kind = table[name]
-    # The client uses the field ``seconds``, not the source. Every kind of source may have the field ``range``.
+    # The client, not the source, uses the field ``seconds``. Every kind of source may have the field ``range``.
     own = {field: value for field, value in config.source.items() if field not in ("kind", "seconds")}
     optional = kind.optional | {"range": fields.interval}
     return kind, fields.parse_object("source", own, config.folder, kind.needed, optional)

@@ -15,7 +15,7 @@ from undertone_shared.errors import Invalid
 # the wait is ten times as long.
 _BAUD = 2400
 _ANSWER_SECONDS = 2
-# A meter answers after the converter has woken it up; battery-powered ones sometimes miss the first request.
+# A battery-powered meter may miss the first request, because the converter has yet to wake it up.
 _TRIES = 3
 _RESET, _REQUEST = 0x40, 0x5B
 _ACKNOWLEDGED = b"\xe5"

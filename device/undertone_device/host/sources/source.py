@@ -61,9 +61,9 @@ class Plausible(SensorSource):
 
     If ``twice``, two reads in a row must give the same sample.
 
-    Without a checksum a damaged digit is just another number: this check finds only part of such errors. Any exception
-    of a library counts as a missing sample, so that one sensor's failure does not end other devices. The messages
-    appear in status and log, so they quote no reading.
+    Without a checksum a damaged digit is just another number, and the bounds find only some such errors. Any
+    exception of a library counts as a missing sample, so that one sensor's failure does not end other devices. The
+    messages appear in status and log, so they quote no reading.
     """
 
     def __init__(self, source: SensorSource, bounds: tuple[int, int] | None = None, twice: bool = False):
