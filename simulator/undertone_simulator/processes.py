@@ -241,7 +241,7 @@ def _events(log: Log) -> list[dict[str, Any]]:
 
 
 def _beside(file: IO[bytes], log: Path) -> int | IO[bytes]:
-    """Return the file for standard error: the log itself, but nothing for MicroPython, whose log is its ledger."""
+    """Return where standard error goes: to the log, or nowhere for MicroPython, whose log serves as its ledger."""
     return subprocess.DEVNULL if log.name.startswith("micropython") else file
 
 
