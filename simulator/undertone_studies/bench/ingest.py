@@ -195,7 +195,7 @@ def _ingest(store: Store, intake: Intake, reports: int, least: int) -> Drain:
         while taken < reports:
             taken += ingest.step()
         ended = Drain(time.perf_counter() - start, time.thread_time() - processor)
-        # On a busy machine the publisher's connection may break; it then sends some messages again.
+        # On a busy machine the publisher's connection may break, and it sends some messages again; receive these, too.
         while ingest.step():
             pass
     finally:
