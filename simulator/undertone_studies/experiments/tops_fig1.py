@@ -47,7 +47,7 @@ PARAGRAPH = (
 
 
 def run(options: StudyOptions) -> Outcome:
-    """Compute for each θ: the root of ToPS's Eq. 4, the objectives in its units, and the release's actual error."""
+    """Compute for each θ: the root of ToPS's Eq. 4, the objectives in the same units, and the release's actual error."""
     stream = one_stream(options, "DNS")
     histogram, epsilon = stream.histogram(), Fraction(PHASE_EPSILON)
     largest = int(stream.values.max())
@@ -118,8 +118,10 @@ def _noise(epsilon: str | Fraction) -> float:
 def _regret(
     stream: TopsStream, workload: Workload, name: str, objective: str, options: StudyOptions, choices: int
 ) -> str:
-    """Return what is said of noisy choices of θ: their median, and their mean square error on the 200 ranges, divided
-    by that of the best θ.
+    """Return sentences about noisy choices of θ.
+
+    They give the median θ, and the distribution of the ratio of the two mean square errors on the 200 ranges: that of
+    the chosen θ, divided by that of the best θ.
     """
     thetas = np.unique(np.geomspace(1, stream.bound, 30 if options.quick else 150).astype(np.int64))
     bias = [np.mean(range_sums(np.maximum(stream.body - theta, 0)) ** 2) for theta in thetas]
