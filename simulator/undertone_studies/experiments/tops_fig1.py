@@ -47,7 +47,7 @@ PARAGRAPH = (
 
 
 def run(options: StudyOptions) -> Outcome:
-    """Compute for each θ: the root of ToPS's Eq. 4, the objectives in the same units, and the release's actual error."""
+    """Compute for each θ the root of ToPS's Eq. 4, objectives in the same units, and the release's actual error."""
     stream = one_stream(options, "DNS")
     histogram, epsilon = stream.histogram(), Fraction(PHASE_EPSILON)
     largest = int(stream.values.max())
