@@ -214,7 +214,7 @@ class Reports:
     def rounds(self, options: DemoOptions, per_day: int) -> tuple[int, ...]:
         """Return the slots of each threshold round.
 
-        There are three short rounds; the papers' way has one round of all slots.
+        There are three short rounds; the papers' way has one round that is as long as these three together.
         """
         slots = min(options.round_slots, per_day)
         return (slots * ROUND_DAYS,) if options.as_papers else (slots,) * ROUND_DAYS

@@ -152,7 +152,7 @@ def _wait_until(processes: Processes, done: Callable[[], bool], failure: str) ->
 
 
 class _Watch:
-    """Follows the fleet until it has ended, and kills processes as the options demand."""
+    """Follows the fleet until it has ended; kills the server if the options demand it, and starts it again."""
 
     def __init__(self, plan: PreparedDemo, processes: Processes, display: Display):
         self._plan = plan

@@ -80,7 +80,8 @@ class Headline:
     ) -> tuple[float, ...]:
         """Return the root mean square error of a slot of the filtered series, and of unfiltered means over more slots.
 
-        The arguments are those of `Campaign`. Raises Invalid, or OSError for a file.
+        ``over``, ``days``, ``span``: as for `Campaign`. ``window``: for turns, the campaign's option of this name.
+        Raises Invalid, or OSError for a file.
         """
         devices = self.options.devices
         options = replace(self.options, devices=min(devices, MOST_DEVICES), window=window)
