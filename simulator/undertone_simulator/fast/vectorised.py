@@ -79,7 +79,7 @@ def _window(mechanism: WindowMechanism, x: NDArray[Any], theta: int, draws: Vect
 
 @lru_cache(maxsize=8)
 def _cells(edges: tuple[int, ...]) -> tuple[int, int, Lookup]:
-    """Return (low, high, lookup): readings below ``low`` are in the first cell, others by the lookup of x - low."""
+    """Return (low, high, lookup): a reading x, clipped to [low, high], is in the cell lookup(x - low)."""
     low, high = edges[1] - 1, edges[-2]
     return low, high, Lookup(np.array(edges[1:-1], dtype=np.int64) - low, high - low + 1)
 

@@ -117,9 +117,7 @@ class _Scene:
         self._stores = ours, old
 
     def best(self, rounds: range, make_report: Callable[[Campaign, int], tuple[str, bytes]]) -> dict[str, Drain]:
-        """Return each subscriber's shortest drain over the rounds, per report (seconds of wall time, µs of processor
-        time).
-        """
+        """Return each subscriber's shortest drain: seconds of wall time and µs of processor time per report."""
         drains: dict[str, list[Drain]] = {name: [] for name in self._drains}
         for number in rounds:
             publish(

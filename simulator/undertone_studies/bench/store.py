@@ -116,8 +116,8 @@ def _page(path: Path, what: str) -> list[Measured]:
                 before, began = processor_seconds([pid]), time.perf_counter()
                 _get(url)
                 wall, seconds = time.perf_counter() - began, processor_seconds([pid]) - before
-                # Processor time is counted in steps of 10 ms: a request that takes longer counts as at least one step,
-                # a shorter one by its wall time.
+                # A request of up to 10 ms counts with its wall time, a longer one with its processor time, at least
+                # 10 ms.
                 seconds = max(seconds, 0.01) if wall > 0.01 else wall
                 rows.append(duration(f"page: {name}, {turn}, {what}", seconds, "CPU s", "goal", most, 1.0))
         status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
