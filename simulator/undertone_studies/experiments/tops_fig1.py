@@ -87,7 +87,7 @@ def panel_of(rows: Sequence[Sequence[Cell]], base_rmse: float, title: str) -> Pa
     """Return the panel of the rows, with the two terms of Eq. 6: the noise, and the error by truncation."""
     thetas, eq4, eq6, ours, measured = ([float(cell) for cell in column] for column in zip(*rows, strict=True))
     noise = [_noise(PHASE_EPSILON) * theta for theta in thetas]
-    # If no value is above θ, the error by truncation is 0, which a logarithmic axis cannot show.
+    # If no value is above θ, the error by truncation is 0. It is left out, because a logarithmic axis cannot show 0.
     costs = [(theta, all_of - part) for theta, all_of, part in zip(thetas, eq6, noise, strict=True)]
     shown = [(theta, cost) for theta, cost in costs if cost > 1e-6 * eq6[0]]
     curves: dict[str, Curve] = {
