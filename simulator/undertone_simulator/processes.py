@@ -23,7 +23,7 @@ from undertone_simulator.wire.fleet_process import CONNECTED, MISSING, READY, Fl
 from undertone_simulator.wire.ledger import read_ledgers
 from undertone_simulator.wire.verify import Accounts, reconcile
 
-# Time limit in seconds for all devices to connect; until they begin to, the second limit is added.
+# Time limit in seconds for all devices to connect once they begin; they must begin within both limits together.
 CONNECT_SECONDS = 60.0
 START_SECONDS = 60.0
 # Time limit in seconds for the server to count what devices have sent.
