@@ -1,4 +1,4 @@
-"""A household for the walk: its meters and appliances, all counting energy. Ends with its standard input.
+"""A household for the walk: its meters and appliances, all counting energy.
 
 usage: python household.py FOLDER BROKER_PORT MODBUS_PORT
 
@@ -48,7 +48,7 @@ async def main(folder: Path, broker: int, modbus: int) -> None:
     energy = 100_000
     while not ended.done():
         energy += WATT_HOURS
-        # A port that nobody reads is full at some time, as a real one would lose bytes.
+        # If nobody reads the port, it fills up. These bytes are then lost, as on a real port.
         with contextlib.suppress(BlockingIOError):
             os.write(meter, telegram(energy))
         os.write(pulses, b"%d\n" % energy)

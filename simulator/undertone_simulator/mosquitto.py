@@ -137,7 +137,7 @@ class Mosquitto:
         return self._passwords, self._access
 
     def reload(self) -> None:
-        """Make mosquitto read both files again; users who are no longer in them are disconnected."""
+        """Make mosquitto read its password and access files again, and disconnect users who are no longer in them."""
         if self.pid is not None:
             os.kill(self.pid, signal.SIGHUP)
 

@@ -23,7 +23,7 @@ from undertone_simulator.wire.fleet_process import CONNECTED, MISSING, READY, Fl
 from undertone_simulator.wire.ledger import read_ledgers
 from undertone_simulator.wire.verify import Accounts, reconcile
 
-# Time limits in seconds: for all devices to connect, and before that for the fleet's process to begin to connect them.
+# Time limit in seconds for all devices to connect once they begin; they must begin within both limits together.
 CONNECT_SECONDS = 60.0
 START_SECONDS = 60.0
 # Time limit in seconds for the server to count what devices have sent.
@@ -241,7 +241,7 @@ def _events(log: Log) -> list[dict[str, Any]]:
 
 
 def _beside(file: IO[bytes], log: Path) -> int | IO[bytes]:
-    """Return the file for standard error: the log itself, but nothing for MicroPython, whose log is its ledger."""
+    """Return where standard error goes: to the log, or nowhere for MicroPython, whose log serves as its ledger."""
     return subprocess.DEVNULL if log.name.startswith("micropython") else file
 
 

@@ -1,4 +1,4 @@
-"""How the share of 95 % intervals that hold varies by chance in a few campaigns, if they have exactly the right width.
+"""How the share of 95 % intervals that hold varies by chance in a few campaigns, if all widths are exactly right.
 
 An interval holds if it contains the true value. The errors of a filtered series are correlated in neighbouring slots.
 So the share of intervals that hold varies from campaign to campaign as if there were far fewer slots. Here the errors,

@@ -3,7 +3,7 @@
 Clipping bias is computed exactly from the data. The noise of raw series is computed exactly, that of smoothed series is
 drawn. For a fleet of another size than the data's, the bias is the same, and the noise is for that size. The figures
 show errors against ε. `undertone_studies.cgm_figures` has the figures of Bao et al. (PVLDB 2021): the error by report,
-the effect of C.
+and the effect of the slew C.
 """
 
 from collections.abc import Callable, Sequence

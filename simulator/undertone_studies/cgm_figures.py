@@ -1,4 +1,4 @@
-"""Figures 1 to 4 of Bao et al. (PVLDB 2021): the error of each report of a stream, and the effect of C.
+"""Figures 1 to 4 of Bao et al. (PVLDB 2021): the error of each report of a stream, and the effect of the slew C.
 
 Figures 1 and 2 compare Algorithm 1 (independent noise), Algorithm 3 (CGM) and this project's method, for one C. Figures
 3 and 4 show Algorithm 3 and this project's method for three values of C. Each figure has one panel for each ε. Errors

@@ -41,8 +41,7 @@ DELTA = 1e-5
 # Number of devices whose readings choose θ. Readings are also generated for this many devices at a time.
 _SOME = 4096
 # Cycles after which hyper-parameters are fitted again. A server does so after each cycle; the study does so less often
-# if a cycle has more than `_SHORT_CYCLE` slots. The series of each slot given those before it is evaluated from the
-# third cycle on.
+# if a cycle has more than `_SHORT_CYCLE` slots. The causal series is evaluated from the third cycle on.
 _REFITS, _SHORT_CYCLE = (2, 3, 4, 6, 8, 11, 15, 20), 24
 
 
@@ -197,11 +196,12 @@ def _published(fleet: NDArray[np.floating], theta: float, noise: Noise) -> Publi
 class Result:
     """Result of a cell.
 
-    ``raw``: error of a slot in per cent of the mean. ``smoothed`` and ``causal``: root mean square error divided by
-    that of the raw series, and the share of 95 % intervals that contain the truncated mean; ``causal`` with refits,
-    from the third cycle on. ``late``: the causal error in per cent of the mean, without the first 14 cycles (without
-    the first half, if the series has fewer than 28). ``seconds``: time of fit and smoothing. ``chance``,
-    ``causal_chance``: standard errors of the coverages, between draws of the noise; NaN for a single draw.
+    ``raw``: error of a slot in per cent of the mean. ``smoothed``, ``causal``: root mean square error divided by that
+    of the raw series. The causal series estimates a slot from the slots up to it, with refits, from the third cycle on.
+    ``smoothed_held``, ``causal_held``: shares of 95 % intervals that contain the truncated mean.
+    ``late``: the causal error in per cent of the mean, without the first 14 cycles (without the first half, if the
+    series has fewer than 28). ``seconds``: time of fit and smoothing. ``chance``, ``causal_chance``: standard errors of
+    the coverages, between draws of the noise; NaN for a single draw.
     """
 
     raw: float

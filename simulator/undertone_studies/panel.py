@@ -15,9 +15,8 @@ class Panel:
 
     ``joined``: True if lines join the points.
 
-    ``baseline``: the curve that is drawn in grey; ``relative``: the curve by which all curves are divided; such a panel
-    need not share its unit with other panels. ``better``: lower, higher, or neither. ``y`` names the quantity and its
-    unit.
+    ``baseline``: the curve that is drawn in grey; ``relative``: the curve by which all curves are divided; "" for none.
+    ``better``: lower, higher, or neither. ``y`` names the quantity and its unit.
     """
 
     title: str

@@ -181,7 +181,7 @@ def page_of(folder: Path) -> Path:
 def write_page(folder: Path, skipped: Mapping[str, str] | None = None) -> Path:
     """Write the pages of results from the experiments' files in ``folder``; return the path of the first page.
 
-    The first page lies beside ``folder``, and a page for each chapter in it. Raises OSError.
+    The first page lies beside ``folder``, the chapters' pages lie in ``folder``. Raises OSError.
     """
     documents = {
         name: json.loads(path.read_text(encoding="utf-8"))
@@ -198,7 +198,7 @@ def write_page(folder: Path, skipped: Mapping[str, str] | None = None) -> Path:
 
 
 def redraw(folder: Path) -> list[str]:
-    """Write every experiment's files again, with the figure drawn from the stored curves; return the names.
+    """Write every experiment's files again, with its figure drawn from the stored curves; return their names.
 
     Raises OSError, and Invalid for a panel with too many lines.
     """

@@ -1,9 +1,9 @@
 """Rival mechanisms and methods at equal privacy: formulas for one reading; simulations for windows and streams.
 
-For one reading, variances are in units of (θ/2)², for x = 2 reading/θ - 1. For a guarantee over any window of w slots,
-a fleet of n copies of the data's devices is simulated. The noise of a mean, and the choice of the devices that report,
-are drawn from normal distributions with the exact variances. Only IPP and CAPP (`perturbed_input`) are drawn device by
-device.
+For one reading, variances are in units of (θ/2)²; x = 2 reading/θ - 1 is the scaled reading. For a guarantee over any
+window of w slots, a fleet of n copies of the data's devices is simulated. The noise of a mean, and the choice of the
+devices that report, are drawn from normal distributions with the exact variances. Only IPP and CAPP (`perturbed_input`)
+are drawn device by device.
 """
 
 from collections.abc import Callable, Sequence
@@ -45,9 +45,10 @@ def duchi_variance(epsilon: float, x: float) -> float:
 
 
 def three_outputs_variance(epsilon: float, x: float) -> float:
-    """Return the variance of Three-Outputs (Zhao et al., IEEE IoT Journal 2021) with the least worst variance.
+    """Return the variance of Three-Outputs (Zhao et al., IEEE IoT Journal 2021).
 
     The outputs are -C, 0, C with C = e^ε (e^ε + 1)/((e^ε - 1)(e^ε - a)), and 0 has probability a (1 - (1 - e^-ε)|x|).
+    The variance is that at ``x``, with the a whose largest variance over all x is least.
     """
     e = exp(epsilon)
 
@@ -189,13 +190,16 @@ def fast(
 
     A Kalman filter corrects with the samples and predicts the other slots.
 
-    The model: x_k = x_{k-1} + N(0, Q), and a sample is x_k + N(0, R). Predict x and P + Q; at a sample, with K = P/(P +
-    R), correct to x + K (z - x) and (1 - K) P. The feedback error E of a sample is |corrected - predicted| over the
-    corrected value. Δ = Cp E + Ci (mean of the last five E) + Cd (E - E before)/(slots between), and the next interval
-    is max(1, I + m (1 - e^((Δ - ξ)/ξ))), with m = ``options.magnitude``. In a sampled slot, every device reports with
-    Gaussian noise of variance ``theta``² M/μ². M reports of a window have the budget μ² = ``squared`` together,
-    whatever slots the earlier reports choose, so sampling stops after M samples in a window. (In the paper, a trusted
-    curator adds Laplace noise, and M is for the whole series.) Returns the estimates and the sampled slots.
+    The model: slot k has the mean x_k = x_{k-1} + N(0, Q), and a sample z is x_k + N(0, R). The filter has an estimate
+    x with variance P. It predicts x and P + Q; at a sample, with K = P/(P + R), it corrects to x + K (z - x) and (1 -
+    K) P. The feedback error E of a sample is |corrected - predicted| over the corrected value. Δ = Cp E + Ci (mean of
+    the last five E) + Cd (E - E before)/(slots between), and the next interval is max(1, I + m (1 - e^((Δ - ξ)/ξ))),
+    with I the last interval and m = ``options.magnitude``.
+
+    In a sampled slot, every device reports with Gaussian noise of variance ``theta``² M/μ². M reports of a window have
+    the budget μ² = ``squared`` together, whatever slots the earlier reports choose, so sampling stops after M samples
+    in a window. (In the paper, a trusted curator adds Laplace noise, and M is for the whole series.) Returns the
+    estimates and the sampled slots.
     """
     mean, _ = fleet.truncated(theta)
     noise = theta**2 * options.samples / squared / fleet.devices
@@ -301,8 +305,9 @@ def hindsight(fleet: CopiedFleet, estimates: Array) -> float:
 def square_root_slot_variance(slots: int, squared: float) -> float:
     """Return the mean noise variance of a slot's value under the square-root factorisation, for one device.
 
-    Running sums are C(Cx + z) with C Toeplitz, coefficients binom(2k, k)/4^k. A whole day is protected, so the
-    sensitivity of Cx for readings in [0, 1] is |C 1|. A slot's value is the difference of two sums. ``squared``: μ².
+    Running sums of the readings x are C(Cx + z), with z the noise and C Toeplitz, coefficients binom(2k, k)/4^k. A
+    whole day is protected, so the sensitivity of Cx for readings in [0, 1] is |C 1|. A slot's value is the difference
+    of two sums. ``squared``: μ².
     """
     k = np.arange(1, slots)
     f = np.concatenate([[1.0], np.cumprod((2 * k - 1) / (2 * k))])

@@ -92,7 +92,7 @@ def publish(endpoint: Endpoint, stop: threading.Event) -> None:
 def answer(port: int, stop: threading.Event) -> None:
     """Answer every packet, in batches of 20 ms.
 
-    This is what waiting, receiving and sending alone cost in Python.
+    The time that this takes is the cost of waiting, receiving and sending alone in Python.
     """
     selector = selectors.DefaultSelector()
     listening = socket.create_server(("127.0.0.1", port), backlog=4096)

@@ -4,7 +4,8 @@ It sends prepared reports to each session as fast as the session takes them, and
 
     python -m undertone_studies.stand_in PARTITIONS REPORTS
 
-It prints its port when the reports are prepared, starts sending when it reads a line, and ends with its standard input.
+It prints its port when the reports are prepared, starts sending when it reads a line, and ends when its standard input
+ends.
 """
 
 import selectors
@@ -31,7 +32,8 @@ class Session:
     def receive(self, prepared: dict[str, bytes]) -> bool:
         """Answer the received packets; acknowledgements need no answer. Return False at the end of the connection."""
         data = self.connection.recv(_CHUNK)
-        # Until it has subscribed, a worker waits for the answer to each packet before it sends the next one.
+        # Until it has subscribed, a worker waits for an answer after each packet, so no packet is split between two
+        # reads.
         for first, start, end in packets.split(data)[0] if not self._subscribed else ():
             if first == packets.CONNECT:
                 size = int.from_bytes(data[start + 10 : start + 12], "big")

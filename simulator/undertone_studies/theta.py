@@ -43,7 +43,8 @@ READINGS = 65_536
 RUNS, SHORT = 50, 3
 PAPER_BINS = 1024
 FLEET = 10_000
-# If θ differs from the best θ by more than this factor, the method must not be confident of it.
+# If θ differs from the best θ by more than this factor, the method should say so: by a range that contains the best θ,
+# or by a warning.
 OFF = 1.7
 # Seeds of the random mixtures. Seed 1 is not among them, because it was used to develop the method.
 MIXTURES = (4,)
@@ -218,8 +219,9 @@ def papers(
 def perturbed(mechanism: WindowMechanism, readings: Integers, generator: np.random.Generator) -> NDArray[np.int64]:
     """Return the histogram [cells] of one report per reading.
 
-    A window mechanism is a mixture: with probability (a - b)w/Z a uniform cell of the level's window, else a uniform
-    cell of all. This is exactly the distribution of `draw`, with floating-point uniforms: for simulation only.
+    A window mechanism is a mixture: with probability (a - b)w/Z (`mechanism.a`, ``b``, ``window``, ``total``) a uniform
+    cell of the level's window, else a uniform cell of all. This is exactly the distribution of `draw`, with
+    floating-point uniforms: for simulation only.
     """
     edges = np.asarray(mechanism.edges)
     level = np.clip(np.searchsorted(edges, readings, side="right") - 1, 0, mechanism.levels)

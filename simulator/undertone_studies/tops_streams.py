@@ -96,8 +96,8 @@ def one_stream(options: StudyOptions, preferred: str) -> TopsStream:
 def stand_in(name: str, seed: int) -> TopsStream:
     """Draw independent values with the quantiles, mean and maximum of Table 1.
 
-    The quantile function is log-linear in -ln(1 - u) between the table's points, and a e^{bu} below the first, with b
-    chosen for the right mean.
+    The logarithm of the quantile at u is linear in -ln(1 - u) between the table's points. Below the first point the
+    quantile is a e^{bu}; a joins both pieces, and b is chosen for the right mean.
     """
     size, bound, q85, q95, q995, largest, mean = TABLE1[name]
     u = np.random.default_rng([seed, size]).random(min(size, LONGEST))

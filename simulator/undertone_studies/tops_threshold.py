@@ -59,7 +59,8 @@ def choosing(stream: TopsStream, name: str, epsilon: str, publishing: str, seed:
 def clamped(stream: TopsStream, epsilon: str) -> tuple[float, float]:
     """Return (P(θ = 1), P(θ = B)) for S-P, in closed form: θ is x_P + (S/α) Z for Laplace Z, clamped to [1, B].
 
-    x_P is the percentile of the readings, and S its smooth sensitivity (`smooth_sensitivity.py`).
+    x_P is the percentile of the readings, and S its smooth sensitivity (`smooth_sensitivity.py`); α belongs to ε and δ
+    (`smoothing_parameters`).
 
     p is 99.5 % and δ = 1/m², as in `quantile_threshold`.
     """

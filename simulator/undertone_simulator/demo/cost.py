@@ -21,7 +21,7 @@ class TurnsCost:
     """Cost of a campaign in which devices report every ``stride``-th slot and rest ``window`` seconds.
 
     ``closest``: least number of seconds between two messages of a device in the broker's own log, or None if no device
-    sent two. If a report is late, the time to the next message is shorter than the time between the two readings.
+    sent two. It may be below the rest: a late message comes closer to the next one than their readings are apart.
     """
 
     window: int

@@ -171,9 +171,8 @@ class PreparedDemo:
 def playback_of(rounds: tuple[int, ...], per_day: int) -> Playback:
     """Return a playback in which each threshold round covers whole days of the readings.
 
-    Only a demonstration can do that: the campaign's cycle is a day of the report phase, where slot modulo cycle is the
-    half-hour of the day, up to a fixed shift. In a threshold round the slot does not correspond to a half-hour, but
-    rounds do not use the time of day.
+    In the report phase, slot modulo cycle is the half-hour of the day, up to a fixed shift. A round's slots do not
+    stand for half-hours, which does no harm: a demonstration's rounds do not use the time of day.
     """
     if not rounds:
         return Playback(per_day, 1)

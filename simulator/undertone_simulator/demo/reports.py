@@ -214,7 +214,7 @@ class Reports:
     def rounds(self, options: DemoOptions, per_day: int) -> tuple[int, ...]:
         """Return the slots of each threshold round.
 
-        There are three short rounds; the papers' way has one round of all slots.
+        There are three short rounds; the papers' way has one round that is as long as these three together.
         """
         slots = min(options.round_slots, per_day)
         return (slots * ROUND_DAYS,) if options.as_papers else (slots,) * ROUND_DAYS
@@ -223,6 +223,7 @@ class Reports:
         """Return lines for the campaign's configuration file that make the demo play a single report epoch."""
         seed = hashlib.sha256(f"undertone demo cohort {options.seed}".encode()).digest()[:SEED_BYTES]
         # A round plays a day in fewer slots than the report phase, so its slots do not stand for times of day.
+        # Therefore all times of day have one θ (blocks = 1).
         way = "as_papers = true\n" if options.as_papers else f"blocks = 1\ncohort_share = {COHORT_SHARE}\n"
         return f"""\
 {way}rounds = {list(rounds)}

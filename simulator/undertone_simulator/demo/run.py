@@ -140,7 +140,8 @@ def _start_devices(plan: PreparedDemo, processes: Processes, *, with_micropython
 def _wait_until(processes: Processes, done: Callable[[], bool], failure: str) -> None:
     """Wait until ``done`` returns True.
 
-    Raises Failed if a process has ended with an error, or after `CONNECT_SECONDS`; ``failure`` is then its message.
+    Raises Failed if a process has ended with an error. Raises Failed with the message ``failure`` after
+    `CONNECT_SECONDS`.
     """
     deadline = time.monotonic() + CONNECT_SECONDS
     while not done():
@@ -151,7 +152,7 @@ def _wait_until(processes: Processes, done: Callable[[], bool], failure: str) ->
 
 
 class _Watch:
-    """Follows the fleet until it has ended, and kills processes as the options demand."""
+    """Follows the fleet until it has ended; kills the server if the options demand it, and starts it again."""
 
     def __init__(self, plan: PreparedDemo, processes: Processes, display: Display):
         self._plan = plan
@@ -218,10 +219,10 @@ class _Watch:
 
 
 def is_online(log: str) -> bool | None:
-    """Tell from the log of `device/examples/unix_device.py` whether this device is connected; None without a state.
+    """Tell from the log of `device/examples/unix_device.py` whether it is connected; None without a state.
 
-    It prints its state as ``state WORD``, or as ``state SENTENCE`` after an error. It is connected in all states but
-    ``offline`` and errors.
+    The device prints its state as ``state WORD``, or as ``state SENTENCE`` after an error. It is connected in all
+    states but ``offline`` and errors.
     """
     states = [line.removeprefix("state ") for line in log.splitlines() if line.startswith("state ")]
     return None if not states else states[-1] != "offline" and " " not in states[-1]

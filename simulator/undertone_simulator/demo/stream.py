@@ -130,9 +130,7 @@ class StreamResult:
         return title, ["slot", "n", "estimate", "smoothed", "clipped", "raw"], rows
 
     def sentences(self) -> list[str]:
-        """Return sentences: the guarantee, measured against stated errors, the MicroPython device's part, the
-        accounts.
-        """
+        """Return sentences about θ, the guarantee, the errors, the MicroPython device's part, and the accounts."""
         level = sum(slot.truth_raw for slot in self.slots) / len(self.slots)
         weak = "warning: the standard error is above half the mean: take more devices, a larger ε or the smoothed means"
         source = "found by a Square Wave report of each device" if self.found else "a public number from the plan"
@@ -277,8 +275,8 @@ def _truths(
 ) -> dict[int, tuple[Vector, Vector]]:
     """Return a map: slot -> (mean reading, mean clipped reading) of the devices that reported.
 
-    Both have shape [coordinates]. Readings are clipped as in a device, where the range is the unit and its middle is 0:
-    a clipped point lies within a ball of diameter 1, and moves by at most the slew from one report to the next.
+    Both have shape [coordinates]. Readings are clipped as in a device. It scales its range to a width of 1 around 0; a
+    clipped point lies within a ball of diameter 1, and moves by at most the slew from one report to the next.
     """
     rows = {name: row for row, name in enumerate(plan.names)}
     last: dict[str, Vector] = {}

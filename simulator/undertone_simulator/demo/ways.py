@@ -100,7 +100,7 @@ def simulated_ways(plan: PreparedDemo, collection: DemoCollection) -> list[Way]:
 
 
 def full(reports: Sequence[int]) -> list[bool]:
-    """Return for each slot whether at least half as many devices reported in it as in the slot with the most.
+    """Return for each slot whether at least half as many devices reported in it as in the fullest slot.
 
     On a machine that is too slow for slots of a second, most devices miss some slots. Such slots would say nothing
     about a way.

@@ -73,7 +73,7 @@ class Crowd:
     def _count(
         self, context: ReportContext, tally: SimulationTally, slot: int, kind: int, measured: Integers, expected: float
     ) -> None:
-        """Draw and count one kind of report; ``expected``: the number of devices that send it, as an expectation."""
+        """Draw and count one kind of report; ``expected``: the expected number of devices that send it."""
         campaign, rule = context.campaign, context.campaign.rule
         assert isinstance(rule, ScalarRule)
         rng = np.random.default_rng([self.seed, slot, kind])
@@ -100,13 +100,13 @@ def _shares(readings: Integers, points: Vector) -> Vector:
 
 
 def _rounded(expected: Vector, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Return integers that differ from ``expected`` by less than 1 each, and have its sum, rounded at random."""
+    """Round ``expected`` at random to integers, each less than 1 away; their sum is less than 1 away, too."""
     sums = np.floor(np.cumsum(expected) + rng.random())
     return np.diff(sums, prepend=0.0).astype(np.int64)
 
 
 def _cohort_law(mechanism: WindowMechanism, readings: Integers) -> Vector:
-    """Return the probabilities of the symbols of the Square Wave, whose end bins contain all readings beyond them."""
+    """Return the probabilities of the Square Wave's symbols; its end bins also take all readings outside the edges."""
     assert mechanism.edges is not None
     bins = np.searchsorted(mechanism.edges[1:-1], readings, side="right")
     shares = np.bincount(bins, minlength=mechanism.levels + 1) / len(readings)

@@ -92,7 +92,8 @@ _bound: tuple[Callable[..., Any], object] | None = None
 
 def _begin(work: Callable[..., Any], context: object) -> None:
     global _bound
-    # Ctrl-C reaches every process of the group: a worker ends silently, and the parent process reports it.
+    # Ctrl-C reaches every process of the group: a worker ends silently, because the parent process reports the
+    # interruption.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     _bound = work, context
 

@@ -58,7 +58,7 @@ class Reporting(Protocol):
 
 
 class ScalarReporting:
-    """Reports with one value: by the threshold cohort's mechanism or by the report rule's."""
+    """Reports of one value, drawn by the threshold cohort's mechanism or by the report rule's."""
 
     remembers = False
     coordinates = 1

@@ -74,7 +74,7 @@ def _configured(options: SimulateOptions) -> _Campaign:
 
 
 def _config_in(file: Path) -> Config:
-    """Return the configuration in a file; in a server's folder, files that it names are beside server.toml."""
+    """Return the configuration in a file; names in the file of a server's campaign are relative to server.toml."""
     home = file.parent.parent
     if file.parent.name == CAMPAIGNS and (home / SERVER).is_file():
         return Home(home).config(file.stem)

@@ -121,12 +121,12 @@ class Simulated(Summarised):
 
     @property
     def _measured(self) -> Partial:
-        """The reports of all slots outside threshold rounds. Estimates for rounds would take milliseconds a slot."""
+        """The reports of all slots outside threshold rounds. A round's slot would take milliseconds to estimate."""
         slots = {key.slot for key in self.partial if key.kind != COHORT}
         return Partial({key: counts for key, counts in self.partial.items() if key.slot in slots})
 
     def truth(self, slot: int, group: str = EVERYBODY, coordinate: int = 0) -> tuple[float, float]:
-        """Return (mean of truncated or clipped readings, mean of raw readings) of the devices that `Truth` names."""
+        """Return (mean truncated or clipped reading, mean raw reading) in a slot; `Truth` says of which devices."""
         total = Truth()
         for name, truth in self.truths[Cell(slot, coordinate)].items():
             if group in (name, EVERYBODY):
@@ -170,9 +170,7 @@ class Compared:
         return self.estimate.truncated_mean - self.truth_truncated
 
     def covers(self) -> tuple[bool, bool]:
-        """Return two truth values: whether the estimate's 95 % interval contains the true mean, and whether the
-        truncated mean's interval contains the true truncated mean.
-        """
+        """Return whether the 95 % intervals contain the truth: that of the mean, and that of the truncated mean."""
         of = self.estimate
         return (
             of.low is not None and of.high is not None and of.low <= self.truth <= of.high,

@@ -48,7 +48,7 @@ def begins(plan: CampaignPlan) -> int:
 
 @dataclass(frozen=True)
 class Stretch:
-    """Task of a worker: some slots of one epoch, for devices first <= i < stop; its length is in device-slots."""
+    """Task of a worker: some slots of one epoch, for devices first <= i < stop. len() is the number of device-slots."""
 
     context: ReportContext
     plays: tuple[Play, ...]
@@ -73,7 +73,7 @@ def play(fleet: SimulatedFleet, stretch: Stretch, tick: Tick) -> SimulationTally
 
 
 def play_crowd(crowd: Crowd, fleet: SimulatedFleet, stretch: Stretch, tick: Tick) -> SimulationTally:
-    """Simulate as `play` does, for a crowd whose sample is the fleet; the stretch is for all of its devices."""
+    """Simulate as `play` does, for a crowd; ``fleet`` is the crowd's sample, and ``stretch`` has all of the sample."""
     tally = SimulationTally()
     part = fleet.part(stretch.first, stretch.stop)
     for day in _days(stretch.slots, stretch.plays, fleet.source.per_day):

@@ -15,7 +15,7 @@ class Cell(NamedTuple):
 
 @dataclass
 class Truth:
-    """True sums for a cell of a group: over its devices whose reports the cell counts.
+    """True sums over the devices of a group whose reports a cell counts.
 
     If devices take turns, the sums are over all devices of the group that are not absent, also those whose turn it
     is not.

@@ -24,8 +24,8 @@ from undertone_simulator.seeded import Memory
 BLOCK = 1 << 17
 # Number of devices whose reports `histogram` draws at a time.
 _POOL = 1 << 20
-# A device that rejects more words than this in all its draws repeats them later, so that many such devices are handled
-# together.
+# A device that has rejected more words than this, in all its draws together, repeats its draws later. All such devices
+# then draw together, each at its own position in its words.
 _CHANCES = 2
 
 
@@ -65,8 +65,8 @@ def _window(mechanism: WindowMechanism, x: NDArray[Any], theta: int, draws: Vect
     change = draws.memory("change", len(u), np.uint32)
     inside = np.uint32(mechanism.a * mechanism.window)
     level *= np.uint32(mechanism.stride)
-    # u is the drawn word; below ``inside`` it selects a cell inside the window. There, the unsigned difference
-    # u - inside wraps around; those entries are overwritten below.
+    # u is the drawn word. If u < ``inside``, it selects a cell inside the window; u - inside then wraps around, and
+    # `_replace` overwrites the result.
     np.subtract(u, inside, out=cell)
     cell //= np.uint32(mechanism.b)
     np.greater_equal(cell, level, out=less)
@@ -79,7 +79,7 @@ def _window(mechanism: WindowMechanism, x: NDArray[Any], theta: int, draws: Vect
 
 @lru_cache(maxsize=8)
 def _cells(edges: tuple[int, ...]) -> tuple[int, int, Lookup]:
-    """Return (low, high, lookup): readings below ``low`` are in the first cell, others by the lookup of x - low."""
+    """Return (low, high, lookup): a reading x, clipped to [low, high], is in the cell lookup(x - low)."""
     low, high = edges[1] - 1, edges[-2]
     return low, high, Lookup(np.array(edges[1:-1], dtype=np.int64) - low, high - low + 1)
 

@@ -155,7 +155,10 @@ def clip(point: Integers, previous: Integers, slew: int, radius: int) -> Integer
 
 
 def _root_up(square: Integers) -> Integers:
-    """Return the least x >= 0 with x² >= square, for squares below 2^52, whose double roots are right to within one."""
+    """Return the least x >= 0 with x² >= square.
+
+    Squares must be below 2^52, so that their floating-point roots are right to within 1.
+    """
     x = np.ceil(np.sqrt(square)).astype(np.int64)
     x -= (x - 1) ** 2 >= square
     x += x * x < square

@@ -22,7 +22,8 @@ class LoadOptions:
 
     ``faults``: share of the clients that suffer each of `FAULTS` once. ``micropython``: number of clients that are
     processes under MicroPython. ``window``: a time such as "60s"; devices then report in turns and rest in between.
-    ``provisioned``: folder of the devices of a running server's campaign, which sets the interval. Raises Invalid.
+    ``provisioned``: folder with the devices of a campaign that a running server has; the campaign sets the interval.
+    Raises Invalid.
     """
 
     clients: int = 1000

@@ -118,9 +118,9 @@ def _start(
 
 
 def _faults(options: LoadOptions, names: list[str]) -> tuple[tuple[int, str, str], ...]:
-    """Choose (report slot, fault, device).
+    """Choose faults at random: (report slot, fault, device).
 
-    Faults come early enough for killed or delayed devices to return before the end, if there are slots enough.
+    If there are enough slots, faults come early enough for killed or delayed devices to return before the end.
     """
     chance = random.Random(options.seed)
     latest = max(options.slots - REST - 2, 0)

@@ -1,8 +1,9 @@
 """Plan of a campaign of reports: errors, θ, mechanism, traffic and privacy, for known readings.
 
 θ is the one that the server would choose: by default it minimises n V θ²/4 + n² E[(x - θ)⁺]² (Eq. 8 for a slot of n
-reports) for the readings of the whole day. `planning.prediction` then gives the errors of truncated means, with the
-bias E[(x - θ)⁺] of each time of the day. `planning.headline` has the errors of the numbers that people read.
+reports) for the readings x of the whole day, with V the mechanism's variance in units of (θ/2)². `planning.prediction`
+then gives the errors of truncated means, with the bias E[(x - θ)⁺] of each time of the day. `planning.headline` has the
+errors of the numbers that people read.
 """
 
 from collections.abc import Callable, Sequence
@@ -97,7 +98,7 @@ class FleetPlan(Summarised):
     def far_from_zero(self) -> bool:
         """True if readings are truncated at both ends.
 
-        An error is then not shown as a share of their mean, which says nothing.
+        An error is then not shown as a share of the mean reading, because such a share says nothing.
         """
         return self.bottom > 0
 

@@ -36,7 +36,8 @@ class Campaign:
 
     ``devices``: the devices of the fleet; if ``options.devices`` are fewer, they are the sample of a crowd. ``days``:
     length after the threshold rounds, as `DAYS`. ``span``: number of slots of the data that are one slot of the
-    campaign. ``over``: numbers of slots, for which errors of means are wanted; 1 for a slot of the filtered series.
+    campaign. ``over``: for each number of slots, the error of a mean over as many slots is computed; 1 stands for a
+    slot of the filtered series.
     """
 
     options: SimulateOptions
@@ -79,7 +80,8 @@ class Headline:
     ) -> tuple[float, ...]:
         """Return the root mean square error of a slot of the filtered series, and of unfiltered means over more slots.
 
-        ``over``: the numbers of slots; the rest is as for `Campaign`. Raises Invalid, or OSError for a file.
+        ``over``, ``days``, ``span``: as for `Campaign`. ``window``: for turns, the campaign's option of this name.
+        Raises Invalid, or OSError for a file.
         """
         devices = self.options.devices
         options = replace(self.options, devices=min(devices, MOST_DEVICES), window=window)

@@ -78,7 +78,7 @@ class KnownPopulation:
         return far_range(self.density, self.edges, self.bound) is not None
 
     def best(self, reports: int, variance: Variance, query: str = "fleet", *, two_sided: bool = True) -> Threshold:
-        """Return the range of least mean squared error for ``reports`` reports a slot: the readings are known exactly.
+        """Return the range with the least mean squared error for ``reports`` reports a slot, if the readings are known.
 
         ``query``: a query of `Query.named`. ``two_sided``: True if readings far from zero are truncated from below as
         well.

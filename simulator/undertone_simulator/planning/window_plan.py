@@ -244,7 +244,7 @@ def with_filtered(
         windows = {EVENT: None, TURNS: f"{max(plan.window_seconds, way.slot_seconds)}s"}
         span = way.slot_seconds // seconds
         (error,) = Headline(options, campaigns, processes, tick).errors(span=span, window=windows[str(way.held)])
-        # The readings of a slot are sums over `span` slots, so their mean is as many times as large.
+        # A reading of the campaign is a sum over `span` slots of the data, so its mean is `span` times theirs.
         errors[way.name] = error / (plan.mean * span)
     return _concluded(replace(plan, ways=tuple(replace(way, filtered=errors.get(way.name)) for way in plan.ways)))
 

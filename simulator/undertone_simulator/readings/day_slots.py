@@ -56,9 +56,9 @@ class Joined:
 class DaySlots:
     """Readings of a population by slot of the day, each the sum over ``span`` slots of the data.
 
-    ``bound``: bound of one slot of the data. ``density`` [slots
-    of a day, d] over ``edges`` [d + 1]; ``means`` [days × slots]; ``values`` [days × slots, devices]; ``ordered``
-    [slots of a day, days × devices]: the values, sorted in each slot.
+    ``bound``: bound of one slot of the data. ``density`` [slots of a day, d]: the distribution over cells with the
+    ``edges`` [d + 1]; ``means`` [days × slots]; ``values`` [days × slots, devices]; ``ordered`` [slots of a day, days ×
+    devices]: the values, sorted in each slot.
     """
 
     span: int

@@ -35,7 +35,7 @@ class ReadingSource(Protocol):
 
 
 def check_some(readings: NDArray[np.generic]) -> None:
-    """Check that a reading is above 0, because errors are given as shares of the mean. Raises Invalid."""
+    """Check that some reading is above 0, because errors are given as shares of the mean. Raises Invalid."""
     if not np.any(readings):
         raise Invalid("no reading is above 0 in the first days of the readings: there is nothing to plan for")
 
@@ -81,8 +81,9 @@ class Readings:
         return int(self.values[row, column]) if self.present[row, column] else None
 
     def part(self, first: int, stop: int, columns: Sequence[int]) -> tuple[Integers, NDArray[np.bool_] | None]:
-        """Return the values of `at` for devices first <= i < stop in these columns, and a mask of existing ones if any
-        is missing.
+        """Return the values of `at` for devices first <= i < stop in these columns, and a mask of those that exist.
+
+        The mask is None if none is missing.
         """
         values = np.empty((len(columns), stop - first), dtype=np.int64)
         present = None if self._complete else np.empty(values.shape, dtype=np.bool_)

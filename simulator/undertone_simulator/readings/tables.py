@@ -129,7 +129,8 @@ def arrange(path: Path, table: Table, faults: Faults) -> Grid:
     """Arrange the table's readings on the grid of their most frequent time step. Raises Invalid."""
     first = table.rows[0][1]
     roles = _roles(first) if len(first) == 3 else None
-    # A wide table has each time once, except for the times of the hour that is repeated when summer time ends.
+    # A wide table has each time once, except for the times of the hour that is repeated when summer time ends. A table
+    # in which most times repeat has rows of household, time and reading.
     timed = number(first[0]) is None and second_of(first[0]) is not None
     if roles is None and len(first) == 3 and timed and 2 * len({row[0] for _, row in table.rows}) <= len(table.rows):
         raise Invalid(

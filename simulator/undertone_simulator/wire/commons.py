@@ -17,8 +17,7 @@ class Wire:
     """What all devices of a fleet on the wire share: the server's address, topics, the clock, the ledger.
 
     ``cut``: True while no device reaches the server. ``period``: milliseconds between a device's attempts to reach a
-    server that is away, see `Knocks`. It is by default far shorter than a real device's, because slots are shorter,
-    too.
+    server that is away, see `Knocks`; by default far fewer than for a real device, because slots are shorter, too.
     """
 
     host: str

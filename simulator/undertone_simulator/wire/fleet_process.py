@@ -57,7 +57,7 @@ class FleetJob:
     number of report slots; `per_day`: columns of the readings that make a day; `stride`: number of columns of the
     readings from one slot of a threshold round to the next, 0 if every epoch measures column after column; `days`: how
     many days of the readings a threshold round covers; `state`: a folder for the devices' storages, None for
-    memory; `start`, `speed`: the clock, None for the machine's; `faults`: (slot, name, device); `ramp_up`: seconds over
+    memory; `start`, `speed`: see `Clock`; `faults`: (slot, name, device); `ramp_up`: seconds over
     which the connections are spread; `behaviour`: fields of `Behaviour`; `jitter`: see `Fleet`; `period`: see `Wire`;
     `durable`: see `FleetLedger`.
     """

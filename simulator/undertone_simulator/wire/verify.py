@@ -29,7 +29,7 @@ _EXAMPLES = 10
 
 @dataclass
 class Accounts:
-    """The numbers in both accounting identities, and a sentence (up to ten of a kind) for each unexplained report."""
+    """The numbers in both accounting identities, and sentences about unexplained reports, at most ten of a kind."""
 
     deliveries: dict[str, int] = field(default_factory=dict)
     in_histograms: int = 0

@@ -150,7 +150,7 @@ class WireDevice:
             self.hand_over()
 
     def message(self, connection: DeviceConnection, topic: str, payload: bytes) -> None:
-        """Pass a campaign message to the reporter, which accepts it, or counts the reason and keeps the last valid one.
+        """Pass a campaign message to the reporter, which accepts it, or counts why not and keeps the last valid one.
 
         If the message has a hand-over that the device's policy allows, go to the address that it names.
         """

@@ -72,13 +72,13 @@ rounds = [1000]
 cycle = 1000
 settle_slots = {settle}
 """
-# A slot settles after this many slots. In the timed rounds no device reports as many.
+# A slot settles after this many slots, which is more than the reports of a device in the timed rounds.
 _SETTLE_SLOTS = 300
 
 
 @dataclass(frozen=True)
 class Drained:
-    """Result of draining a backlog: reports per second of wall and of processor time; server's memory in MB."""
+    """Result of draining a backlog: reports/s of wall time, µs of processor time per report, server's memory in MB."""
 
     rate: float
     processor: float
@@ -86,7 +86,7 @@ class Drained:
 
 
 def run(options: StudyOptions) -> list[Measured]:
-    """Measure ingest of 20 campaigns, of one, and of 20 whose page has readers; waits; and the page's data.
+    """Measure ingest of 20 campaigns, of one, and of 20 whose page has readers; waits of devices; times of the page.
 
     Raises Invalid without /proc.
     """
@@ -131,7 +131,7 @@ def run(options: StudyOptions) -> list[Measured]:
 class _Served:
     """A server in its own process, and its devices, which are in this process.
 
-    ``ahead``: seconds by which the server's clock is ahead.
+    ``ahead``: seconds by which the server's clock is ahead of this machine's.
     """
 
     def __init__(self, home: Home, devices: list[str], ahead: "Synchronized[float]", pid: int, page: int) -> None:
@@ -143,8 +143,8 @@ class _Served:
         self._stores = {name: open_store(home.config(name).store_url, campaign=name, read_only=True) for name in names}
         self._epochs = {name: store.epochs()[-1].campaign for name, store in self._stores.items()}
         first = next(iter(self._epochs.values()))
-        # All slots that are reported are over. The first one has settled, and from now on a further slot settles each
-        # minute.
+        # Set the server's clock past all slots that are reported. The first one has settled, and from now on a further
+        # slot settles each minute.
         ahead.value = first.epoch + (_SETTLE_SLOTS + 1) * SLOT_SECONDS - time.time()
         self._runner = asyncio.Runner()
         # Every load that was connected, to be closed at the end.
@@ -237,7 +237,7 @@ class _Served:
             child.join()
 
     def glance(self) -> tuple[float, float]:
-        """Return the seconds for the summaries of all campaigns: the shortest of the later requests, and the first."""
+        """Return the seconds of a request for all campaigns' summaries: the least of the later ones, and the first."""
         took = []
         for _ in range(_GLANCES):
             began = time.perf_counter()

@@ -49,7 +49,7 @@ _DIRECT, _READ = "direct", "direct, 200 readers"
 # Goals: the processor time of the old intake (paho, one packet at a time), divided by that of each variant, must reach
 # this ratio.
 _GOALS = {"direct, one by one": 2.0, "direct": 1 / 0.35}
-# Number of readers. The variant with readers, compared with that without, must reach the ratio.
+# Number of readers, and the goal for the ratio of the variant with readers to that without.
 _READERS = 200
 _WITH_READERS = 0.9
 _READER = "reader"
@@ -60,7 +60,7 @@ _PATIENCE_SECONDS = 240.0
 
 @dataclass(frozen=True)
 class Cost:
-    """Cost of one variant: seconds to connect all, reports per second, µs of processor time, PUBACK waits in ms."""
+    """Cost of one variant: seconds to connect all; reports/s; µs of processor time per report; PUBACK waits in ms."""
 
     connecting: float
     rate: float
@@ -205,8 +205,8 @@ class ConnectionLoad:
         self.in_flight = 1
         self._port = port
         self._devices = {name: (topic, campaign) for name, topic, campaign in devices}
-        # How many reports each device will have sent when the round is over; how many of its sequences of reports
-        # (`in_flight` for each device) have not ended.
+        # How many reports each device will have sent when the round is over; how many sequences of reports (`in_flight`
+        # for each device) have not ended.
         self._until = 0
         self._left = 0
         # Connection -> (device's name, number of reports that it has sent, time of the last one).
@@ -226,7 +226,8 @@ class ConnectionLoad:
             self._done.clear()
             self._left = len(abreast)
             await asyncio.gather(*(self._open(name) for name in abreast))
-            # The endpoint ends connections of one address if too many of them have not been answered.
+            # Devices connect in groups: the endpoint ends connections of one address if too many of them are
+            # unanswered.
             await asyncio.wait_for(self._done.wait(), _PATIENCE_SECONDS)
         return time.perf_counter() - began
 

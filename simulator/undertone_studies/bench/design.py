@@ -64,7 +64,7 @@ def run(options: StudyOptions) -> list[Measured]:
 
 
 def _decision(weeks: int) -> float:
-    """Return the seconds of a running server's newest weekly decision. The decision before it is made first."""
+    """Return the seconds of a running server's newest weekly decision, after it made the one before."""
     table = {"name": "bench", "sensor": "load", "unit": "Wh", "bound": 10_000, "epsilon": 1, "rounds": [48, 48]}
     # After the newest decision, a third of a week is left, so that one more epoch could begin.
     plan = parse(CampaignPlan, "campaign", table | {"report_slots": 336 * weeks + 112})

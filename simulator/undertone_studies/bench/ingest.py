@@ -117,9 +117,7 @@ class _Scene:
         self._stores = ours, old
 
     def best(self, rounds: range, make_report: Callable[[Campaign, int], tuple[str, bytes]]) -> dict[str, Drain]:
-        """Return each subscriber's shortest drain over the rounds, per report (seconds of wall time, µs of processor
-        time).
-        """
+        """Return each subscriber's shortest drain: seconds of wall time and µs of processor time per report."""
         drains: dict[str, list[Drain]] = {name: [] for name in self._drains}
         for number in rounds:
             publish(
@@ -195,7 +193,7 @@ def _ingest(store: Store, intake: Intake, reports: int, least: int) -> Drain:
         while taken < reports:
             taken += ingest.step()
         ended = Drain(time.perf_counter() - start, time.thread_time() - processor)
-        # On a busy machine the publisher's connection may break; it then sends some messages again.
+        # On a busy machine the publisher's connection may break, and it sends some messages again; receive these, too.
         while ingest.step():
             pass
     finally:

@@ -87,7 +87,7 @@ class _Campaign:
     def draw(self) -> None:
         """Repeat only the draws, by the same mechanisms.
 
-        In report epochs every device draws by the report mechanism.
+        In report epochs every device draws by the report mechanism, also those of the cohort.
         """
         devices, seeded = np.arange(self._devices), Seeded(SEED)
         for draw in self._draws:

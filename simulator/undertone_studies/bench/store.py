@@ -1,4 +1,4 @@
-"""Benchmark: every reader's processor time and memory against the number of slots and groups in a store."""
+"""Benchmark: every reader's processor time and memory, by the number of slots and groups in a store."""
 
 import contextlib
 import json
@@ -116,7 +116,8 @@ def _page(path: Path, what: str) -> list[Measured]:
                 before, began = processor_seconds([pid]), time.perf_counter()
                 _get(url)
                 wall, seconds = time.perf_counter() - began, processor_seconds([pid]) - before
-                # A request that takes longer than 10 ms counts as at least 10 ms of processor time.
+                # A request of up to 10 ms counts with its wall time, a longer one with its processor time, at least
+                # 10 ms.
                 seconds = max(seconds, 0.01) if wall > 0.01 else wall
                 rows.append(duration(f"page: {name}, {turn}, {what}", seconds, "CPU s", "goal", most, 1.0))
         status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()

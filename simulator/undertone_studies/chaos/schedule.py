@@ -61,7 +61,7 @@ NEEDS_BROKER = frozenset(name for name in EVENTS if name.startswith(("broker-", 
 
 
 def schedule(seed: int, seconds: float, *, direct: bool = False) -> list[Event]:
-    """Make events until `QUIET` seconds before ``seconds``, the first that does not fit being the end.
+    """Make events one after the other until one would end later than `QUIET` seconds before ``seconds``.
 
     First comes one event of every kind, if the time is enough, then kinds at random by their relative frequency.
     ``direct``: only events that need no broker.
@@ -85,7 +85,7 @@ def schedule(seed: int, seconds: float, *, direct: bool = False) -> list[Event]:
 def device_faults(seed: int, slots: int, names: Sequence[str]) -> tuple[tuple[int, str, str], ...]:
     """Make faults (report slot, fault, device) at random: every few slots a fault of a random device.
 
-    A device may get its next fault before the one before is over.
+    A device may get a fault while it still has an earlier one.
     """
     chance = random.Random(f"undertone chaos devices {seed}")
     faults = []

@@ -1,6 +1,4 @@
-"""Experiment: correlated Gaussian noise (CGM) on a stand-in for the Kaggle pages, with a budget per day as in the
-paper.
-"""
+"""Experiment: correlated Gaussian noise (CGM) on a stand-in for the Kaggle pages, with the paper's budget per day."""
 
 from undertone_studies.cgm import compare
 from undertone_studies.cgm_populations import kaggle_like

@@ -1,4 +1,4 @@
-"""Experiment: the expected error of every counter by the length of the stream, from the variances of its noise."""
+"""Experiment: the expected error of every counter by the length of the stream, from the variances of the noise."""
 
 from collections.abc import Callable
 from math import sqrt

@@ -125,7 +125,7 @@ def _hybrid(epsilon: Fraction, theta: int) -> Mechanism:
 def coarse(epsilon: Fraction, theta: int) -> Mechanism:
     """Return the Hybrid with few symbols, so that many slots can be simulated.
 
-    This study's plan (`predict_day`) uses the same mechanism, so that plan and simulation can be compared.
+    The prediction with which `_simulated` compares the simulation is for the same mechanism.
     """
     whole = hybrid(epsilon, most_levels(theta))
     levels, stride = 8, 4

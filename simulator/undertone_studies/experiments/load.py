@@ -250,7 +250,10 @@ def published(campaign: Simulated) -> Published:
 
 
 def _with_true_excess(campaign: Simulated, raw: Sequence[Compared]) -> list[Compared]:
-    """Return the filtered series that results if the true excess, which nobody knows, is added to the raw estimates."""
+    """Return the filtered series that results if the true excess is added to the truncated means of the slots.
+
+    The excess is what truncation removes from the mean; nobody knows the true one.
+    """
     table, known = (
         Estimates.of([of.estimate for of in raw]),
         np.array([of.truth_raw - of.truth_truncated for of in raw]),

@@ -37,7 +37,8 @@ CYCLE, DAYS, REPEATS = 48, 21, 3
 # Columns of the readings before the change: three threshold rounds of a day, and two days of reports.
 _BEFORE = 5 * CYCLE
 _WEEK = 7 * CYCLE
-# Number of slots after a sudden change whose intervals are checked as they are when the slot has just ended: two hours.
+# The intervals of this many slots (two hours) after a sudden change are checked as published when the slot has just
+# ended.
 _FIRST = 4
 
 Array = NDArray[np.float64]
@@ -126,8 +127,8 @@ class MovedResult:
 
     ``held``: share of slots whose 95 % interval holds the mean of the readings; ``least``: that of the worst day;
     ``half``: median of half-width divided by mean, from the third day after the change on; ``second``: mean square
-    error in the second week of the report phase. ``live``: whether the intervals of the first slots hold that are
-    published as soon as each of these slots is over; empty unless asked for.
+    error in the second week of the report phase. ``live``: for each of the first slots, whether the interval that is
+    published at the slot's end holds; empty unless asked for.
     """
 
     held: float
@@ -195,7 +196,7 @@ def simulated(case: MovingCase, options: StudyOptions, seed: int, days: int, *, 
 
 
 def live(campaign: Simulated) -> tuple[bool, ...]:
-    """Return for each of the first slots since the change whether the interval holds that is published at its end."""
+    """Return for each of the first slots since the change whether the interval published at the slot's end holds."""
     first = campaign.timeline.epochs[0].campaign.first_slot + _BEFORE
     held = []
     for slot in range(first, first + _FIRST):

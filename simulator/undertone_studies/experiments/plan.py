@@ -131,7 +131,7 @@ def _standard_error(errors: Errors, parts: float) -> tuple[float, float]:
 
 
 def block_errors(predictor: Predictor, devices: int, pool: NDArray[np.int64], blocks: int, seed: int) -> Errors:
-    """Return estimate less truth of every block and slot, [blocks, RANGE], under the design for ``devices``."""
+    """Return estimate minus truth of every block and slot, [blocks, RANGE], under the design for ``devices``."""
     design = predictor.design(devices)
     threshold, mechanism = design.threshold, design.mechanism
     theta, rng, seeded = threshold.theta, np.random.default_rng([seed, devices]), Seeded(seed)
@@ -159,7 +159,7 @@ def _predicted_stream(devices: int, epsilon: str) -> float:
 
 
 def stream_errors(rule: StreamRule, pool: NDArray[np.int64], devices: int, seed: int) -> Errors:
-    """Return release less clipped reading of every device and report, [devices, reports], in units of the range."""
+    """Return release minus clipped reading of every device and report, [devices, reports], in units of the range."""
     rng, seeded, everybody = np.random.default_rng(seed), Seeded(seed), np.ones(devices, dtype=np.bool_)
     streams = Streams(rule, devices, 0)
     errors = np.empty((devices, rule.reports))

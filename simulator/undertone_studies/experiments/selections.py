@@ -65,7 +65,7 @@ SELECTIONS = {
 
 
 class MeanError(NamedTuple):
-    """The error of a selection's mean against the true mean of its readings, and its standard error, in their unit.
+    """The error of a selection's estimated mean of the readings, and its stated standard error, in the readings' unit.
 
     ``noise`` and ``noise_se``: the same for the mean of the truncated (clipped) readings.
     """
@@ -167,7 +167,7 @@ def compared(campaign: Simulated, hours: range, days: int) -> Iterator[MeanError
     last = (max(key.slot for key in campaign.partial) + 1) // CYCLE
     for day in range(first, last - days + 1, days):
         slots = {CYCLE * each + half_hour for each in range(day, day + days) for half_hour in hours}
-        # As in `Results.selection`, the reports of the slots before the selection are included that its mean needs.
+        # Also included are the reports of earlier slots that the selection's mean needs, as in `Results.selection`.
         low, high = min(slots) - estimator.memory, max(slots)
         partial = Partial({key: counts for key, counts in campaign.partial.items() if low <= key.slot <= high})
         truncated, readings = np.mean([campaign.truth(slot) for slot in sorted(slots)], axis=0).tolist()

@@ -29,7 +29,7 @@ PARAGRAPH = (
 
 
 def run(options: StudyOptions) -> Outcome:
-    """Compute the mean variance of tables, divided by the Hybrid's, on densities estimated at ε.
+    """Compute the mean variance of tables, divided by the Hybrid's largest, on densities estimated at ε.
 
     The worst-case variance of a table, without the noise of rounding to levels, is at most 1.25 times that of the
     Hybrid Mechanism (HM).

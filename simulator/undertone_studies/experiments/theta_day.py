@@ -62,7 +62,7 @@ Task = tuple[Path, int, str, int, int, int]
 
 
 def run(options: StudyOptions) -> Outcome:
-    """Simulate each size of fleet at each ε; every seed runs with both settings. ``--repeats``: number of seeds."""
+    """Simulate each size of fleet at each ε; every seed runs with one θ and with blocks. ``--repeats``: seeds."""
     if options.data is None:
         raise Invalid("this experiment needs the real data sets: name their folder with --data")
     fleets, epsilons = (FLEETS[:1], EPSILONS[:1]) if options.quick else (FLEETS, EPSILONS)

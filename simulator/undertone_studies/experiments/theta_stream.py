@@ -42,7 +42,7 @@ Array = NDArray[np.float64]
 
 
 def run(options: StudyOptions) -> Outcome:
-    """Compare the chosen θ with the best one, for each ε and for each part of it that the round may cost."""
+    """Compare the chosen θ with the best one, for each ε and each share of ε that the threshold round may cost."""
     seeds = range(options.seed, options.seed + (options.repeats or SEEDS))
     devices = 200 if options.quick else DEVICES
     cells = list(product(EPSILONS[:1] if options.quick else EPSILONS, PARTS))
@@ -80,7 +80,7 @@ def run(options: StudyOptions) -> Outcome:
 
 
 def notes_of(rows: Sequence[tuple[Cell, ...]]) -> list[str]:
-    """Return sentences about the rows: for each part of ε that the round may cost, the error that results."""
+    """Return sentences: for each share of ε that the threshold round may cost, the error that results."""
     notes = []
     for part in PARTS:
         of = [row for row in rows if abs(float(row[1]) / float(row[0]) - float(part)) < _NEAR]

@@ -119,7 +119,7 @@ def _streams(options: StudyOptions) -> list[TopsStream]:
 
 
 def _synthetic(seed: int) -> dict[str, tuple[int, Integers]]:
-    """Make bound and values by name; the drifting ones are log-normal around a level that moves."""
+    """Return a map: name -> (bound, values); the drifting streams are log-normal around a level that moves."""
     rng = np.random.default_rng([seed, 2021])
     n, place = LONGEST, np.arange(LONGEST)
 

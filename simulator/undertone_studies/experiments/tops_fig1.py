@@ -47,7 +47,7 @@ PARAGRAPH = (
 
 
 def run(options: StudyOptions) -> Outcome:
-    """Compute for each θ: the root of ToPS's Eq. 4, the objectives in its units, and the release's actual error."""
+    """Compute for each θ the root of ToPS's Eq. 4, objectives in the same units, and the release's actual error."""
     stream = one_stream(options, "DNS")
     histogram, epsilon = stream.histogram(), Fraction(PHASE_EPSILON)
     largest = int(stream.values.max())
@@ -87,7 +87,7 @@ def panel_of(rows: Sequence[Sequence[Cell]], base_rmse: float, title: str) -> Pa
     """Return the panel of the rows, with the two terms of Eq. 6: the noise, and the error by truncation."""
     thetas, eq4, eq6, ours, measured = ([float(cell) for cell in column] for column in zip(*rows, strict=True))
     noise = [_noise(PHASE_EPSILON) * theta for theta in thetas]
-    # If no value is above θ, the error by truncation is 0, which a logarithmic axis cannot show.
+    # If no value is above θ, the error by truncation is 0. It is left out, because a logarithmic axis cannot show 0.
     costs = [(theta, all_of - part) for theta, all_of, part in zip(thetas, eq6, noise, strict=True)]
     shown = [(theta, cost) for theta, cost in costs if cost > 1e-6 * eq6[0]]
     curves: dict[str, Curve] = {
@@ -118,8 +118,10 @@ def _noise(epsilon: str | Fraction) -> float:
 def _regret(
     stream: TopsStream, workload: Workload, name: str, objective: str, options: StudyOptions, choices: int
 ) -> str:
-    """Return what is said of noisy choices of θ: their median, and their mean square error on the 200 ranges, divided
-    by that of the best θ.
+    """Return sentences about noisy choices of θ.
+
+    They give the median θ, and the distribution of the ratio of the two mean square errors on the 200 ranges: that of
+    the chosen θ, divided by that of the best θ.
     """
     thetas = np.unique(np.geomspace(1, stream.bound, 30 if options.quick else 150).astype(np.int64))
     bias = [np.mean(range_sums(np.maximum(stream.body - theta, 0)) ** 2) for theta in thetas]

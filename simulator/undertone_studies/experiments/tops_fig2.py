@@ -22,7 +22,7 @@ PARAGRAPH = (
 
 
 def run(options: StudyOptions) -> Outcome:
-    """Run ToPS at small ε and PAK at a larger ε on the stream DNS, once each; show means over 4096 values each."""
+    """Run ToPS at ε = 0.05 and 0.1, and PAK at ε = 0.1 and 1, once each on DNS; show means over 4096 values."""
     stream = one_stream(options, "DNS")
     body = stream.body[: R // 8] if options.quick else stream.body
     curves: dict[str, Curve] = {"truth": windows(body)}

@@ -49,8 +49,9 @@ def run(options: StudyOptions) -> Outcome:
 
 
 def noise_constants() -> dict[str, float]:
-    """Return K of each hierarchy: twice the squared levels times the mean number of node variances in a query's
-    answer.
+    """Return K of each hierarchy.
+
+    K is twice the squared number of levels, times the mean variance of a query's answer in units of a node's variance.
     """
     queries = QUERIES.tolist()
     constants = {}

@@ -4,11 +4,12 @@ The load of household h in half-hour t of a day:
 
     SCALE s_h S_d (BASE b_h + ACTIVITY w_t d_t e^{g_ht + a_ht - var/2}) + appliances,   ln s_h ~ N(0, SPREAD²),
 
-with b_h a lognormal factor of the base load, d the daily shape above FLOOR (mean 1), w its weekday or weekend factor,
-S the season, g the household's habits (one value per half-hour of the day) and a the deviations of single days from
-them, both AR(1) with correlation PERSISTENCE per half-hour. Appliances start with probability STARTS s_h w_t d_t
-e^{g_ht - HABIT_SD²/2}, take LEAST + Exp(MORE) Wh per half-hour and run on with probability RUN_ON. A share ABSENT of
-half-hours reads 0. Nothing exceeds BOUND, the energy that a 100 A fuse passes at 200 V in half an hour.
+with b_h a lognormal factor of the base load, d the daily shape above FLOOR (mean 1), w its weekday or weekend factor, S
+the season, var the variance of g + a, g the household's habits (one value per half-hour of the day) and a the
+deviations of single days from them, both AR(1) with correlation PERSISTENCE per half-hour. Appliances start with
+probability STARTS s_h w_t d_t e^{g_ht - HABIT_SD²/2}, take LEAST + Exp(MORE) Wh per half-hour and run on with
+probability RUN_ON. A share ABSENT of half-hours reads 0. Nothing exceeds BOUND, the energy that a 100 A fuse passes at
+200 V in half an hour.
 
 The constants reproduce, within a tenth (the lowest quantile within a fifth), summary figures of the 622 Scottish
 households of the Energy Demand Research Project (spring 2009; UK Data Service SN 7591), computed from the readings that

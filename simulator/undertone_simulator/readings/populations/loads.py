@@ -129,7 +129,7 @@ class Zeros(Retail):
 
 
 class Star(Synthetic):
-    """Counts in a narrow band far below the sensor's bound: nearly all from 7 to 43, at most 63, of 2,088."""
+    """Counts in a narrow band, nearly all from 7 to 43 and at most 63, far below the sensor's bound of 2,088."""
 
     name = "star"
     about = "counts from 0 to 63 of a sensor that counts to 2088"
