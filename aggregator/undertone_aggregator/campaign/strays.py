@@ -11,7 +11,7 @@ from undertone_aggregator.ingest.admission import OTHER_CAMPAIGN
 from undertone_aggregator.settings.config import CampaignPlan
 from undertone_aggregator.store.store import CountedReports
 
-# The number of strays is a median over this many slots.
+# The number of strays is a median over this many slots; if devices take turns, over whole rounds of turns.
 _SPAN = 3
 # Strays are worth a new epoch and an alarm only if they are more than this share of all devices that report now.
 LEAST = 0.1

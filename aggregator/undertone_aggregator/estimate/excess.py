@@ -267,7 +267,7 @@ def _of_piece(pieces: Pieces, piece: int, theta: int) -> tuple[Vector, Vector, V
 
     above = over(theta / SCALES)
     levels = SCALES * (excess[0] - above)
-    # However large the readings become, they end at the largest limit.
+    # Scaled readings are cut at the largest limit, so what would lie above it is no excess.
     excesses = SCALES * np.maximum(above - over(limits[-1] / SCALES), 0.0)
     beyond = np.linspace(theta, max(limits[-1], theta + 1.0), 400)
     square = 2.0 * float(np.trapezoid(over(beyond), beyond))

@@ -31,7 +31,7 @@ LARGEST = 1000.0
 # Concentrations of the Dirichlet mixtures, in numbers of reports.
 _WEIGHTS = (10.0, 100.0, 1000.0, 10_000.0)
 # The search for the likeliest distribution ends once its log-likelihood is at most this far, in nats, from the largest
-# one; or after `_STEPS` steps. What is then left of this error is subtracted from the evidence.
+# one; or after `_STEPS` steps. The bound of the distance that is left is then subtracted from the evidence.
 _GAP = 0.5
 _STEPS = 300
 # The computation of a misfit stops early once its evidence, in nats, cannot exceed this.

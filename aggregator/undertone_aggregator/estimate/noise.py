@@ -92,11 +92,11 @@ class QuadraticNoise:
 
 
 class LinearNoise:
-    """Noise model of mechanisms, such as tables, with any shape v of Var(Y | x): the best linear estimate of its mean.
+    """Noise model of mechanisms, such as tables: estimates the mean of v = Var(Y | x), of any shape, over the reports.
 
     The slot's distribution of readings is the population's f plus a deviation with covariance C = (diag f - f fᵀ)/(1 +
     concentration). With A the channel, p = A f and h/n the slot's histogram, the estimate is v·f + g·(h/n - p), g = (A
-    C Aᵀ + diag(p)/n)⁻¹ A C v. Of all linear estimates it has the least mean square error.
+    C Aᵀ + diag(p)/n)⁻¹ A C v, clipped to the range of v. Of all linear estimates it has the least mean square error.
     """
 
     def __init__(self, mechanism: Mechanism, width: int, population: Population) -> None:

@@ -37,8 +37,8 @@ def recover(job: CountingJob, stop: threading.Event, say: Say) -> None:
         counted = set() if held is None else counted_names(job.folder, held.checkpoint, held.batch)
         if held is not None and not counted:
             raise Invalid(
-                f"{job.folder} has no record of the batches of the checkpoint {held.checkpoint}, which the store"
-                f" {store.name} was counted with: so it is unknown which files the store has counted"
+                f"it is unknown which files the store {store.name} has counted: {job.folder} has no record of the"
+                f" batches of its checkpoint {held.checkpoint}; check that this is the store's landing folder"
             )
         files = _bring_back(job.folder)
         inside = [file for file in files if file.name in counted]

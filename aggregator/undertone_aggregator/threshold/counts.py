@@ -99,14 +99,14 @@ class ReportCounts:
         return MatrixChannel(self.rows.T @ level_law(self.positions, self.theta, grid))
 
 
-def common_grid(rounds: Sequence[CohortCounts], bound: int, *extra: int) -> tuple[int, ...]:
-    """Return increasing integers from 0 to bound + 1 that include every inner edge of the rounds, and `extra`.
+def common_grid(rounds: Sequence[CohortCounts], bound: int) -> tuple[int, ...]:
+    """Return increasing integers from 0 to bound + 1 that include every inner edge of the rounds.
 
     Raises ValueError if there are no rounds, or for an inner edge outside [1, bound].
     """
     if not rounds:
         raise ValueError("rounds is empty, expected at least one round")
-    inner = {edge for asked in rounds for edge in asked.edges[1:-1]} | {e for e in extra if 1 <= e <= bound}
+    inner = {edge for asked in rounds for edge in asked.edges[1:-1]}
     if min(inner, default=1) < 1 or max(inner, default=1) > bound:
         raise ValueError(f"the inner edges go from {min(inner)} to {max(inner)}, expected 1 to {bound}")
     return (0, *sorted(inner), bound + 1)

@@ -8,8 +8,7 @@ from undertone_aggregator.web.api import FILTERED, RAW
 from undertone_aggregator.web.application import openapi
 
 _PARAMETERS = {
-    "from": "the start of the time span: ISO 8601 or Unix seconds; a time without a zone is one of `tz` or, without "
-    "`tz`, of the campaign's zone",
+    "from": "the start of the time span: ISO 8601 or Unix seconds; a time without a zone is read in the zone `tz`",
     "to": "the end of the time span, written like `from`",
     "tz": "an IANA time zone for the times in the request, such as Europe/London; the campaign's by default",
     "group": "a group of devices; `all`, the default, is all devices",

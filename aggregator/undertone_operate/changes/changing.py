@@ -141,7 +141,7 @@ class _End:
         if latest >= self.new:
             return ""
         allowed = max(latest, self.old)
-        return f"the new end is {utc(self.new)}, but the devices' policies allow no end after {utc(allowed)}: "
+        return f"the new end is {utc(self.new)}, but not all devices' policies allow an end after {utc(allowed)}: "
 
     def sentence(self) -> str:
         """Return a sentence about the new end. If some policy does not allow it, the sentence also names the latest end

@@ -137,7 +137,7 @@ class JoinRoutes:
         async def answer(body: dict[str, Any]) -> dict[str, Any]:
             _code(body, ("code", "key"))
             gone = await anyio.to_thread.run_sync(self._joining.leave, _redemption(body))
-            self._say(f"{gone['device']} has left the campaign, and is revoked")
+            self._say(f"{gone['device']} has left the campaign")
             return gone
 
         return await self._answer(request, answer)

@@ -11,7 +11,7 @@ from undertone_shared.errors import Invalid
 
 
 class Lock:
-    """A lock on ``directory`` until ``release`` or the object's end. Raises Invalid if another process has locked it.
+    """A lock on ``directory`` until ``release`` or the object's end. Raises Invalid if it is locked.
 
     The folder is made private, because only its owner may know when and how often a device reported.
     """
@@ -44,7 +44,7 @@ class DurableFolder:
     _lock: Lock | None = None
 
     def claim(self) -> None:
-        """Lock the folder until ``close``, or the object's end. Raises Invalid if another process has locked it."""
+        """Lock the folder until ``close``, or the object's end. Raises Invalid if it is locked."""
         self._lock = self._lock or Lock(self.directory)
 
     def close(self) -> None:

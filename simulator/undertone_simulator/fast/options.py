@@ -124,7 +124,7 @@ class SimulateOptions(FleetOptions):
         if self.plan is not None:
             given = self.given(_CAMPAIGN)
             if given:
-                raise Invalid(f"{', '.join(given)} and plan exclude each other: {self.plan} describes the campaign")
+                raise Invalid(f"{', '.join(given)} cannot be given with plan: {self.plan} describes the campaign")
             return
         if self.method not in (None, "robust"):
             self.refuse(["blocks"], f"where method is {self.method}, which chooses one θ for all slots")

@@ -65,7 +65,8 @@ class Campaign:
 
 @dataclass(frozen=True)
 class Headline:
-    """Simulates ``campaigns`` campaigns of a fleet, in ``processes`` processes; ``options``: those of each campaign.
+    """Simulates ``campaigns`` campaigns of a fleet, in ``processes`` processes; ``options``: those of
+    each campaign, apart from seed, slots and window; of a fleet that is too large, a crowd is simulated.
 
     ``progress(done)`` is called after each campaign with the number of campaigns that are done.
     """

@@ -29,7 +29,8 @@ class ChosenReadings(NamedTuple):
 def open_source(options: FleetOptions, devices: int, seed: int) -> ChosenReadings:
     """Open the readings. ``devices``: number of devices that share a file's single stream.
 
-    Raises Invalid for an unknown population or a file that holds no readings, OSError for one that cannot be read.
+    Raises Invalid for an unknown population, a file that holds no readings, and options that do not fit the readings.
+    Raises OSError for a file that cannot be read.
     """
     if options.data is None:
         synthetic = population(POPULATION if options.population is None else options.population, seed)

@@ -35,7 +35,7 @@ from undertone_studies.processor import check_proc, processor_seconds, resident
 from undertone_studies.registry import StudyOptions
 from undertone_studies.row import Measured, duration
 
-TITLE = "All devices come back to a server that was away for an hour"
+TITLE = "All devices come back to a server that was away for two slots"
 
 CAMPAIGN = "load"
 MOST = 19_000

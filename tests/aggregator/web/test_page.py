@@ -552,7 +552,7 @@ def test_when_a_campaign_ended_is_said_and_whose_reports_are_there(open_page: Ca
     assert said("words.js", "told", campaign, None).startswith("Take a difference as real only where")
     until(page, "document.getElementById('about').textContent.includes('You may say: from ')")
     # What is below the charts is invisible until everything above it is there, so the text of the document is read.
-    assert "its devices send no more" in page.text_content("#about")
+    assert "its devices measure no more for it" in page.text_content("#about")
     assert page.text_content("#ended").startswith("This campaign ended on ")
 
 

@@ -155,7 +155,7 @@ def test_the_fanout_is_the_best_one_and_its_mean_draws_are_counted(horizon):
 
 @pytest.mark.parametrize("fanout", [3, 5, 9, 27])
 def test_the_signed_nodes_of_a_time_add_up_to_it(fanout):
-    """Counted with their signs, the nodes of t cover each value before t once and no value after it."""
+    """Counted with their signs, the nodes of t cover each of the first t values once, and no later value."""
     horizon = 365
     made = make("k-ary", 1, 1, horizon=horizon, fanout=fanout)
     for t in range(1, horizon + 1):

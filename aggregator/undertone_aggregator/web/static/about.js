@@ -63,8 +63,8 @@ export function aboutIt(campaign, week) {
     campaign.server.state === "retired"
       ? `It began on ${date(campaign.begins, campaign.time_zone)}, and whoever runs it has ended it for good.`
       : over
-        ? `It ran from ${date(campaign.begins, campaign.time_zone)} ${ends(campaign)}; its devices send no more.`
-        : `From ${date(campaign.begins, campaign.time_zone)} ${ends(campaign)}. After that, its devices send no more.`,
+        ? `It ran from ${date(campaign.begins, campaign.time_zone)} ${ends(campaign)}; its devices measure no more for it.`
+        : `From ${date(campaign.begins, campaign.time_zone)} ${ends(campaign)}. After that, its devices measure no more for it.`,
   );
   const kept = element("dd");
   kept.append(

@@ -332,8 +332,8 @@ function quoted({ sum, each, error }, campaign, from, to) {
 }
 
 // The sum or mean of the smoothed series over the time of a tile, with an error that is never too small: neighbouring
-// slots err alike, so their errors are added up. Usually the smoothed series is less exact than the reports of that
-// time alone. It is more exact where noise goes on from slot to slot, as in a stream.
+// slots err alike, so their errors are added up. With this cautious error, the reports of that time alone are usually the
+// more exact choice. The smoothed series wins where noise goes on from slot to slot, as in a stream.
 function smoothed(slots, row, campaign) {
   const { estimate, low, high } = slots?.filtered ?? { estimate: [] };
   const known = estimate.map((_, i) => i).filter((i) => estimate[i] !== null && low[i] !== null);
@@ -1144,7 +1144,7 @@ async function select() {
         ? element(
             "p",
             uncounted.includes("all")
-              ? "There is no total, because no list of the devices is kept here."
+              ? "There is no total, because the number of devices is not known here, or may not be published."
               : "A group whose number of devices is not published has no total: a small number could reveal whether a home takes part.",
             "small",
           )

@@ -78,7 +78,7 @@ class Solar(Households):
 
 
 class Retail(Synthetic):
-    """Sizes of purchases per half-hour: 0 for most customers, and otherwise geometric with mean SIZE at any hour.
+    """Sizes of purchases per half-hour: 0 for most customers, and otherwise geometric with mean SIZE, cut at 40.
 
     The share of customers who buy follows HOURS, with the mean BUYERS, and is WEEKEND times as large on weekends.
     """
