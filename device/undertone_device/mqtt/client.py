@@ -1,8 +1,8 @@
 """The body of every device's loop: passes samples and campaigns to the reporter, and sends the reports.
 
 ``step`` does one round and returns; it never loops for ever. It raises no OSError of the network, and no OSError or
-ValueError of a sensor. The existence, time and length of a message never depend on a reading: jitter comes from entropy,
-and the time of a connection from a hash of the device's name (`knocks`).
+ValueError of a sensor. The existence, time and length of a message never depend on a reading: jitter comes from
+entropy, and the time of a connection from a hash of the device's name (`knocks`).
 """
 
 from undertone_device import unload
