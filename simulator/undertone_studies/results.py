@@ -73,8 +73,8 @@ INTRODUCTIONS = {
     "Mechanisms": (
         "The *Hybrid* (HM) is the mechanism of the paper of ToPL. It is the same for all readings. A *designed "
         "table* is made for the readings at hand. The default, `auto`, takes a table, or the Hybrid if a table lowers "
-        "the variance by less than half a per cent. The page [Designed tables](../tables.md) explains them, and the "
-        "page [Papers](../papers.md#data) names the data."
+        "the variance by less than half a per cent. The page [Designed tables](../tables.md) explains designed "
+        "tables, and the page [Papers](../papers.md#data) names the data."
     ),
     "ToPS and ToPL (CCS 2021)": (
         "ToPS publishes a stream of values that a trusted party holds. It chooses a *threshold* θ above which values "

@@ -42,24 +42,26 @@ from undertone_studies.rivals import (
 TITLE = "Rivals at equal privacy: one reading, any 24 hours, streams"
 PARAGRAPH = (
     "The table has four parts.\n\n*One reading*: the figure is the mean variance of a report over the readings, "
-    "divided by the largest variance of the Hybrid at the same θ and ε. All these mechanisms are unbiased. The linear "
-    "programme gives the least variance of an unbiased mechanism with 13 levels and a reach of 2 for these readings; "
-    "it is computed to see what a table can gain. A designed table is made of integers, has more levels, and its "
-    "largest decoded value is limited.\n\n*Any 24 hours*: the figure is the root mean square error of a half-hour's "
-    "mean, in per cent of the mean. Each method gets the θ that is best for it in hindsight. There is an exception: "
-    "IPP and CAPP get the θ of turns, and CAPP the limits of its inputs that are best in hindsight. (The best θ in "
-    "hindsight would be about twice the mean for both. With this θ their reports hardly depend on the readings, and "
-    "the estimate is a constant.) LPD and LPA publish if a noisy estimate of the change exceeds the error of a new "
-    "publication. Their paper, LDP-IDS, subtracts the variance of this estimate; the rows `variance kept` do not. The "
-    "rows `change known` get the true change.\n\n*A stream, the noise*: the figure is the root mean square of the "
-    "noise of one device in one slot, in units of the range, where one (ε, δ) protects all 48 reports of a day "
-    "together.\n\n*A stream, a slot's mean*: the figure is the root mean square error of a half-hour's mean, in per "
-    "cent of the mean, under the same guarantee. FAST samples the slots that a PID controller chooses, corrects them "
-    "by a Kalman filter, and predicts the others. `Kalman, every slot` is FAST with as many samples as slots, and "
-    "`CGM, what ships, Kalman` has the same filter, which knows how the noise is correlated. The other rows of this "
-    "part are not filtered. In this part every method gets, in hindsight, the best of a few values of its parameters: "
-    "for CGM the largest step C; for FAST the number of samples, the set point and the change of the interval; for "
-    "every filter the variance of the process."
+    "divided by the largest variance of the Hybrid at the same θ and ε. All these mechanisms are unbiased. The "
+    "linear programme gives the least variance of an unbiased mechanism with 13 levels and a reach of 2 for these "
+    "readings; it is computed to see what a table can gain. A designed table is made of integers, has more levels, "
+    "and its largest decoded value is limited.\n\n*Any 24 hours*: the figure is the root mean square error of a "
+    "half-hour's mean, in per cent of the mean. Each method gets the θ that is best for it in hindsight, except IPP "
+    "and CAPP, which get the θ of turns. (For IPP and CAPP, the best θ in hindsight would be about twice the mean. "
+    "With this θ their reports hardly depend on the readings, and the estimate is a constant.) The limits to which "
+    "CAPP clips its inputs are the best in hindsight. LPD and LPA publish if a noisy estimate of the change exceeds "
+    "the error of a new publication. The paper LDP-IDS subtracts the variance of this noisy estimate; the rows "
+    "`variance kept` do not. The rows `change known` use the true change instead.\n\n*A stream, the noise*: the "
+    "figure is the root mean square of the noise of one device in one slot, in units of the range, where one (ε, δ) "
+    "protects all 48 reports of a day together.\n\n*A stream, a slot's mean*: the figure is the root mean square "
+    "error of a half-hour's mean, in per cent of the mean, where one (ε, δ) protects all 48 reports of a day "
+    "together. FAST samples the slots that a PID controller chooses; a Kalman filter corrects its estimate in these "
+    "slots, and predicts the other slots. `Kalman, every slot` is FAST with as many samples as slots. `CGM, what "
+    "ships, Kalman` has a Kalman filter that knows how the noise is correlated. The other rows of this part are not "
+    "filtered. In `every fourth slot, held`, a slot without a report has the value of the last report. In this part "
+    "every method gets, in hindsight, the best of a few values of its parameters: for CGM the largest step C; for "
+    "FAST the number of samples, the set point and the change of the interval; for every filter the variance of the "
+    "process."
 )
 COLUMNS = ("part", "readings", "ε", "devices", "method", "figure", "± s.e.", "source")
 ONE, WINDOW, STREAM, MEANS = "one reading", "any 24 hours", "stream", "stream, a slot's mean"
@@ -108,8 +110,9 @@ def run(options: StudyOptions) -> Outcome:
         f"other two parts, (ε, δ = {DELTA:g}) is for all reports of a day together. Figures without a standard error "
         "are computed, and not simulated.",
         f"The second part has {max(options.repeats or RUNS, 2)} runs of {DAYS} days ({DRAWN_RUNS} for IPP and CAPP); "
-        "the fleet consists of copies of the homes in the data. `best affine map` is an error that only somebody who "
-        "knows the truth could reach; `a constant` is the mean of all slots.",
+        "the fleet consists of copies of the homes in the data. The rows `best affine map` are the errors of IPP and "
+        "CAPP after the affine map of the estimates that is best in hindsight. The row `a constant` is the error if "
+        "every slot is estimated by the mean of all slots.",
         *notes_of(rows),
     ]
     return Outcome(TITLE, COLUMNS, rows, notes)

@@ -34,8 +34,8 @@ PARAGRAPH = (
     "mean of 622 meters in one half-hour instead. Our campaign (`auto`) differs from ToPL in two ways. Its threshold "
     "is chosen for the mean of one slot, and its mechanism is a table that is designed for the readings that the "
     "threshold rounds showed. To separate the two gains, the study also compares `auto` with the Hybrid at the same "
-    "threshold. This comparison shows the gain from the designed table alone. It grows with ε, as the expected "
-    "errors predict. The rest of the gain comes from the threshold."
+    "threshold. This comparison shows the gain from the designed table alone. This gain grows with ε, as the "
+    "expected errors predict. The rest of the gain comes from the threshold."
 )
 
 
