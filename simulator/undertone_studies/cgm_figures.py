@@ -156,7 +156,7 @@ def _notes(streams: CgmStreams) -> list[str]:
         "devices; the median and the worst are over all reports. The reading before clipping counts as the truth. "
         "Errors are computed and not simulated, so there are no repeats. The last column has Eq. 24 of the paper as it "
         "is printed: the mean squared error of single devices, which does not become smaller with more devices. The "
-        "figures of the paper show errors of the mean, and so do these.",
+        "paper's figures show errors of the mean, and so do ours.",
         f"The readings are: {streams.label}. Errors are in {streams.unit}², for {streams.devices:,} devices; the range "
         f"is {streams.range:g} {streams.unit}.",
         budget(streams),

@@ -7,11 +7,12 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "CGM: the stand-in for the Beijing taxis"
 PARAGRAPH = (
-    "Positions of taxis are the paper's example of smooth data. The data are not available here, so this is a "
-    "synthetic stand-in. Without smoothing, correlated noise has a much smaller error than independent noise in small "
-    "fleets, as in the paper. After smoothing on the server, the error with correlated noise in small fleets is .41 "
-    "to 1.45 times the error with independent noise, depending on ε and C. In large fleets, after smoothing, "
-    "independent noise in every slot has the smaller error, because it needs no clipping."
+    "Taxis are the paper's example of smooth data: a reading is the share of a half-hour that a taxi spends in a zone. "
+    "The data are not available here, so we use a synthetic stand-in. Without smoothing, correlated noise has a much "
+    "smaller error than independent noise in small fleets, as in the paper. After smoothing on the server, the error "
+    "with correlated noise in small fleets is .41 to 1.45 times the error with independent noise, depending on ε and "
+    "C. In large fleets, after smoothing, independent noise in every slot has the smaller error, because it needs no "
+    "clipping."
 )
 
 
