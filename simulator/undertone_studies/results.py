@@ -234,8 +234,9 @@ def first_page(documents: Mapping[str, Mapping[str, Any]], skipped: Mapping[str,
     parts = [
         "# Results",
         *_fleets(documents),
-        f"`undertone experiment all --output {out.as_posix()}` repeats every study and makes these pages; with the name"
-        " of a study in place of `all` it repeats that study, and `--repeats` makes more runs. The table of every"
+        f"`undertone experiment all --output {out.as_posix()}` repeats every study whose [data](papers.md#data) you"
+        " have, and writes these pages anew. With the name of a study in place of `all` it repeats that study, and"
+        " `--repeats` makes more runs, as many as the study's command in its page says. The table of every"
         f" study is also a CSV and a JSON file in `{out.as_posix()}`. The pages say, study by study, what we found, and"
         " what a paper found if the study follows one.",
     ]
