@@ -237,7 +237,7 @@ def test_figure_9() -> None:
 
 
 def test_figure_10() -> None:
-    says("tops-fig10", "the better hierarchy helps in all measures", "more than four times that of H16", "twelve times")
+    says("tops-fig10", "this hierarchy helps in all measures", "more than four times that of H16", "twelve times")
     constants = noise_constants()
     assert constants["H2"] > 4 * constants["H16"]
     assert round(constants["H2"] / constants["H16 consistent"]) == 12
