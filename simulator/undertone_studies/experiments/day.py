@@ -29,10 +29,11 @@ PARAGRAPH = (
     "the filter.\n\nEach block of rows has one ε and one number of devices. In each block, all rows except the last "
     "have the same ε for any 24 hours (streams also have a δ). Errors are differences from the true mean of all "
     "devices. The column `predicted error, %` has the error that the planner predicts. The column `simulated error, %` "
-    "checks it for turns and for single readings, by simulated reports of a simpler case: the readings of a slot have "
-    "only 100 values (their quantiles), and the Hybrid has few levels. The column has the predicted error, multiplied "
-    "by the ratio of simulated to predicted error in this case. Devices that report single readings use the Hybrid. "
-    "The protection does not depend on a secret schedule: everybody may know in which slots a device reports."
+    "checks this prediction for turns and for single readings. For this column the study simulates a simpler case: the "
+    "readings of a slot have only 100 values (their quantiles), and the Hybrid has few levels. The column has the "
+    "predicted error, multiplied by the ratio of the simulated error to the predicted error in the simpler case. "
+    "Devices that report single readings use the Hybrid. The protection does not depend on a secret schedule: "
+    "everybody may know in which slots a device reports."
 )
 EPSILONS = ("1", "2", "4")
 FLEETS = (1_000, 10_000, 100_000)
@@ -63,9 +64,9 @@ def run(options: StudyOptions) -> Outcome:
     columns = ("ε", "devices", "way", "θ", "predicted error, %", "simulated error, %", "filtered, %")
     notes = [
         "The figures are the root mean square error of a slot's mean over a day, in % of the mean. They include the "
-        "error from truncation. The filtered error is that of the number that people read, which is filtered and to "
-        "which a model adds what truncation removed. It comes from simulated campaigns, and is missing for ways in "
-        "which no campaign collects.",
+        "error from truncation. The filtered error is the error of the mean that people read: it is filtered, and a "
+        "model adds what truncation removed. This error comes from simulated campaigns. It is missing for ways that no "
+        "campaign can use.",
         "The row 'every slot, ε each' protects one reading. All other rows protect any 24 hours: streams with (ε, "
         "1e-5), and the rest with ε. If devices take turns, each device enforces this guarantee by itself, whatever "
         "the server does.",

@@ -24,8 +24,8 @@ PARAGRAPH = (
     "releases](../central.md#what-there-is-and-how-well-it-does) explains ours (the column `from drift`).\n\nThe "
     "column `Eq. 7's s` is an earlier rule of this package: the integer s that minimises Eq. 7, and the smoother "
     "`recent`. On nine of the eleven streams, from ε = .05 on, the error with our smoothing is .33 to .90 times the "
-    "error with the authors' smoothing (the column `ratio`). At the two smallest ε it is .76 to .99, because the "
-    "noise hides how much a stream drifts. On the drifting streams `trend` and `steps` there is no clear gain."
+    "error with the authors' smoothing (the column `ratio`). At the two smallest ε the ratio is .76 to .99, because "
+    "the noise hides how much a stream drifts. On the drifting streams `trend` and `steps` there is no clear gain."
 )
 EPSILONS = ("0.01", "0.02", "0.05", "0.1", "0.2", "0.5", "1")
 AUTHORS, LITERAL, OURS = "authors' rounding", "Eq. 7's s", "from drift"
