@@ -48,7 +48,7 @@ FACTS = {
     r"Quantiles have no \(ε, δ\) of their own": "docs/privacy.md",
     r"masked with a key in a file of its own": "docs/privacy.md",
     r"household, time and reading": "docs/simulation.md",
-    r"Do not use it if a trusted party": "docs/comparison.md",
+    r"Do not use Undertone if a trusted party": "docs/comparison.md",
     r"No image of these six boards": "docs/boards.md",
 }
 # If two pages share this many words in a row, they state the same fact.

@@ -47,7 +47,7 @@ def test_what_is_said_of_the_rows_follows_from_them() -> None:
 
 def test_with_a_quarter_of_epsilon_for_the_round_the_error_is_near_the_best_one() -> None:
     """For 5,000 simulated households with ε = 2, 4 and 8 a day, the error is at most 1.1 times that of the best θ."""
-    assert kept().notes[0].startswith("The study has 20 runs, each with 5000 other households of the simulator")
+    assert kept().notes[0].startswith("The study has 20 runs, each with 5000 simulated households of its own")
     quarter = [row for row in kept().rows if float(row[1]) == float(row[0]) / 4]
     assert [row[0] for row in quarter] == ["2", "4", "8"]
     for row in quarter:

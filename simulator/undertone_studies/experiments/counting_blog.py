@@ -1,6 +1,6 @@
 """Experiment: a blog post's comparison of Chan et al.'s counters, T = 1000 and 10,000, ε = 1, 25 trials.
 
-The errors are sums of absolute errors. `PARAGRAPH` says which errors of the post are corrected. The counters that the
+The errors are sums of absolute errors. `PARAGRAPH` says which faults of the post are corrected. The counters that the
 post announces (streams without an end) and a later one (square-root factorisation) are added.
 """
 
@@ -17,15 +17,14 @@ from undertone_studies.tops_methods import source
 
 TITLE = "Counting, the blog's figures"
 PARAGRAPH = (
-    "The study repeats the figures of a blog about the counters of Chan, Shi and Song. T is the number of items in "
-    "the stream. As in the blog, the counter `simple 2` (noise on each item) has smaller errors than `simple 1` "
-    "(noise on each sum), and `two-level` (noise on blocks of items) has smaller errors than either of them. The "
-    "blog's binary mechanism has two errors, which we have corrected. It divides ε by log2 T, although its tree has "
-    "floor(log2 T) + 1 levels, and its array has one place too few when T is a power of two.\n\nWith the "
-    "blog's blocks of B = 10 items, `binary` has a smaller error than `two-level` at T = 10,000. Our `two-level` has "
-    "blocks of √T items, as the paper suggests, and with these it has the smaller error. The counter `square-root` (a "
-    "factorisation that is newer than the blog) needs a δ. The counters `hybrid` and `unbounded` need not know the "
-    "end of the stream."
+    "The study repeats the figures of a blog about the counters of Chan, Shi and Song. T is the number of items in the "
+    "stream. As in the blog, the counter `simple 2` (noise on each item) has smaller errors than `simple 1` (noise on "
+    "each sum), and `two-level` (noise on blocks of items) has smaller errors than both. The blog's binary mechanism "
+    "has two faults, which we have corrected. It divides ε by log2 T, although its tree has floor(log2 T) + 1 levels. "
+    "Its array has one place too few when T is a power of two.\n\nWith the blog's blocks of B = 10 items, `binary` has "
+    "a smaller error than `two-level` at T = 10,000. Our `two-level` has blocks of √T items, as the paper suggests, "
+    "and with these blocks it has a smaller error than `binary`. The counter `square-root` (a factorisation that is "
+    "newer than the blog) needs a δ. The counters `hybrid` and `unbounded` need not know the end of the stream."
 )
 
 TRIALS = 25

@@ -12,12 +12,11 @@ from undertone_studies.tops_methods import source
 
 TITLE = "Streaming sanitizer: memory over blocks"
 PARAGRAPH = (
-    "The point of the paper by Kaplan and Stemmer is space: however long a stream is, its sanitizer needs only the "
-    "memory of one block and of the sanitizer of one block. While a stream is sanitized, the study measures the "
-    "largest memory that Python and NumPy have allocated. The table shows this memory minus what was allocated "
-    "before. Synthetic items are counted and thrown away, as in a release that writes them to a file. The study "
-    "measures both classes of questions: `thresholds` (shares up to a value, quantiles) and `points` (shares of "
-    "single values)."
+    "The point of the paper by Kaplan and Stemmer is space: however long a stream is, its sanitizer needs no more "
+    "memory than one block and the sanitizer of one block. While a stream is sanitized, the study measures the largest "
+    "memory that Python and NumPy have allocated. The table shows this memory minus what was allocated before. "
+    "Synthetic items are counted and thrown away, as in a release that writes them to a file. The study measures both "
+    "classes of questions: `thresholds` (shares up to a value, quantiles) and `points` (shares of single values)."
 )
 
 BLOCK = 1000

@@ -28,11 +28,11 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "Differences of means: their intervals"
 PARAGRAPH = (
-    "`query --against` and the page say how much two means differ: two groups, two times, or a group and all devices. "
-    "The interval of a difference allows for two errors: the noise of the reports, and the error of the model that "
-    "estimates what truncation or clipping removed. What the two means share of an error cancels in the "
-    "difference.\n\nEach campaign of the study has a fleet of its own, as in the study `selections`. Its groups are "
-    "the homes that use more than the median, and two halves of the other homes."
+    "`query --against` and the server's page say how much two means differ: two groups, two times, or a group and all "
+    "devices. The interval of a difference allows for two errors: the noise of the reports, and the error of the model "
+    "that estimates what truncation or clipping removed. The part of an error that both means share cancels in the "
+    "difference.\n\nEach campaign of the study has a fleet of its own, as in the study `selections`. The fleet has "
+    "three groups: the homes that use more than the median, and two halves of the other homes."
 )
 
 # Days of a campaign after its threshold rounds, which are enough for two whole weeks; number of campaigns.

@@ -17,13 +17,13 @@ PARAGRAPH = (
     "In this study the server chooses θ after three threshold rounds. After that, the readings differ from those of "
     "the rounds. A model estimates what truncation removes. From the change of the truncated means, it finds the "
     "factor by which the readings have changed. The model allows for two explanations: all readings are larger or "
-    "smaller, or more or fewer devices are active. It averages over both, and the standard error allows for "
-    "either.\n\nSo the interval of the mean of the readings becomes wider if the readings have become much larger. If "
-    "they have certainly changed by more than the factor 4/3, `undertone query` warns that θ is stale. In all cases "
-    "but one, the interval contains this mean in about 95 % of slots, or in more. In the exception, θ is chosen in "
-    "London's weeks of lowest readings and kept for the weeks of highest readings, at ε = 1. There the interval holds "
-    "in 79 % of slots: the rounds have few reports, and from summer to winter the shape of the distribution changes, "
-    "too."
+    "smaller, or more or fewer devices are active. The model averages over both explanations, and the standard error "
+    "allows for both.\n\nSo the interval of the mean of the readings becomes wider if the readings have become much "
+    "larger. If they have certainly changed by more than the factor 4/3, `undertone query` warns that θ is stale. In "
+    "all cases but one, the interval contains this mean in about 95 % of slots, or in more. In the exception, θ is "
+    "chosen in London's weeks of lowest readings and kept for the weeks of highest readings, at ε = 1. In this case "
+    "the interval holds in 79 % of slots: the rounds have few reports, and from summer to winter the shape of the "
+    "distribution changes, too."
 )
 
 EPSILONS = ("1", "4")

@@ -76,10 +76,11 @@ def run(options: StudyOptions) -> Outcome:
                "held, causal", "±, causal", "after half, %", "seconds", "draws"]  # fmt: skip
     notes = [
         "The column `raw` has the root mean square error of a slot, in per cent of the mean. The columns with `/ "
-        "raw` have the filtered error divided by this error. The columns `held` have the share of 95 % intervals "
-        "that contain the truncated mean. For each cell, the study draws the noise several times. The share is the "
-        f"mean over all draws, and the columns `±` have the standard error of this mean. The study makes {_AT_A_TIME} "
-        f"draws at a time, until both columns `±` are {_KNOWN} or less ({_most_draws(options)} draws at most).",
+        "raw` have the error of a filtered series, divided by the figure of the column `raw`. The columns `held` "
+        "have the share of 95 % intervals that contain the truncated mean. For each cell, the study draws the noise "
+        "several times. The share is the mean over all draws, and the columns `±` have the standard error of this "
+        f"mean. The study makes {_AT_A_TIME} draws at a time, until both columns `±` are {_KNOWN} or less "
+        f"({_most_draws(options)} draws at most).",
         "The column `after half` has the error of the causal filter in per cent of the mean, without the first 14 "
         "cycles (in a series of fewer than 28 cycles: without the first half). The column `seconds` has the time of "
         "one fit with smoothing, on one thread.",

@@ -29,10 +29,10 @@ TITLE = "The mean that people read: its error and its interval"
 PARAGRAPH = (
     "The study simulates whole campaigns, with threshold rounds and the choice of θ, and compares their published "
     "series with the mean of the readings themselves. The *headline* is the filtered series of the mean of the "
-    "readings. It includes a model's estimate of what truncation removed. Its 95 % interval allows for the noise and "
-    "for the error of this model.\n\nFor comparison the table has the unfiltered estimate of each slot, and the "
-    "filtered mean of the truncated readings. The latter leaves out what truncation removes, and so does its "
-    "interval. So it does not show what people want to know, the mean of the readings."
+    "readings. It includes a model's estimate of what truncation removed. The headline's 95 % interval allows for the "
+    "noise and for the error of this model.\n\nFor comparison the table has the unfiltered estimate of each slot, and "
+    "the filtered mean of the truncated readings. The filtered mean of the truncated readings, with its interval, "
+    "leaves out what truncation removes. So it does not show what people want to know, the mean of the readings."
 )
 
 # Number of days of a campaign, and of campaigns in a cell.
@@ -158,20 +158,20 @@ def _run(options: StudyOptions, sources: Mapping[str, Source]) -> Outcome:
     notes = [
         "The column `rmse` is the root mean square difference between the published series and the mean of the "
         "readings, in the unit of the readings and in per cent of their mean. The column `held` is the share of 95 % "
-        "intervals that contain the mean of the readings, and ± is its standard error between campaigns. The column "
-        "`width` is the half-width of the intervals divided by 1.96 `rmse`. It is 1 if the intervals are as wide as "
-        "a 95 % interval with this error should be.",
+        "intervals that contain the mean of the readings, and ± is the standard error of `held`, from the differences "
+        "between campaigns. The column `width` is the half-width of the intervals divided by 1.96 `rmse`. It is 1 if "
+        "the intervals are as wide as a 95 % interval with this error should be.",
         f"The series are for {days} days after the threshold rounds, if there are any ({_DAILY_SLOTS} slots of daily "
         f"readings). A row is from {_repeats(options)} campaigns, each with noise of its own. If a real data set has "
         "fewer households than the fleet has devices, the study uses the households several times, each time with "
         "readings that begin a week later. `dns` is a single stream of numbers that are dealt to the devices, so it "
-        f"has cells of {DEALT['dns']} devices only: with more of them, the readings of each device would soon repeat.",
-        "Where the column `way` says `event`, ε = 1 (or 4) protects each single reading. Where it says `turns`, ε = "
-        "1 protects all readings of any 24 hours, or of any 7 days if the readings are daily (`london`). Where it says "
-        "`stream`, (8, 1e-5) protects all readings together. In a stream, the estimate adds an assumed amount for what "
-        "clipping removes; it adds nothing if the noise of a slot is larger than the mean. Its interval allows for "
-        "two errors: one has the size of this amount and is the same in all slots, the other is twice as large and "
-        "differs by time of day.",
+        f"has cells of {DEALT['dns']} devices only: with more devices, the readings of each device would soon repeat.",
+        "Where the column `way` says `event`, ε = 1 (or 4) protects each single reading. Where it says `turns`, ε = 1 "
+        "protects all readings of any 24 hours, or of any 7 days if the readings are daily (`london`). Where it says "
+        "`stream`, (8, 1e-5) protects all readings together. In a stream, the estimate adds an assumed amount for "
+        "what clipping removes; it adds nothing if the noise of a slot is larger than the mean. The interval of the "
+        "estimate allows for two errors: an error as large as this amount, which is the same in all slots, and an "
+        "error twice as large, which differs by time of day.",
         "For the column `4 h`, the day is divided into six parts of four hours. The column is the share of intervals "
         f"that hold in the worst of these parts. For the series `{ORACLE}`, the filter gets the true excess of each "
         f"slot (what truncation removes from the mean). The populations {', '.join(HELD_BACK)} were not used for "
@@ -182,9 +182,9 @@ def _run(options: StudyOptions, sources: Mapping[str, Source]) -> Outcome:
         "The column `warned` is the share of campaigns for which the server shows a warning at the end.",
         "The last five columns show what chance alone does. They are for imagined intervals that have exactly the "
         "right width, with errors that are correlated like those of the row. `slots` is the number of independent "
-        "slots that would show the same variation of `held`. The others are the probabilities that the campaigns of a "
-        f"row show by chance a `held` from {BAND[0]:g} to {BAND[1]:g}, one below {BAND[0]:g}, one below {WARNED:g}, "
-        f"and a `4 h` below {LEAST:g}.",
+        "slots that would show the same variation of `held`. The other four columns are the probabilities that the "
+        f"campaigns of a row show, by chance, a `held` from {BAND[0]:g} to {BAND[1]:g}, a `held` below {BAND[0]:g}, "
+        f"a `held` below {WARNED:g}, and a `4 h` below {LEAST:g}.",
     ]
     return Outcome(TITLE, columns, rows, notes, panels[:3])
 

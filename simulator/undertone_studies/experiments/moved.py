@@ -29,8 +29,9 @@ PARAGRAPH = (
     "The study simulates campaigns of some weeks, in which the server chooses θ again once a week. The readings begin "
     "to change on the third day after the threshold rounds. After the change, θ does not suit the readings until the "
     "server chooses it again. Even so, the intervals of the headline contain the mean of the readings in more than 95 "
-    "% of all slots since the change. On the worst day they contain it in 88 to 96 % of slots. Right after "
-    "temperatures have fallen at once, most of the intervals that are published first miss it (the last two columns)."
+    "% of all slots since the change. On the worst day, the intervals contain this mean in 88 to 96 % of slots. Right "
+    "after a sudden fall of temperatures, most of the intervals that are published first do not contain this mean (the "
+    "last two columns)."
 )
 
 CYCLE, DAYS, REPEATS = 48, 21, 3
@@ -167,9 +168,9 @@ def run(options: StudyOptions) -> Outcome:
         "the second week after the threshold rounds, divided by that of the best case: a campaign whose readings have "
         "changed before its threshold rounds. ε = 1 is for each reading. "
         f"Each case has {repeats} campaigns.",
-        "The columns `first half-hour` and `first two hours` are about the first slots after a change at once, as the "
-        "server publishes them when each slot is over. They have the number of intervals that contain the mean of the "
-        "readings, of all campaigns.",
+        "The columns `first half-hour` and `first two hours` are about the first slots after a sudden change, as the "
+        "server publishes them when each slot is over. They have the number of intervals, in all campaigns together, "
+        "that contain the mean of the readings.",
     ]
     return Outcome(TITLE, columns, rows, notes)
 

@@ -26,12 +26,12 @@ PARAGRAPH = (
     "The papers of ToPL and CGM assume honest devices. A fake device can send any symbol that an honest one may draw. "
     "In this study the mean is below the middle of the range, so the largest symbol moves it most. If all fakes send "
     "this symbol, the mean moves by the share of fakes times the difference between the decoded value of that symbol "
-    "and the mean (the column `bound`, which leaves out noise). In this study θ is fixed.\n\nWith a smaller ε, "
-    "decoded values are larger, so each false report shifts the mean more. The Hybrid at ε = 0.5 is an exception: "
-    "there honest devices use stochastic rounding alone, so the server refuses the symbols of its piecewise "
-    "mechanism. The rows `piecewise` are for the piecewise mechanism by itself, with which fakes move the mean about "
-    "twice as far at ε = 0.5.\n\nThe median of the means of random groups helps if most groups have no fakes. In this "
-    "study there are fakes in every group, so the median does not help. What helps is to let in only known devices."
+    "and the mean (the column `bound`, which leaves out noise). In this study θ is fixed.\n\nWith a smaller ε, decoded "
+    "values are larger, so each false report shifts the mean more. The Hybrid at ε = 0.5 is an exception: there honest "
+    "devices use stochastic rounding alone, so the server refuses the symbols of the piecewise mechanism. The rows "
+    "`piecewise` are for the piecewise mechanism by itself, with which fakes move the mean about twice as far at ε = "
+    "0.5.\n\nThe median of the means of random groups helps if most groups have no fakes. In this study there are "
+    "fakes in every group, so the median does not help. What helps is to let in only known devices."
 )
 
 DEVICES = 20_000

@@ -23,8 +23,8 @@ PARAGRAPH = (
     "False reports in the threshold rounds move θ, and a θ that is too large adds noise to every slot. If all fakes "
     "send the largest symbol, this symbol occurs more often than honest devices could send it. The server then leaves "
     "the excess of this symbol out of its counts. But fakes can also behave like honest devices with the largest "
-    "possible reading. Then nobody can tell them from such devices. Two rules limit what these fakes can do. The "
-    "first θ is at most twice what it would be without the largest 1 % of the readings. (More fakes than 1 % get "
+    "possible reading. Then nobody can tell these fakes from honest devices. Two rules limit what these fakes can do. "
+    "The first θ is at most twice what it would be without the largest 1 % of the readings. (More fakes than 1 % get "
     "around this limit: see the last row.) Later, each epoch at most doubles the day's θ."
 )
 DEVICES = 10_000

@@ -27,18 +27,18 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "Means of selections: their intervals"
 PARAGRAPH = (
-    "`query --between` and the page give the mean over a selection of slots, such as yesterday evening, the evenings "
-    "of a week, a night, a day or a week. Its interval allows for the noise of the reports, and for the error of the "
-    "model that estimates what truncation or clipping removed. One part of this error is the same in all slots, one "
-    "depends on the time of day, one is shared by the slots of about a day, and one is different in every slot. Each "
-    "campaign of the study has a fleet of its own: the same households in a random order, with readings that begin on "
-    "a random day.\n\nThe column `noise` is for intervals that allow for the noise alone, and `held` for those that "
-    "`query` and the page show. The part of the error that depends on the time of day is the same every day. Outside "
-    "of streams, it is larger than the model expects at some hours (`an early morning`, when readings rise), so "
-    "intervals hold less often. At other hours it is smaller (`an evening`). All campaigns have the same households, "
-    "so more campaigns do not change which hours these are. The rows `any four hours` are for all parts of the day "
-    "together.\n\nThe interval also allows for a heavier tail than the fitted one, as long as the reports do not rule "
-    "it out. The more reports there are, the sooner they rule it out."
+    "`query --between` and the server's page give the mean over a selection of slots, such as yesterday evening, the "
+    "evenings of a week, a night, a day or a week. The interval of this mean allows for the noise of the reports, and "
+    "for the error of the model that estimates what truncation or clipping removed. One part of this error is the same "
+    "in all slots, one depends on the time of day, one is shared by the slots of about a day, and one is different in "
+    "every slot. Each campaign of the study has a fleet of its own: the same households in a random order, with "
+    "readings that begin on a random day.\n\nThe column `noise` is for intervals that allow for the noise alone, and "
+    "`held` for the intervals that `query` and the page show. The part of the error that depends on the time of day is "
+    "the same every day. Outside of streams, this part is larger than the model expects at some hours (`an early "
+    "morning`, when readings rise), so intervals hold less often. At other hours this part is smaller (`an evening`). "
+    "All campaigns have the same households, so more campaigns do not change which hours these are. The rows `any four "
+    "hours` are for all parts of the day together.\n\nThe interval also allows for a heavier tail than the fitted one, "
+    "as long as the reports do not rule it out. The more reports there are, the sooner they rule it out."
 )
 
 CYCLE, DAYS, REPEATS = 48, 14, 40

@@ -10,16 +10,17 @@ from undertone_studies.registry import StudyOptions
 TITLE = "Threshold: regret of the chosen θ"
 PARAGRAPH = (
     "The paper of ToPL reports that its white box (SW-W) has smaller errors than plain Square Wave (SW) on four "
-    "streams. It does not say how far their thresholds are from the best threshold. This table compares each method "
-    "with the best threshold, which one can find only from the true frequencies.\n\nIf the readings are small counts "
-    "(POS and DNS), the mean square error with smoothed EM (`ems`) is at least 200 times as large as with the best "
-    "threshold (median of the runs). Smoothed EM estimates that a few readings are very large. So its threshold is "
-    "far too large, and the noise grows with the threshold. SW-W assumes that there are no readings above the first "
-    "run of empty bins in the estimated distribution. Chance decides where this run lies, so the threshold of SW-W "
-    "is sometimes good and sometimes bad. On half-hourly meters (EDRP) the threshold of SW-W gets worse as ε grows. "
-    "The default method (`robust`) fits a tail instead. From ε = 0.6 on, its median regret is below 1.3 on all "
-    "four real data sets, and larger for Pareto tails. It fails if one reading in ten is a hundred times as large as "
-    "the others and ε is small. [The page on θ](../threshold.md#where-it-misses) says by how much."
+    "streams. The paper does not say how far the thresholds of SW-W and SW are from the best threshold. This table "
+    "compares each method with the best threshold, which one can find only from the true frequencies.\n\nIf the "
+    "readings are small counts (POS and DNS), the mean square error with smoothed EM (`ems`) is at least 200 times as "
+    "large as with the best threshold (median of the runs). Smoothed EM estimates that a few readings are very large. "
+    "So its threshold is far too large, and the noise grows with the threshold. SW-W assumes that there are no "
+    "readings above the first run of empty bins in the estimated distribution. Chance decides where this run lies, so "
+    "the threshold of SW-W is sometimes good and sometimes bad. On half-hourly meters (EDRP) the threshold of SW-W "
+    "gets worse as ε grows. The default method (`robust`) fits a tail instead. From ε = 0.6 on, its mean square error "
+    "is less than 1.3 times as large as with the best θ on all four real data sets (median of the runs), and larger "
+    "for Pareto tails. This method fails if one reading in ten is a hundred times as large as the others and ε is "
+    "small. [The page on θ](../threshold.md#where-it-misses) says by how much."
 )
 
 

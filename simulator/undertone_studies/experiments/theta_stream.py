@@ -19,14 +19,14 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "Streams: θ from a threshold round, against the best θ in hindsight"
 PARAGRAPH = (
-    "A stream campaign can begin with a threshold round (`round_slots`), in which each device sends one report by "
-    "the Square Wave. The report costs a part of the campaign's ε (`round_epsilon`), and the stream has the rest. "
-    "The server chooses θ from these reports. The study compares two errors of the stream: the error with the chosen "
-    "θ, and the error with the θ that is best in hindsight, for the very readings that the stream then "
-    "reports.\n\nThe error of a slot has three parts: noise, truncation at θ, and clipped steps. It is computed from "
-    "the readings and from the variance of the noise, so that only the reports of the round are random. The reports "
-    "of the round do not show how readings change from slot to slot, so the choice of θ uses a model of what clipped "
-    "steps remove."
+    "A stream campaign can begin with a threshold round (`round_slots`), in which each device sends one report by the "
+    "Square Wave. The report costs a part of the campaign's ε (`round_epsilon`), and the stream has the rest. The "
+    "server chooses θ from these reports. The study compares two errors of the stream: the error with the chosen θ, "
+    "and the error with the θ that is best in hindsight, for the very readings that the stream then reports.\n\nThe "
+    "error of a slot has three parts: noise, truncation at θ, and clipped steps. The error is computed from the "
+    "readings and from the variance of the noise, so that only the reports of the round are random. The reports of the "
+    "round do not show how readings change from slot to slot, so the choice of θ uses a model of what clipped steps "
+    "remove."
 )
 
 DEVICES, CYCLE, DELTA = 5000, 48, 1e-5
@@ -67,12 +67,12 @@ def run(options: StudyOptions) -> Outcome:
         ),
         rows,
         (
-            f"The study has {len(seeds)} runs, each with {devices} other households of the simulator. (ε, δ) with δ = "
+            f"The study has {len(seeds)} runs, each with {devices} simulated households of its own. (ε, δ) with δ = "
             f"{DELTA:g} is for all that a device reports in the round and in the day after it (user level). `error` "
             "is the root mean square error of a half-hour's raw mean, in per cent of the mean; the column has the "
             "median of the runs. `over best` is this error, divided by the error with the best θ in hindsight at the "
             "same ε for the stream; the column has the mean of the runs. The last three columns divide by another "
-            f"error: that of a stream which gets the best θ for nothing, and so has all of ε. Steps of more than "
+            "error: that of a stream which gets the best θ for nothing, and so has all of ε. Steps of more than "
             f"{float(SLEW):g} of the range are clipped.",
             *notes_of(rows),
         ),
