@@ -29,7 +29,7 @@ def test_the_errors_of_a_slot_and_of_a_day():
     planned = undertone.plan(devices=3000, epsilon=1, campaigns=1)
     errors = {span.name: _percent(span.error / planned.mean) for span in planned.spans}
     slot, day = errors["a slot"], errors["a day"]
-    assert f"error of {slot} % for the mean of a half-hour, and of {day} % for the mean of a day" in _example()
+    assert f"they are {slot} % for the mean of a half-hour, and {day} % for the mean of a day" in _example()
 
 
 @cache
@@ -73,7 +73,7 @@ def test_the_power_of_an_experiment():
 @pytest.mark.parametrize(
     ("reports", "pattern"),
     [
-        (10, "ε = {0:.3g} for a slot, {1:.2g} for a day of half-hours and {2:,.0f} for a year"),
+        (10, "ε is {0:.3g} for a slot, {1:.2g} for a day of half-hours and {2:,.0f} for a year"),
         (1000, "With `--reports 1000` it is {0:.3g}, {1:.3g} and {2:.3g}."),
     ],
 )
