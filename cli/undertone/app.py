@@ -144,7 +144,7 @@ def run() -> int:
     except KeyboardInterrupt:
         return 130
     except typer.Abort:
-        print("error: the input ended where more was expected", file=sys.stderr)
+        print("error: an input ended too early", file=sys.stderr)
         return 1
     except _Usage as error:
         if type(error).__name__ == "NoArgsIsHelpError":

@@ -154,7 +154,9 @@ class Phone:
         config = parse_config(files["device.json"].encode())
         password = files.get(config.broker.password_file or "", "").strip("\r\n")
         if not password:
-            raise Invalid("the server gave no password, expected one: a browser cannot log in with a certificate")
+            raise Invalid(
+                "the server gave this phone no password, and the app cannot log in without one: tell whoever runs it"
+            )
         self.storage = JournalStorage(self.policy.sensor)
         if self.policy.handover:
             handover.apply(config, self.storage)

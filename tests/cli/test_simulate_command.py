@@ -100,7 +100,7 @@ groups = "g.csv"
     # because the plan has the value.
     assert len(json.loads(simulate(*words, small=FEW).stdout)["slots"]) == 3
     refused = simulate(*words, "--epsilon", "1", small=FEW)
-    assert "--epsilon and --plan exclude each other" in str(refused.exception)
+    assert "--epsilon cannot be given with plan" in str(refused.exception)
 
 
 @pytest.mark.parametrize("how", ["options", "campaign"])

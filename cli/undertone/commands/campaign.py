@@ -215,6 +215,7 @@ def succeed(
 @app.command("list")
 def show_all(folder: Folder, as_json: AsJson = False) -> None:
     """List all campaigns with their states and the reasons for them."""
+    from undertone_aggregator.campaign.binding import PAUSED
     from undertone_aggregator.server.folder import Home
 
     home = Home(folder)
@@ -229,7 +230,8 @@ def show_all(folder: Folder, as_json: AsJson = False) -> None:
         theta = "" if row["theta"] is None else f", theta = {row['theta']}"
         state = f"{row['state']} ({row['reason']})" if row["reason"] else row["state"]
         if row["starts"] is not None:
-            state = f"starts {_date(row['starts'])}"
+            starts = f"starts {_date(row['starts'])}"
+            state = f"{state}, {starts}" if row["state"] == PAUSED else starts
         epochs, deliveries = many(row["epochs"], "epoch"), many(row["received"], "delivery", "deliveries")
         print(f"{row['campaign']}: {state}, {epochs}{theta}, {deliveries}")
 

@@ -51,7 +51,8 @@ def query(
     ] = None,
     groups: Annotated[bool, typer.Option("--groups", help="Print every group.")] = False,
     settled: Annotated[
-        bool, typer.Option("--settled", help="Use only settled slots: those whose published means no longer change.")
+        bool,
+        typer.Option("--settled", help="Use only settled slots: later reports do not change their means."),
     ] = False,
     filtered: Annotated[bool, typer.Option("--filtered", help="Print the filtered series beside the raw one.")] = False,
     every: Annotated[

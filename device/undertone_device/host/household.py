@@ -213,8 +213,8 @@ def _day(state: dict[str, Any]) -> list[str]:
         rho = rho_a_day(streams)
         most_rho = "no limit: the policy limits only each single report of a stream"
         if rho is not None:
-            most_rho = f"rho = {rho:.4g}, epsilon = {at_delta(rho):.4g} at delta = 2^-{_DELTA_BITS}, in addition"
-        lines.insert(1, f"            streams in any 24 h: {most_rho}")
+            most_rho = f"at most rho = {rho:.4g}, which is epsilon = {at_delta(rho):.4g} at delta = 2^-{_DELTA_BITS}"
+        lines.insert(1, f"            streams, on top of this, in any 24 h: {most_rho}")
     return lines
 
 

@@ -99,7 +99,7 @@ def crossing_note(panels: Sequence[Panel]) -> str:
         f"At T = {long:,} and with blocks of {BLOCKS[0]} items, `binary` has the least error of the blog's four "
         f"counters from t = {_least_from(ends, binary, others):,} on in these trials, and from t = "
         f"{_least_from(ends, exact[0], exact[1:]):,} on by the counters' exact variances. (The blog says around 4000. "
-        f"Errors are averaged over {len(ends)} stretches of time.)"
+        f"Errors are averaged within each of {len(ends)} stretches of time.)"
     )
 
 

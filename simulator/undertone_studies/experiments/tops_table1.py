@@ -27,7 +27,7 @@ def run(options: StudyOptions) -> Outcome:
     rows += [[f"{name} (the paper's)", *figures] for name, figures in TABLE1.items()]
     notes = [
         "Our DNS data are not the extract that the paper's Table 1 describes, but both extracts are from the same "
-        f"authors. The stand-ins are independent draws, cut to {LONGEST} values.",
+        f"authors. The stand-ins are independent draws, at most {LONGEST:,} of each.",
         "No privacy is spent in this table: it describes data that are public or synthetic.",
     ]
     return Outcome(TITLE, ["stream", "n", "B", "p85", "p95", "p99.5", "max", "mean"], rows, notes)

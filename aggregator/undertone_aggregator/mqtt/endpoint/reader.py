@@ -180,4 +180,4 @@ class ReaderSession:
         if first & packets.QOS == packets.QOS1:
             self._answer(packets.puback(packets.packet_id(body, end, len(body))))
         elif first & packets.QOS:
-            raise ProtocolError("qos", "a reader published with QoS 2, expected 0 or 1")
+            raise ProtocolError("qos", "a reader published with a QoS of 2 or more, expected 0 or 1")

@@ -27,7 +27,7 @@ REASONS = {
     "connections": "without room for them",
     "flags": "with flags that the server does not support",
     "handshake": "with a failed TLS handshake",
-    "http": "with an HTTP request that opens no WebSocket",
+    "http": "without a valid request to open a WebSocket",
     "idle_frames": "with too many WebSocket frames without data",
     "keepalive": "with the keepalive 0",
     "leaving": "open when the server ended",

@@ -208,7 +208,7 @@ class Offices(Households):
     """
 
     name = "offices"
-    about = "half-hourly energy of offices, which use a fifth at night and on days off"
+    about = "half-hourly energy of offices, which at night and on days off use a fifth of what they use at work"
 
     CLOSED: ClassVar[tuple[int, ...]] = ()
 
