@@ -27,12 +27,13 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "The mean that people read: its error and its interval"
 PARAGRAPH = (
-    "The study simulates whole campaigns (with threshold rounds and the choice of θ, except for streams), and compares "
-    "their published series with the mean of the readings themselves. The *headline* is the filtered series of the mean of the "
-    "readings. It includes a model's estimate of what truncation removed. The headline's 95 % interval allows for the "
-    "noise and for the error of this model.\n\nFor comparison the table has the unfiltered estimate of each slot, and "
-    "the filtered mean of the truncated readings. The filtered mean of the truncated readings, with its interval, "
-    "leaves out what truncation removes. So it does not show what people want to know, the mean of the readings."
+    "The study simulates whole campaigns (with threshold rounds and the choice of θ, except for streams), and "
+    "compares their published series with the mean of the readings themselves. The *headline* is the filtered series "
+    "of the mean of the readings. It includes a model's estimate of what truncation removed. The headline's 95 % "
+    "interval allows for the noise and for the error of this model.\n\nFor comparison the table has the unfiltered "
+    "estimate of each slot, and the filtered mean of the truncated readings. The filtered mean of the truncated "
+    "readings, with its interval, leaves out what truncation removes. So it does not show what people want to know, "
+    "the mean of the readings."
 )
 
 # Number of days of a campaign, and of campaigns in a cell.
