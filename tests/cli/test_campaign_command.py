@@ -7,6 +7,7 @@ from subprocess import CompletedProcess
 import pytest
 
 from support.command import undertone
+from undertone.commands import campaign
 from undertone_aggregator.campaign.binding import open_campaign
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.settings.toml import toml
@@ -103,3 +104,15 @@ def test_a_new_password_of_a_server_without_a_broker_is_for_nobody(folder: Path)
     assert done.returncode == 0, done.stderr
     assert "restart the broker" not in done.stdout
     assert "nothing uses this password" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("state", "shown"), [("running", "starts 1970-01-02"), ("paused", "paused, starts 1970-01-02")]
+)
+def test_a_campaign_that_is_paused_before_its_start_is_shown_as_paused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], state: str, shown: str
+) -> None:
+    facts = {"state": state, "reason": "", "starts": 86400, "epochs": 1, "theta": None, "received": 0}
+    monkeypatch.setattr(campaign, "_facts", lambda home, name: {"campaign": name, **facts})
+    campaign.show_all(folder)
+    assert capsys.readouterr().out.splitlines()[0] == f"power: {shown} 00:00:00 UTC, 1 epoch, 0 deliveries"
