@@ -114,7 +114,9 @@ def test_figure_6_the_noisy_maximum_is_near_the_best_percentile():
 @pytest.mark.slow
 def test_figure_7_the_noisy_maximum_beats_smooth_sensitivity():
     outcome = quick("tops-fig7")
-    assert any(note.startswith(f"{STREAM}: if the scores with c = 60 had no noise") for note in outcome.notes)
+    assert any(
+        note.startswith(f"{STREAM}: without noise, the paper's scores (Eq. 6, c = 60)") for note in outcome.notes
+    )
     for methods in by_method(outcome, at="ε of the threshold").values():
         assert max(methods["NM-E"], methods["NM-E, paper's c = 60"]) < min(methods["S-PAK"], methods["S-P"]) / 10
 

@@ -61,7 +61,7 @@ def run(options: StudyOptions) -> Outcome:
         exact = "/".join(str(best_candidate(stream.histogram(), w, stream.bound, "count")) for w in workloads)
         notes.append(clamped_note(stream))
         notes.append(
-            f"{stream.name}: if the scores with c = 60 had no noise, they would choose θ = {exact} at ε = "
+            f"{stream.name}: without noise, the paper's scores (Eq. 6, c = 60) would choose θ = {exact} at ε = "
             f"{'/'.join(NOISE_FREE_EPSILONS)}."
         )
     columns = ["stream", "ε of the threshold", "method", "median θ", "MSE"]
