@@ -100,8 +100,9 @@ def time_notes(rows: Sequence[Sequence[Cell]]) -> list[str]:
         )
         first.append(f"{start:.3g}")
     return [
-        "Each report has a mean squared error; the error of a method is here the median of these. The errors of Algorithm "
-        f"3 and of the noise that our devices draw, divided by the error of Algorithm 1, are {'; '.join(ours)}.",
+        "Each report has a mean squared error; the error of a method is here the median of these. The "
+        "errors of Algorithm 3 and of the noise that our devices draw, divided by the error of Algorithm 1, are "
+        f"{'; '.join(ours)}.",
         "At the first report, the error of Algorithm 3 divided by that of Algorithm 1 is, as the paper says, about 1 "
         f"(here {', '.join(first)} at the four ε). The noise that our devices draw has the same variance in all "
         "reports.",

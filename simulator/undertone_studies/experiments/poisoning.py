@@ -29,9 +29,10 @@ PARAGRAPH = (
     "and the mean (the column `bound`, which leaves out noise). In this study θ is fixed.\n\nWith a smaller ε, decoded "
     "values are larger, so each false report shifts the mean more. At ε = 0.5 the Hybrid is an exception: there it is "
     "stochastic rounding alone, so the server refuses the larger symbols of the piecewise mechanism. With the "
-    "piecewise mechanism by itself (the rows `piecewise`), fakes move the mean about twice as far as with the Hybrid at ε = "
-    "0.5.\n\nThe median of the means of random groups helps if most groups have no fakes. In this study there are "
-    "fakes in every group, so the median does not help. What helps is to let in only known devices."
+    "piecewise mechanism by itself (the rows `piecewise`), fakes move the mean about twice as far as with the "
+    "Hybrid at ε = 0.5.\n\nThe median of the means of random groups helps if most groups have no fakes. In "
+    "this study there are fakes in every group, so the median does not help. What helps is to let in "
+    "only known devices."
 )
 
 DEVICES = 20_000
