@@ -252,9 +252,9 @@ def test_a_selection_is_answered_for_each_group(drawn: Any, server: PageServer, 
     shown = f"{server.address}api/v1/campaigns/{name}/selection?{asked}"
     (row,) = json.load(urllib.request.urlopen(shown))["selections"]
     assert cells[0] == row["group"] == "all"
-    # This store has no list of devices, so a total is not computed, and the page says why.
+    # This store has no list of devices, so there is no total, and the page says why.
     assert row["devices"] is None
-    assert (cells[2], "no list of the devices" in drawn.inner_text("#selected")) == ("–", True)
+    assert (cells[2], "the number of devices is not known here" in drawn.inner_text("#selected")) == ("–", True)
     assert int(cells[4]) == row["slots"] > 0
     mean, unit, sign, error = cells[1].split()
     assert (unit, sign) == ("Wh", "±")
