@@ -178,7 +178,7 @@ def parse_table(name: str, fields: "dict[str, Any]") -> TableMechanism:
 
     Raises Invalid, naming the field as part of ``name``.
 
-    Removes the rows' text from ``fields``, because a board has no memory for both the text and the rows.
+    Deletes each row's text from ``fields`` once the row is decoded: a board has no memory for all texts and all rows.
     """
     encoded = fields["rows"]
     if not isinstance(encoded, list):

@@ -4,8 +4,8 @@ It sends prepared reports to each session as fast as the session takes them, and
 
     python -m undertone_studies.stand_in PARTITIONS REPORTS
 
-It prints its port when the reports are prepared, starts sending when it reads a line, and ends when its standard input
-ends.
+It prints its port once it has prepared the reports. It starts to send when it reads a line from standard input, and
+exits at the end of standard input.
 """
 
 import selectors

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable
 
-# By this function a thread's work says that it is ready (True), or that it is no longer ready (False).
+# The work of a thread calls this function with True when it becomes ready, and with False when it is ready no more.
 Ready = Callable[[bool], None]
 # The work of a thread. It runs until the event is set, and calls `Ready` whenever it becomes ready or unready.
 Body = Callable[[threading.Event, Ready], None]

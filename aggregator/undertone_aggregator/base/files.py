@@ -86,7 +86,7 @@ def read_secret(path: Path, *, private: bool = False, least: int = 1) -> str:
 
 
 def check_private(path: Path) -> None:
-    """Raise Invalid if users other than the file's owner have any right to the file, and OSError for a missing file."""
+    """Raise Invalid if anybody but the owner may read, write or run the file. Raise OSError if it does not exist."""
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise Invalid(f"{path} has mode {mode:04o}, expected 0600, so that only its owner can read it")

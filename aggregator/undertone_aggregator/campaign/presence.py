@@ -46,7 +46,7 @@ def presence_of(read: Reader, first: int, settled: int, stride: int, strays: int
     ``stride``: each device reports in one of this number of slots. ``strays``: number of devices that are present
     although nothing of them is counted, see `strays.Strays`.
 
-    The slots are cut into spans of ``stride`` slots, but at least 3. The newest span gives ``now``. The newest earlier
+    The slots are cut into spans of ``stride`` slots, or of 3 if that is more. The newest gives ``now``. Earlier
     spans with reports, about `REMEMBERED` slots but at least 4 spans, give ``before``: the upper quartile of their mean
     numbers of reports. If devices stay away for good, ``before`` sinks to ``now`` once three quarters of these spans
     are newer than the departure. Spans without any report show nothing about the devices.

@@ -165,9 +165,9 @@ class Settling:
             )
 
     def _estimates(self, first: int, last: int) -> tuple[Estimates, int]:
-        """Return (raw and filtered estimates of settled slots, number of reports).
+        """Return the raw and filtered estimates of settled slots, and the size of the smallest crowd.
 
-        In the published numbers, each report is hidden among at least that number of reports.
+        The crowd of a published number is the reports behind it: each report is hidden among them.
         """
         if self._live is None:
             plan, issuing = self._context.plan, self._issuing

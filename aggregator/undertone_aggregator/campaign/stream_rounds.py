@@ -206,7 +206,7 @@ def stream_theta(found: Threshold, bound: int, slew: float | None, noise: float,
 
 
 def clipped_steps(found: Threshold, thetas: Integers, slew: float, excess: Vector) -> Vector:
-    """Return how much clipped steps lower the mean at each θ, if readings x are drawn independently of each other.
+    """Return by how much the clipping of steps lowers the mean, for each θ. Readings x are taken as independent.
 
     ``excess`` [thetas]: E[(x - θ)⁺].
     """

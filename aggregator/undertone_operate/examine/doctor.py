@@ -243,7 +243,7 @@ def _ports(server: ServerOptions) -> Iterator[Finding]:
                 with urllib.request.urlopen(f"http://{address}{path}", timeout=_WAIT_SECONDS):
                     answers = True
             except urllib.error.HTTPError as answer:
-                # A server that hangs answers /healthz with this status. `_state` tells that it hangs.
+                # A server that hangs answers /healthz with 503. The finding of `_state` says that it hangs.
                 answers = name == "health" and answer.code == HTTPStatus.SERVICE_UNAVAILABLE
             except (OSError, ValueError):
                 answers = False

@@ -23,7 +23,7 @@ from undertone_shared.errors import Invalid
 from undertone_shared.topics import config_topic
 
 OK, WARNING, FAILURE = "ok", "warning", "failure"
-# What to do if the signing key is missing or not usable.
+# Advice to the operator if the file of the signing key is missing or cannot be used.
 SIGNING_KEY = 'correct this file, or restore it from a backup: "Signing keys" in docs/operator.md'
 # Default number of reports in a device's outbox: `undertone_device.core.ledger.DEFAULT_OUTBOX`.
 OUTBOX = 96

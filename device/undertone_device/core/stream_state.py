@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Chain:
-    """The last report of a chain: its ``index`` (from 1), clipped ``point``, ``released`` point X_i and ``slot``."""
+    """The last report of a chain: ``index``, its number i from 1; clipped ``point``; ``released`` X_i; its ``slot``."""
 
     def __init__(self, index: int, point: "Point", released: "Point", slot: int):
         self.index = index

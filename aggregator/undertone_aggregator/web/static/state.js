@@ -67,7 +67,7 @@ export function notices({ server, warnings, time_zone: zone }) {
     .map((row) => ({
       ...row,
       when: row.times.length
-        ? `${time(Math.max(...row.times), zone)}${row.times.length > 1 ? `, ${row.times.length < 100 ? "" : "at least "}${row.times.length} times in 24 hours` : ""}: `
+        ? `${time(Math.max(...row.times), zone)}${row.times.length > 1 ? `, at least ${row.times.length} times in 24 hours` : ""}: `
         : "",
     }));
 }

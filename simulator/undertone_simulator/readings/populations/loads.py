@@ -208,7 +208,7 @@ class Offices(Households):
     """
 
     name = "offices"
-    about = "half-hourly energy of offices, which at night and on days off use a fifth of what they use at work"
+    about = "half-hourly energy of offices, which at night and on days off use a fifth as much as in working hours"
 
     CLOSED: ClassVar[tuple[int, ...]] = ()
 
