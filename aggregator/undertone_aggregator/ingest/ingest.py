@@ -27,7 +27,7 @@ RETRY_SECONDS = 1.0
 # A snapshot replaces the records of counted reports once there are more of them than devices, and more than this
 # number. Until then, the store holds a digest and the slot of each of these reports.
 COMPACT_RECORDS = 20
-# Largest number of devices that one alarm names.
+# Largest number of devices that one line of the log names.
 _MOST_NAMES = 5
 
 Say = Callable[[str], None]
@@ -228,7 +228,9 @@ class Ingest:
             names = ", ".join(sorted(batch.conflicting)[:_MOST_NAMES])
             if len(batch.conflicting) > _MOST_NAMES:
                 names += f" and {len(batch.conflicting) - _MOST_NAMES} more"
-            self._say(f"alarm: devices sent a second, different report for a slot that was already counted: {names}")
+            # This is no alarm, because the public page shows alarms, and the names of devices are not public. `Watch`
+            # raises the alarm ``conflict``, which has no names.
+            self._say(f"devices sent a second, different report for a slot that was already counted: {names}")
         return True
 
     def _report_ready(self, ready: bool) -> None:

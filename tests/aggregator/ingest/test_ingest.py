@@ -1,5 +1,6 @@
 """Ingest without a broker: deliveries come from a list."""
 
+import io
 import threading
 from collections import Counter
 from dataclasses import replace
@@ -11,6 +12,7 @@ from support.memory_store import MemoryStore
 from support.server import FIRST, PREFIX, delivery, two_epochs
 from support.waiting import wait_for
 from undertone_aggregator.base.interpreter import INGEST_THREADS, ThreadLimit
+from undertone_aggregator.base.log import Journal
 from undertone_aggregator.campaign.collection import cells_of
 from undertone_aggregator.counts.device_states import SEEN
 from undertone_aggregator.counts.seen import RECORD_BYTES, Seen
@@ -217,8 +219,14 @@ def test_a_device_that_contradicts_itself_is_named(store: Failing) -> None:
     said: list[str] = []
     ingest = make(store, said)
     ingest.commit([Delivery(*delivery(OLD.campaign, "d7", FIRST + 1, symbol), False) for symbol in (0, 1)])
-    assert said == ["alarm: devices sent a second, different report for a slot that was already counted: d7"]
+    assert said == ["devices sent a second, different report for a slot that was already counted: d7"]
     assert store.outcomes()["conflict"] == 1
+    stream = io.StringIO()
+    journal = Journal(stream)
+    journal.say_once("ingest", said[0])
+    # The public page shows alarms, so the line with the name is none.
+    assert "d7" in stream.getvalue()
+    assert journal.recent_alarms(0) == []
 
 
 def test_of_many_devices_that_contradict_themselves_some_are_named(store: Failing) -> None:
