@@ -38,8 +38,9 @@ def read_groups(path: Path) -> dict[str, str]:
             if group in _RESERVED:
                 raise Invalid(f"{where} has the group {group!r}, which is reserved, expected another name")
             if groups.setdefault(device, group) != group:
+                # The sentence does not name the device, because an alarm on the public page can show it.
                 raise Invalid(
-                    f"{where} puts {device} into the group {group!r}, but an earlier line put it into another"
+                    f"{where} puts a device into the group {group!r}, but an earlier line put it into another"
                 )
     return groups
 

@@ -11,6 +11,7 @@ from support.memory_store import MemoryStore
 from undertone_aggregator.base.log import Journal
 from undertone_aggregator.campaign.runner import Running, RunOptions
 from undertone_aggregator.mqtt.source import Source
+from undertone_aggregator.settings.groups import read_groups
 from undertone_shared.errors import Invalid
 
 
@@ -32,3 +33,12 @@ def test_a_changed_file_is_taken_up_while_the_campaign_runs(tmp_path: Path) -> N
         running.note_groups(store)
     assert said.getvalue().count("reserved") == 1
     assert store.groups() == {"m-1": "north", "m-2": "south"}
+
+
+def test_a_device_in_two_groups_is_not_named(tmp_path: Path) -> None:
+    """The sentence becomes an alarm, which the public page shows."""
+    file = tmp_path / "groups.csv"
+    file.write_text("device,group\nm-1,north\nm-1,south\n", encoding="utf-8")
+    with pytest.raises(Invalid, match=r"line 3 of .* puts a device into the group 'south'") as refused:
+        read_groups(file)
+    assert "m-1" not in str(refused.value).replace(str(tmp_path), "")
