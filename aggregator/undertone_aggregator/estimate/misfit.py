@@ -111,6 +111,19 @@ class Goodness:
         return statistic
 
 
+def joined(misfits: Vector, first: NDArray[np.intp]) -> Vector:
+    """Return the misfits of slots, each with one histogram or several; shapes [histograms] → [slots].
+
+    ``first`` [slots]: the index of each slot's first histogram. A sum of misfits alone would reach m too often, because
+    a misfit is never below 0. If E is the evidence of a histogram (not its logarithm), (1 + E)/2 has an expectation of
+    at most 1 under honest devices. So has the product over the histograms of a slot, because their reports are
+    independent.
+    """
+    number = np.diff(np.append(first, len(misfits)))
+    sums = np.add.reduceat(misfits, first)
+    return np.where(number > 1, np.maximum(sums - number * math.log10(2.0), 0.0), sums)
+
+
 def manipulation(estimates: Vector, lowest: Vector, highest: Vector, share: float = FAKE_SHARE) -> Vector:
     """Return how far the mean of the honest reports can be from each estimate if the ``share`` of the reports is fake.
 

@@ -23,7 +23,7 @@ from undertone_aggregator.design.population import Population
 from undertone_aggregator.estimate.difference import GroupNoise, MeanDifference, Means, Side, difference
 from undertone_aggregator.estimate.estimates import MEASURED, MODEL, Estimates, RangeEstimate, Series, Z
 from undertone_aggregator.estimate.excess import ExcessModel, pieces_of
-from undertone_aggregator.estimate.misfit import Goodness, manipulation
+from undertone_aggregator.estimate.misfit import Goodness, joined, manipulation
 from undertone_aggregator.estimate.noise import decoded, noise_of
 from undertone_aggregator.estimate.ranges import BiasError, Places, over, over_slots
 from undertone_aggregator.estimate.removed import Removed, Reported, error_of_mean, errors_of_slots
@@ -408,7 +408,7 @@ def _joined(measured: _Measured, group: str, slot_seconds: int) -> tuple[Estimat
         low=mean - Z * error,
         high=mean + Z * error,
         theta=measured.theta[most],
-        misfit=np.add.reduceat(measured.misfit, first),
+        misfit=joined(measured.misfit, first),
         manipulation=manipulation(mean, lowest, highest),
     )
     return estimates, measured.epoch[most]

@@ -20,11 +20,12 @@ PARAGRAPH = (
     "The study repeats the figures of a blog about the counters of Chan, Shi and Song. T is the number of items in the "
     "stream. As in the blog, the counter `simple 2` (noise on each item) has smaller errors than `simple 1` (noise on "
     "each sum), and `two-level` (noise on blocks of items) has smaller errors than both. The blog's binary mechanism "
-    "has two faults, which we have corrected. It divides ε by log2 T, although its tree has floor(log2 T) + 1 levels. "
-    "Its array has one place too few when T is a power of two.\n\nWith the blog's blocks of B = 10 items, `binary` has "
-    "a smaller error than `two-level` at T = 10,000. Our `two-level` has blocks of √T items, as the paper suggests, "
-    "and with these blocks it has a smaller error than `binary`. The counter `square-root` (a factorisation that is "
-    "newer than the blog) needs a δ. The counters `hybrid` and `unbounded` need not know the end of the stream."
+    "has two faults, which we have corrected. The blog divides ε by log2 T, although the tree has floor(log2 T) + 1 "
+    "levels. The blog's array has one place too few when T is a power of two.\n\nWith the blog's blocks of B = 10 "
+    "items, `binary` has a smaller error than `two-level` at T = 10,000. Our `two-level` has blocks of √T items, as "
+    "the paper suggests. With blocks of √T items, `two-level` has a smaller error than `binary`. The counter "
+    "`square-root` (a factorisation that is newer than the blog) needs a δ. The counters `hybrid` and `unbounded` need "
+    "not know the end of the stream."
 )
 
 TRIALS = 25

@@ -52,8 +52,8 @@ def notes_of(rows: list[tuple[Cell, ...]]) -> list[str]:
         best = min(error for name, error in of.items() if name not in (OURS, "square-root"))
         ratios.append(f"{of[OURS] / best:.2f} and {of[OURS] / of['binary']:.2f} at T = {length:,}")
     return [
-        "The first figure is the error of `k-ary` divided by the error of the best other counter with pure ε, the "
-        f"second is the error of `k-ary` divided by the error of `binary`: {'; '.join(ratios)}."
+        "The error of `k-ary` is divided by the error of the best other counter with pure ε, and by the error of "
+        f"`binary`. The two ratios are {'; '.join(ratios)}."
     ]
 
 

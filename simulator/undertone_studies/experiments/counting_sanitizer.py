@@ -21,13 +21,13 @@ from undertone_studies.tops_streams import stand_in
 
 TITLE = "Streaming sanitizer: confidence over blocks"
 PARAGRAPH = (
-    "The paper by Kaplan and Stemmer looks at a stream of k blocks. Suppose that the error of one block exceeds α "
-    "with probability β. After k blocks, the error then exceeds α with a probability of at most kβ, as the paper "
+    "The paper by Kaplan and Stemmer looks at a stream of k blocks. Suppose that the error of one block exceeds α with "
+    "probability β. Then the error of k blocks together exceeds α with a probability of at most kβ, as the paper "
     "shows. For many blocks, the paper's bound of the error is α + 2β. In our measurements the errors of the blocks "
-    "are independent, and they average out. So both the share of streams with an error above α and the 90 % quantile "
-    "of the error fall as k grows. From two blocks on, the measured figures are below the paper's bounds, and from "
-    "four blocks on they are far below. After one block the share is 15 % instead of the expected 9 %: in nine of "
-    "sixty runs the error was above α, and five or six were expected. This can be chance."
+    "are independent, and they average out. So the share of streams with an error above α and the 90 % quantile of the "
+    "error fall as k grows. From two blocks on, the measured figures are below the paper's bounds, and from four "
+    "blocks on they are far below. After one block the share is 15 % instead of the expected 9 %: in nine of sixty "
+    "runs the error was above α, and five or six were expected. This can be chance."
 )
 
 EPSILON = Fraction(1)
@@ -68,11 +68,11 @@ def run(options: StudyOptions) -> Outcome:
         f"The guarantee is pure ε = {float(EPSILON):g} for each value (event level). A block has {BLOCK} values from 0"
         f" to {_BOUND}, and there are {runs} runs. The table is about the error of one number, the share "
         f"of values that are {int(thresholds[worst])} or less. In the table, α = {alpha:.4f} and β = {beta:.3f}.",
-        "For any threshold, take the share of a block's values that lie below it. The noise of this share has a "
-        f"standard deviation of at most {sanitizer.deviation() / BLOCK:.4f}.",
+        "Take the share of a block's values that are at most some number. For any number, the noise of this share has "
+        f"a standard deviation of at most {sanitizer.deviation() / BLOCK:.4f}.",
         f"Base releases nothing, so its share is 0, and its error is {base:.3f}.",
         f"In {len(quantile_errors)} runs the quantiles .1 to .9 were computed from the released items, with the sketch"
-        f" KLL: their largest error in rank is {max(quantile_errors):.4f}.",
+        f" KLL; the largest error in rank of these quantiles is {max(quantile_errors):.4f}.",
     ]
     x = [float(k) for k in BLOCKS]
     curves = {

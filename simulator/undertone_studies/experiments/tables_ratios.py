@@ -19,12 +19,12 @@ TITLE = "Mean variance of designed tables, divided by the variance of the Hybrid
 PARAGRAPH = (
     "Most published mechanisms do not depend on how the readings are distributed; a designed table does. The page "
     "[Papers](../papers.md#what-is-new-here) names two papers that find mechanisms by optimisation. The ratio is the "
-    "table's mean variance over the readings, divided by the largest variance of the Hybrid at the same threshold. "
-    "The study designs each table for frequencies that are estimated from private reports. The variance of the table "
-    "is almost the same for the true frequencies as for the estimated ones, so the server can predict it well. At ε ="
-    " 0.5 the variance of a table is only a little smaller than that of the Hybrid. At ε = 4 it is less than half of "
-    "the Hybrid's variance. In return, the variance for the worst reading may be larger with a table than with the "
-    "Hybrid. A cap limits this variance of a table to 1.25 times the largest variance of the Hybrid."
+    "table's mean variance over the readings, divided by the largest variance of the Hybrid at the same threshold. The "
+    "study designs each table for frequencies that are estimated from private reports. The variance of the table is "
+    "almost the same for the true frequencies as for the estimated ones, so the server can predict it well. At ε = 0.5 "
+    "the mean variance of a table is only a little smaller than the variance of the Hybrid. At ε = 4 it is less than "
+    "half of the variance of the Hybrid. In return, the variance for the worst reading may be larger with a table than "
+    "with the Hybrid."
 )
 
 
@@ -66,8 +66,8 @@ def run(options: StudyOptions) -> Outcome:
             "The columns `estimated` and `true` are for the same table. The column `estimated` has its mean variance "
             "under the frequencies that were estimated from private reports. The column `true` has its mean variance "
             "under the true frequencies.",
-            "The column `worst reading` includes the noise of rounding to 25 levels. The cap of 1.25 applies to the "
-            "variance without this noise.",
+            "The column `worst reading` includes the noise of rounding to 25 levels. Without this noise, a cap limits "
+            "the variance for the worst reading to 1.25 times the largest variance of the Hybrid.",
             GUARANTEE,
         ),
     )

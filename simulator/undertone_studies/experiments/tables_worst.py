@@ -14,10 +14,10 @@ TITLE = "Designed tables for the worst reading"
 PARAGRAPH = (
     "The variance of a decoded report depends on the reading. If nobody knows how often each reading occurs, a table "
     "minimises the largest of these variances, which is the variance for the worst reading. If the frequencies are "
-    "known, the table minimises the mean variance under them, and its largest decoded value is limited. (This is the "
-    "largest number to which the server decodes a report.) The limit is 1.1 times the smallest size that this value "
-    "can have. The largest decoded value of the Hybrid is larger, so a false report with the largest value moves a "
-    "mean further with the Hybrid than with the table."
+    "known, a table minimises the mean variance under them, and its largest decoded value is limited. (The largest "
+    "decoded value is the largest number to which the server decodes a report.) Here the limit is 1.1 times the "
+    "smallest size that this value can have. The largest decoded value of the Hybrid is larger, so a false report with "
+    "the largest value moves a mean further with the Hybrid than with the table."
 )
 
 EPSILONS = ("0.5", "1", "2", "3", "4")

@@ -7,7 +7,7 @@ from undertone_aggregator.design import hybrid, piecewise
 from undertone_aggregator.design.fitted import population_table
 from undertone_aggregator.design.population import Population
 from undertone_aggregator.design.table import optimal_table
-from undertone_aggregator.estimate.misfit import ALARMING, LARGEST, Goodness, manipulation
+from undertone_aggregator.estimate.misfit import ALARMING, LARGEST, Goodness, joined, manipulation
 from undertone_aggregator.estimate.noise import LinearNoise, decoded
 from undertone_aggregator.estimate.reconstruct import Decoder
 from undertone_shared.scalar import ReportRule
@@ -103,6 +103,17 @@ def test_the_evidence_is_an_e_value(mechanisms, name):
     misfits = Goodness(mechanism, THETA, POPULATION).misfits(histograms(mechanism, np.full(50, 40), 2000))
     assert np.mean(misfits >= 1) < 0.1 + 5 * 0.0067
     assert np.mean(misfits >= 2) < 0.01 + 5 * 0.0023
+
+
+def test_a_slot_with_several_histograms_reaches_m_no_more_often_than_one():
+    """In the worst case, the evidence of a histogram is ``large`` with the probability 1/``large``, and else 0."""
+    for large in (1.5, 2.0, 4.0, 100.0):
+        misfits, chances = np.log10([1.0, large]), np.array([1 - 1 / large, 1 / large])
+        both = joined(np.stack(np.meshgrid(misfits, misfits), axis=-1).ravel(), np.arange(0, 8, 2))
+        chance = np.outer(chances, chances).ravel()
+        for m in both[both > 0]:
+            assert chance[both >= m - 1e-12].sum() <= 10**-m + 1e-12
+    assert joined(np.array([3.0, 7.0, 0.5]), np.array([0, 1])).tolist() == pytest.approx([3.0, 7.5 - 2 * np.log10(2)])
 
 
 @pytest.mark.slow_but("hybrid-1-0.02")

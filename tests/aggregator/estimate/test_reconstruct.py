@@ -265,4 +265,5 @@ def test_the_evidence_against_a_slot_adds_up_over_its_epochs() -> None:
     assert old.misfit is not None
     assert old.misfit > 6
     assert new.misfit is not None
-    assert both.misfit == pytest.approx(old.misfit + new.misfit)
+    # Two histograms have two chances of a large misfit. The sum is smaller for that.
+    assert both.misfit == pytest.approx(old.misfit + new.misfit - 2 * np.log10(2))
