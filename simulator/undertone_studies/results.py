@@ -63,12 +63,11 @@ INTRODUCTIONS = {
         "compares these ways with each other and with other systems."
     ),
     "Threshold and intervals": (
-        "Devices truncate their readings at a threshold θ, which the server chooses after some threshold rounds. The "
-        "*truncated mean* is the mean of the truncated readings. The *estimate* is for the mean of the "
-        "readings themselves: a model computes what truncation removed, and the server adds this amount to the "
-        "truncated mean. An interval *holds* if it contains the true value of the mean that it is for. "
-        "[The threshold](../threshold.md) and [the filter](../filter.md) explain the methods, and "
-        "the page [Papers](../papers.md#data) names the data."
+        "Devices truncate their readings at a threshold θ. In most studies the server chooses θ after some threshold "
+        "rounds. The *truncated mean* is the mean of the truncated readings. The *estimate* is for the mean of the "
+        "readings themselves: the server adds to the truncated mean what truncation removed, as a model estimates it. "
+        "An interval *holds* if it contains the true mean. [The threshold](../threshold.md) and [the "
+        "filter](../filter.md) explain the methods, and the page [Papers](../papers.md#data) names the data."
     ),
     "Mechanisms": (
         "The *Hybrid* (HM) is the mechanism of the paper of ToPL. It is the same for all readings. A *designed "
