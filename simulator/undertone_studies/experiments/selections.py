@@ -102,10 +102,10 @@ def run(options: StudyOptions) -> Outcome:
     notes = [
         "The column `rmse` is the root mean square difference between the published means and the means of the "
         "readings, in Wh. The column `held` is the share of 95 % intervals that contain the mean of the readings. The "
-        "column `noise` is the same share for intervals of the truncated mean (in streams: of the clipped mean), "
-        "which allow for the noise alone. Each `±` is the standard error of the share before it. It is computed from "
-        "how much the campaigns differ, because all selections of one campaign share the error of its threshold "
-        "rounds. The column `width` is the mean half-width of the intervals, divided by 1.96 `rmse`.",
+        "column `noise` is the share of the truncated mean's 95 % intervals that contain the mean of the truncated "
+        "readings (in streams: clipped instead of truncated). Each `±` is the standard error of the share before it. "
+        "It is computed from how much the campaigns differ, because all selections of one campaign share the error of "
+        "its threshold rounds. The column `width` is the mean half-width of the intervals, divided by 1.96 `rmse`.",
         f"Each row is from {repeats} campaigns. In each campaign, the devices report every half-hour or in turns for "
         f"{days} days. The threshold rounds come before, if there are any. The study uses whole days only. The "
         "selections that one row takes from a campaign do not overlap in time.",
