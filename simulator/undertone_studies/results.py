@@ -66,7 +66,7 @@ INTRODUCTIONS = {
         "Devices truncate their readings at a threshold θ. In most studies the server chooses θ after some threshold "
         "rounds. The *truncated mean* is the mean of the truncated readings. The *estimate* is for the mean of the "
         "readings themselves: the server adds to the truncated mean what truncation removed, as a model estimates it. "
-        "An interval *holds* if it contains the true mean. [The threshold](../threshold.md) and [the "
+        "An interval *holds* if it contains the true value. [The threshold](../threshold.md) and [the "
         "filter](../filter.md) explain the methods, and the page [Papers](../papers.md#data) names the data."
     ),
     "Mechanisms": (

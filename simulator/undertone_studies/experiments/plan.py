@@ -96,8 +96,8 @@ def run(options: StudyOptions) -> Outcome:
         f"slots, and {QUICK_STREAMS if options.quick else STREAMS} streams. The study computes the error of a fleet "
         "from the errors of these blocks or, in the rows `stream`, from the errors of these streams. The errors of "
         "two blocks are independent of each other, and so are the errors of two streams.",
-        "The rows `mean` and `range` are for the Hybrid, with ε for each reading (event level). The rows `stream` "
-        f"have (ε, {DELTA:g}) for {STREAM_SLOTS} reports together (user level), and steps of at most "
+        f"The rows `mean` and `range of {RANGE}` are for the Hybrid, with ε for each reading (event level). The rows "
+        f"`stream` have (ε, {DELTA:g}) for {STREAM_SLOTS} reports together (user level), and steps of at most "
         f"{float(SLEW):g} of the range. The errors in the rows `stream` are shares of the range of readings, and "
         "contain the noise only.",
     ]
