@@ -63,12 +63,11 @@ INTRODUCTIONS = {
         "compares these ways with each other and with other systems."
     ),
     "Threshold and intervals": (
-        "Devices truncate their readings at a threshold θ, which the server chooses after some threshold rounds. The "
-        "*truncated mean* is the mean of the truncated readings. The *estimate* is for the mean of the "
-        "readings themselves: a model computes what truncation removed, and the server adds this amount to the "
-        "truncated mean. An interval *holds* if it contains the true value of the mean that it is for. "
-        "[The threshold](../threshold.md) and [the filter](../filter.md) explain the methods, and "
-        "the page [Papers](../papers.md#data) names the data."
+        "Devices truncate their readings at a threshold θ. In most studies the server chooses θ after some threshold "
+        "rounds. The *truncated mean* is the mean of the truncated readings. The *estimate* is for the mean of the "
+        "readings themselves: the server adds to the truncated mean what truncation removed, as a model estimates it. "
+        "An interval *holds* if it contains the true value. [The threshold](../threshold.md) and [the "
+        "filter](../filter.md) explain the methods, and the page [Papers](../papers.md#data) names the data."
     ),
     "Mechanisms": (
         "The *Hybrid* (HM) is the mechanism of the paper of ToPL. It is the same for all readings. A *designed "
@@ -77,18 +76,18 @@ INTRODUCTIONS = {
         "tables, and the page [Papers](../papers.md#data) names the data."
     ),
     "ToPS and ToPL (CCS 2021)": (
-        "ToPS publishes a stream of values that a trusted party holds. It chooses a *threshold* θ above which values "
-        "are cut off. It adds noise in a *hierarchy* (a tree of sums), and uses a *smoother* to predict the values "
-        "inside of small parts of the stream. In ToPL there is no trusted party: each value gets noise of its own. "
-        "The names of methods are those of the paper. ToPS chooses θ by a noisy maximum of scores, which is called "
-        "NM-E. Curves whose name says c = 60 use the scores of the paper's Eq. 6, and all others our default, "
-        "`excess`. PAK is an older mechanism, which takes a noisy percentile of the values as θ; S-PAK and S-P are "
-        "two ways to compute this percentile. H2 and H16 are trees with a fan-out of 2 and of 16. A tree is made "
-        "*consistent* by changing its noisy sums so that each sum equals the total of its parts; this reduces the "
-        "noise. *Base* always answers 0. In ToPL, SW and SW-W choose θ from reports of the Square Wave mechanism; "
-        "SW-W uses the paper's rule, which is called the white box. MSE is the mean square error, and RMSE is its "
-        "root. The page [Central releases](../central.md) explains the commands, and the page "
-        "[Papers](../papers.md#data) names the data."
+        "ToPS publishes a stream of values that a trusted party holds. In ToPL there is no trusted party: each value "
+        "gets noise of its own. The page [Central releases](../central.md) explains the commands, and the page "
+        "[Papers](../papers.md#data) names the data. MSE is the mean square error, and RMSE is its root. The names of "
+        "methods are those of the paper:\n\n- ToPS counts each value above a *threshold* θ as θ, adds noise in a "
+        "*hierarchy* (a tree of sums), and predicts the values inside of small parts of the stream with a "
+        "*smoother*.\n- NM-E is how ToPS chooses θ: by a noisy maximum of scores. Methods whose name says c = 60 use "
+        "the scores of the paper's Eq. 6. Without these words, ToPS and NM-E use our default, `excess`.\n- PAK is an "
+        "older mechanism, which takes a noisy percentile of the values as θ. S-PAK and S-P are two ways to compute "
+        "this percentile.\n- H2 and H16 are trees with a fan-out of 2 and of 16. A tree is made *consistent* by "
+        "changing its noisy sums so that each sum equals the total of its parts, which reduces the noise.\n- SW and "
+        "SW-W choose θ in ToPL, from reports of the Square Wave mechanism. SW-W uses the paper's rule, which is "
+        "called the white box.\n- *Base* always answers 0."
     ),
     "CGM (PVLDB 2021)": (
         "In a stream, all reports of a device share one budget (ε, δ). With CGM, each report uses a part of the "

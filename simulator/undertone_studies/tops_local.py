@@ -25,7 +25,7 @@ EPSILONS = ("0.2", "0.6", "1", "2")
 REPORT_EPSILON = "1"
 SHORT = 3
 GUARANTEE = (
-    "The guarantee is local DP for each value (event level). The first m values, from which the "
+    "The guarantee is local differential privacy for each value (event level). The first m values, from which the "
     "threshold is chosen, are reported with the stated ε, and all later values with ε = 1."
 )
 

@@ -11,12 +11,11 @@ from undertone_studies.theta_populations import in_time_order
 
 TITLE = "Coverage on EDRP"
 PARAGRAPH = (
-    "The papers of ToPS, ToPL and CGM publish no intervals. The only error of the truncated mean of the devices that "
-    "reported is the noise of the mechanism. The variance of this noise is estimated from the same reports. The 95 % "
-    "interval of the truncated mean holds in 95 % of slots, and its predicted standard error agrees with the measured "
-    "one.\n\nThe estimate adds what truncation removes, by a model for each half-hour of the day. Over all "
-    "half-hours, its interval holds in more than 95 % of slots. At the worst half-hour of the day it holds in 88 to "
-    "90 % of slots: there the threshold rounds have too few reports of large readings."
+    "The truncated mean of the devices that reported has only one error, the noise of the mechanism. The server "
+    "estimates the variance of this noise from the same reports. The 95 % interval of the truncated mean holds in 95 % "
+    "of slots, and the predicted standard error agrees with the measured one.\n\nThe estimate also has the error of "
+    "the model which says what truncation removes. The interval of the estimate allows for both errors. This interval "
+    "holds in 96 % of all slots, and in 88 to 90 % of the slots at the worst half-hour of the day."
 )
 
 EPSILONS = ("1", "4")

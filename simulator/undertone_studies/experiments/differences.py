@@ -28,11 +28,12 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "Differences of means: their intervals"
 PARAGRAPH = (
-    "`query --against` and the server's page say how much two means differ: two groups, two times, or a group and all "
-    "devices. The interval of a difference allows for two errors: the noise of the reports, and the error of the model "
-    "that estimates what truncation or clipping removed. The part of an error that both means share cancels in the "
-    "difference.\n\nEach campaign of the study has a fleet of its own, as in the study `selections`. The fleet has "
-    "three groups: the homes that use more than the median, and two halves of the other homes."
+    "`query --against` and the server's page say how much two means differ. The two means are those of two groups, of "
+    "two times, or of a group and of all devices. The interval of a difference allows for two errors: the noise of the "
+    "reports, and the error of the model that estimates what truncation or clipping removed. The part of an error that "
+    "both means share cancels in the difference.\n\nEach campaign of the study has a fleet of its own, as in the study "
+    "`selections`. The fleet has three groups: the homes that use more than the median, and two halves of the other "
+    "homes."
 )
 
 # Days of a campaign after its threshold rounds, which are enough for two whole weeks; number of campaigns.
@@ -118,12 +119,12 @@ def run(options: StudyOptions) -> Outcome:
     columns = ["way", "devices", "comparison", "intervals", "rmse", "held", "±", "width", "noise", "± "]
     notes = [
         "The column `rmse` is the root mean square error of the estimated differences, in Wh. The column `held` is "
-        "the share of 95 % intervals that contain the true difference. The column `width` is the half-width of the "
-        "interval, divided by 1.96 `rmse`. The column `noise` is about differences of truncated means (in streams: of "
-        "clipped means): it is the share of their intervals that contain the true difference of these means. Each `±` "
-        "is the standard error of the share before it. It is computed from how much the campaigns differ.",
-        f"For each row, the study simulates {repeats} campaigns of {DAYS} days after the threshold rounds, if there "
-        "are any. The ways of collecting are those of the study `selections`.",
+        "the share of 95 % intervals that contain the true difference. The column `noise` is the same share for "
+        "differences of truncated means (in streams: of clipped means). Each `±` is the standard error of the share "
+        "before it. It is computed from how much the campaigns differ. The column `width` is the mean half-width of "
+        "the intervals, divided by 1.96 `rmse`.",
+        f"Each row is from {repeats} campaigns. A campaign has {DAYS} days after the threshold rounds, or {DAYS} days "
+        "without rounds. The ways of collecting are those of the study `selections`.",
     ]
     places = [float(place) for place in range(len(PAIRINGS))]
     curves = {

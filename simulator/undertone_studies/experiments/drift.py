@@ -14,16 +14,14 @@ from undertone_studies.theta_populations import in_time_order
 
 TITLE = "Intervals of the mean when readings move"
 PARAGRAPH = (
-    "In this study the server chooses θ after three threshold rounds. After that, the readings differ from those of "
-    "the rounds. A model estimates what truncation removes. From the change of the truncated means, it finds the "
-    "factor by which the readings have changed. The model allows for two explanations: all readings are larger or "
-    "smaller, or more or fewer devices are active. The model averages over both explanations, and the standard error "
-    "allows for both.\n\nSo the interval of the mean of the readings becomes wider if the readings have become much "
-    "larger. If they have certainly changed by more than the factor 4/3, `undertone query` warns that θ is stale. In "
-    "all cases but one, the interval contains this mean in about 95 % of slots, or in more. In the exception, θ is "
-    "chosen in London's weeks of lowest readings and kept for the weeks of highest readings, at ε = 1. In this case "
-    "the interval holds in 79 % of slots: the rounds have few reports, and from summer to winter the shape of the "
-    "distribution changes, too."
+    "In this study the server chooses θ after three threshold rounds. In most cases, the readings then change. A model "
+    "estimates what truncation removes. From the change of the truncated means, the model finds the factor by which "
+    "the readings have changed. The model allows for two explanations: all readings are larger or smaller, or more or "
+    "fewer devices are active. The estimate averages over both explanations, and its standard error allows for "
+    "both.\n\nThe interval of the mean of the readings becomes wider if the readings become much larger. In all cases "
+    "but one, this interval contains the mean in about 95 % of slots, or in more. In the exception, θ is chosen at ε = "
+    "1 in London's weeks of lowest readings, and kept for the weeks of highest readings. There the interval holds in "
+    "79 % of slots."
 )
 
 EPSILONS = ("1", "4")
@@ -45,8 +43,9 @@ def run(options: StudyOptions) -> Outcome:
             rows.append((name, epsilon, round(held, 3), round(least, 3), round(width, 2)))
     notes = [
         "The column `held` has the share of the 95 % intervals that contain the mean of the readings. The column "
-        "`least` has the same share for the slot of the day at which it is lowest. The column `width` is the "
-        "median width of these intervals, divided by the width of the interval of the truncated mean."
+        "`least` has the same share for the half-hour of the day at which it is lowest (in the cases `London`: for "
+        "the day of the week). The column `width` has the median of a ratio: the width of these intervals, divided by "
+        "the width of the interval of the truncated mean."
     ]
     return Outcome(TITLE, ("case", "epsilon", "held", "least", "width"), rows, notes)
 

@@ -75,20 +75,21 @@ def run(options: StudyOptions) -> Outcome:
     columns = ["data", "way", "devices", "raw, %", "smoothed / raw", "held", "±", "causal / raw",
                "held, causal", "±, causal", "after half, %", "seconds", "draws"]  # fmt: skip
     notes = [
-        "The column `raw` has the root mean square error of a slot, in per cent of the mean. The columns with `/ "
-        "raw` have the error of a filtered series, divided by the figure of the column `raw`. The columns `held` "
-        "have the share of 95 % intervals that contain the truncated mean. For each cell, the study draws the noise "
-        "several times. The share is the mean over all draws, and the columns `±` have the standard error of this "
-        f"mean. The study makes {_AT_A_TIME} draws at a time, until both columns `±` are {_KNOWN} or less "
-        f"({_most_draws(options)} draws at most).",
-        "The column `after half` has the error of the causal filter in per cent of the mean, without the first 14 "
+        "The column `raw, %` has the root mean square error of a slot in the raw series, in per cent of the mean. The "
+        "columns with `/ raw` have the error of a filtered series, divided by the error of the raw series in the same "
+        "slots. (The causal series counts from the third cycle on.) The columns `held` have the share of 95 % "
+        "intervals that contain the truncated mean. For each cell, the study draws the noise several times. The share "
+        "is the mean over all draws, and the columns `±` have the standard error of this mean. The study makes "
+        f"{_AT_A_TIME} draws at a time, until both columns `±` are {_KNOWN} or less ({_most_draws(options)} draws at "
+        "most).",
+        "The column `after half, %` has the error of the causal filter in per cent of the mean, without the first 14 "
         "cycles (in a series of fewer than 28 cycles: without the first half). The column `seconds` has the time of "
         "one fit with smoothing, on one thread.",
         "Where the column `way` says `event`, ε protects each single reading. Where it says `turns`, ε protects all "
-        "readings of any 48 slots (24 hours; in `london`, whose slots are days, 48 days). In turns, one device in 49 "
-        "reports in each slot, and the noise includes the error that comes from the choice of these devices. In a "
-        "stream, (ε, 1e-5) is for all readings of a cycle together, and steps of more than 1/20 of the range are "
-        "clipped.",
+        "readings of any 48 slots (24 hours if slots are half-hours). In turns, one device in 49 reports in each "
+        "slot, and the noise includes the error that comes from the choice of these devices. In a stream, (ε, 1e-5) "
+        "is for all readings of a cycle together. The noise is that of streams in which steps of more than 1/20 of "
+        "the range are clipped; the study does not simulate the clipping.",
     ]
     panels = [
         Panel(f"{which} error over raw", "raw error of a slot, %", "ratio", panel, logarithmic=False, joined=False)

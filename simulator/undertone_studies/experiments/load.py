@@ -27,13 +27,11 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "The mean that people read: its error and its interval"
 PARAGRAPH = (
-    "The study simulates whole campaigns (with threshold rounds and the choice of θ, except for streams), and "
-    "compares their published series with the mean of the readings themselves. The *headline* is the filtered series "
-    "of the mean of the readings. It includes a model's estimate of what truncation removed. The headline's 95 % "
-    "interval allows for the noise and for the error of this model.\n\nFor comparison the table has the unfiltered "
-    "estimate of each slot, and the filtered mean of the truncated readings. The filtered mean of the truncated "
-    "readings, with its interval, leaves out what truncation removes. So it does not show what people want to know, "
-    "the mean of the readings."
+    "The study simulates whole campaigns (with threshold rounds and the choice of θ, except for streams), and compares "
+    "their published series with the mean of the readings. The *headline* is the filtered series of the estimates, "
+    "which include what a model says that truncation or clipping removed. The headline's 95 % interval allows for the "
+    "noise and for the error of this model.\n\nFor comparison the table also has the unfiltered estimate of each slot, "
+    "and the filtered truncated mean, which leaves out what truncation removed."
 )
 
 # Number of days of a campaign, and of campaigns in a cell.
@@ -157,29 +155,30 @@ def _run(options: StudyOptions, sources: Mapping[str, Source]) -> Outcome:
     columns = ["data", "way", "devices", "series", "rmse", "rmse, %", "held", "±", "4 h", "width"]
     columns += ["planned / rmse", "warned", "slots", *(f"chance of {what}" for what in CHANCES)]
     notes = [
-        "The column `rmse` is the root mean square difference between the published series and the mean of the "
-        "readings, in the unit of the readings and in per cent of their mean. The column `held` is the share of 95 % "
-        "intervals that contain the mean of the readings, and ± is the standard error of `held`, from the differences "
-        "between campaigns. The column `width` is the half-width of the intervals divided by 1.96 `rmse`. It is 1 if "
-        "the intervals are as wide as a 95 % interval with this error should be.",
-        f"The series are for {days} days after the threshold rounds, if there are any ({_DAILY_SLOTS} slots of daily "
-        f"readings). A row is from {_repeats(options)} campaigns, each with noise of its own. If a real data set has "
-        "fewer households than the fleet has devices, the study uses the households several times, each time with "
-        "readings that begin a week later. `dns` is a single stream of numbers that are dealt to the devices, so it "
-        f"has cells of {DEALT['dns']} devices only: with more devices, the readings of each device would soon repeat.",
+        "The columns `rmse` and `rmse, %` have the root mean square difference between the published series and the "
+        "mean of the readings, in the unit of the readings and in per cent of their mean. The column `held` is the "
+        "share of 95 % intervals that contain the mean of the readings, and ± is the standard error of `held`, from "
+        "the differences between campaigns. The column `width` is the mean half-width of the intervals, divided by "
+        "1.96 `rmse`. A `width` of 1 is right for normal errors.",
+        f"The series cover {days} days, or {_DAILY_SLOTS} days if the readings are daily (`london`). The threshold "
+        f"rounds come before, if there are any. A row is from {_repeats(options)} campaigns, each with noise of its "
+        "own. If a real data set has fewer households than the fleet has devices, the study uses the households "
+        "several times, each time with readings that begin a week later. `dns` is a single stream of numbers that are "
+        f"dealt to the devices, so it has cells of {DEALT['dns']} devices only: with more devices, the readings of "
+        "each device would soon repeat.",
         "Where the column `way` says `event`, ε = 1 (or 4) protects each single reading. Where it says `turns`, ε = 1 "
         "protects all readings of any 24 hours, or of any 7 days if the readings are daily (`london`). Where it says "
         "`stream`, (8, 1e-5) protects all readings together. In a stream, the estimate adds an assumed amount for "
-        "what clipping removes; it adds nothing if the noise of a slot is larger than the mean. The interval of the "
-        "estimate allows for two errors: an error as large as this amount, which is the same in all slots, and an "
-        "error twice as large, which differs by time of day.",
-        "For the column `4 h`, the day is divided into six parts of four hours. The column is the share of intervals "
-        f"that hold in the worst of these parts. For the series `{ORACLE}`, the filter gets the true excess of each "
-        f"slot (what truncation removes from the mean). The populations {', '.join(HELD_BACK)} were not used for "
-        "choosing the model.",
+        "what clipping removes; if the noise is large, the estimate adds less of this amount, or nothing. The "
+        "interval of the estimate allows for two errors of the assumed amount: an error as large as the amount "
+        "itself, which is the same in all slots, and an error twice as large, which differs by time of day.",
+        "The column `4 h` is the share of intervals that hold in the worst of the day's six parts of four hours. For "
+        f"the series `{ORACLE}`, the filter gets the true excess of each slot (what truncation removes from the "
+        f"mean). The populations {', '.join(HELD_BACK)} were not used for choosing the model.",
         "The column `planned / rmse` is the error that `undertone plan` predicts for the headline, from other "
-        "simulated campaigns, divided by `rmse`. "
-        "It is empty where no plan predicts a whole campaign: for streams, and for daily readings in turns.",
+        "simulated campaigns, divided by `rmse`. This column is empty where no plan predicts a whole campaign: for "
+        "streams, and for daily readings in turns. Series other than the headline have nothing in this column and in "
+        "the columns after it.",
         "The column `warned` is the share of campaigns for which the server shows a warning at the end.",
         "The last five columns show what chance alone does. They are for imagined intervals that have exactly the "
         "right width, with errors that are correlated like those of the row. `slots` is the number of independent "

@@ -27,11 +27,10 @@ from undertone_studies.registry import StudyOptions
 TITLE = "Campaigns whose readings move"
 PARAGRAPH = (
     "The study simulates campaigns of some weeks, in which the server chooses θ again once a week. The readings begin "
-    "to change on the third day after the threshold rounds. After the change, θ does not suit the readings until the "
-    "server chooses it again. Even so, the intervals of the headline contain the mean of the readings in more than 95 "
-    "% of all slots since the change. On the worst day, the intervals contain this mean in 88 to 96 % of slots. Right "
-    "after a sudden fall of temperatures, most of the intervals that are published first do not contain this mean (the "
-    "last two columns)."
+    "to change on the third day after the threshold rounds. Until the next choice, θ is that of the earlier readings. "
+    "Even so, the intervals of the headline contain the mean of the readings in more than 95 % of all slots since the "
+    "change. On the worst day, the intervals contain this mean in 88 to 96 % of slots. Right after a sudden fall of "
+    "temperatures, most of the intervals that are published first do not contain this mean (the last two columns)."
 )
 
 CYCLE, DAYS, REPEATS = 48, 21, 3
@@ -163,11 +162,11 @@ def run(options: StudyOptions) -> Outcome:
     notes = [
         "The headline is the published filtered series. The column `held` has the share of the headline's 95 % "
         "intervals, in all slots since the change, that contain the mean of the readings. The column `worst day` has "
-        "this share on the worst day. The column `± %` has the median half-width of the intervals in per cent of the "
-        "mean, without the first two days after the change. The column `MSE over best` has the mean square error in "
-        "the second week after the threshold rounds, divided by that of the best case: a campaign whose readings have "
-        "changed before its threshold rounds. ε = 1 is for each reading. "
-        f"Each case has {repeats} campaigns.",
+        "this share on the worst day of a campaign. The column `± %` has the median half-width of the intervals in "
+        "per cent of the mean, without the first two days after the change. The column `MSE over best` has the mean "
+        "square error in the second week after the threshold rounds, divided by that of the best case: a campaign "
+        f"whose readings have changed before its threshold rounds. ε = 1 is for each reading. Each case has {repeats} "
+        "campaigns.",
         "The columns `first half-hour` and `first two hours` are about the first slots after a sudden change, as the "
         "server publishes them when each slot is over. They have the number of intervals, in all campaigns together, "
         "that contain the mean of the readings.",

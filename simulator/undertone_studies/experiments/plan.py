@@ -29,11 +29,10 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "Predicted errors against simulated ones"
 PARAGRAPH = (
-    "This table checks the predictions of `undertone plan`. The ratio is the predicted standard error, divided by "
-    "the standard error of simulated campaigns. So a ratio of 1 means that the prediction is right. Because the "
-    "number of simulations is limited, the ratio also varies by chance; the last column says by how much. The rows "
-    "`range of 48` are for the mean of 48 slots. A simulation has fewer such means than slots, so chance moves the "
-    "ratios of these rows further. Both the prediction and the simulation use the readings of the whole day."
+    "This table checks the predictions of `undertone plan`. The ratio is the predicted standard error, divided by the "
+    "standard error in simulations. A ratio of 1 means that the prediction is right. The rows `range of 48` are for "
+    "the mean of 48 slots. The simulations have fewer such means than slots, so chance moves the ratios of these rows "
+    "further from 1."
 )
 
 # Type of an array of errors, of shape [independent repeats, errors that may depend on each other].
@@ -97,8 +96,8 @@ def run(options: StudyOptions) -> Outcome:
         f"slots, and {QUICK_STREAMS if options.quick else STREAMS} streams. The study computes the error of a fleet "
         "from the errors of these blocks or, in the rows `stream`, from the errors of these streams. The errors of "
         "two blocks are independent of each other, and so are the errors of two streams.",
-        "The rows `mean` and `range` are for the Hybrid, with ε for each reading (event level). The rows `stream` "
-        f"have (ε, {DELTA:g}) for {STREAM_SLOTS} reports together (user level), and steps of at most "
+        f"The rows `mean` and `range of {RANGE}` are for the Hybrid, with ε for each reading (event level). The rows "
+        f"`stream` have (ε, {DELTA:g}) for {STREAM_SLOTS} reports together (user level), and steps of at most "
         f"{float(SLEW):g} of the range. The errors in the rows `stream` are shares of the range of readings, and "
         "contain the noise only.",
     ]

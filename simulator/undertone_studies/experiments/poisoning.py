@@ -23,16 +23,15 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "Poisoning: what fake devices can do"
 PARAGRAPH = (
-    "The papers of ToPL and CGM assume honest devices. A fake device can send any symbol that an honest one may draw. "
-    "In this study the mean is below the middle of the range, so the largest symbol moves it most. If all fakes send "
-    "this symbol, the mean moves by the share of fakes times the difference between the decoded value of that symbol "
-    "and the mean (the column `bound`, which leaves out noise). In this study θ is fixed.\n\nWith a smaller ε, decoded "
-    "values are larger, so each false report shifts the mean more. At ε = 0.5 the Hybrid is an exception: there it is "
-    "stochastic rounding alone, so the server refuses the larger symbols of the piecewise mechanism. With the "
-    "piecewise mechanism by itself (the rows `piecewise`), fakes move the mean about twice as far as with the "
-    "Hybrid at ε = 0.5.\n\nThe median of the means of random groups helps if most groups have no fakes. In "
-    "this study there are fakes in every group, so the median does not help. What helps is to let in "
-    "only known devices."
+    "A fake device can send any symbol that an honest one may draw. In this study θ is fixed, and the mean is below "
+    "the middle of the range, so the largest symbol moves the mean most. If all fakes send this symbol, the mean moves "
+    "by about s (d - m): s is the share of fakes, d the decoded value of the symbol, and m the mean. This is the "
+    "figure in the column `bound`.\n\nWith a smaller ε, decoded values are larger, so each false report shifts the "
+    "mean more. The Hybrid at ε = 0.5 is an exception: it is stochastic rounding alone, so the server refuses the "
+    "larger symbols of the piecewise mechanism. With the piecewise mechanism by itself (the rows `piecewise`), fakes "
+    "move the mean at this ε about twice as far as with the Hybrid.\n\nThe median of the means of random groups helps "
+    "if most groups have no fakes. In this study every group has fakes, so the median does not help. To keep fakes "
+    "out, let in only known devices."
 )
 
 DEVICES = 20_000
@@ -64,12 +63,9 @@ def run(options: StudyOptions) -> Outcome:
                 y.append(mean)
     notes = [
         f"The readings are those of {DEVICES} households in the evening, and each shift is the mean of "
-        f"{options.repeats or REPEATS} repeats. For the median, the devices are divided into {GROUPS} "
-        "groups, and the median of the groups' means is taken. The server draws the groups, and nobody else knows "
-        "them. Shifts and bound are in % of θ, the largest "
-        "truncated reading.",
-        "ε is for one reading (event level). Fake devices (liars) do not reduce anybody's privacy; they only "
-        "change the mean.",
+        f"{options.repeats or REPEATS} repeats. For the median, the devices are divided into {GROUPS} random groups, "
+        "and the median of the groups' means is taken. Shifts and bound are in % of θ.",
+        "ε is for one reading (event level). Fake devices (liars) do not reduce anybody's privacy.",
     ]
     columns = ("mechanism", "ε", "share of liars", "shift of the mean, %", "shift of the median, %", "bound, %")
     panel = Panel(

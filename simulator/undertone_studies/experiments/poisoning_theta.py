@@ -21,11 +21,11 @@ from undertone_studies.registry import StudyOptions
 TITLE = "Poisoning θ: what fake devices do in the rounds"
 PARAGRAPH = (
     "False reports in the threshold rounds move θ, and a θ that is too large adds noise to every slot. If all fakes "
-    "send the largest symbol, this symbol occurs more often than honest devices could send it. The server then leaves "
-    "the excess of this symbol out of its counts. But fakes can also behave like honest devices with the largest "
-    "possible reading. Then nobody can tell these fakes from honest devices. Two rules limit what these fakes can do. "
-    "The first θ is at most twice what it would be without the largest 1 % of the readings. (More fakes than 1 % get "
-    "around this limit: see the last row.) Later, each epoch at most doubles the day's θ."
+    "send the largest symbol, this symbol occurs more often than honest devices could send it. The server then counts "
+    "this symbol only as often as the other symbols suggest. But fakes can also behave like honest devices with the "
+    "largest possible reading, and nobody can tell such fakes from honest devices. Two rules limit what such fakes can "
+    "do. The first θ is at most twice what it would be without the largest 1 % of the readings. Later, each epoch at "
+    "most doubles the day's θ. More fakes than 1 % get around the first rule: see the last row."
 )
 DEVICES = 10_000
 ROUNDS = (48, 48, 144)
@@ -55,8 +55,8 @@ def run(options: StudyOptions) -> Outcome:
     notes = [
         f"The study has {DEVICES} households, ε = 1 per reading (event level), and rounds of "
         f"{', '.join(map(str, ROUNDS))} half-hours. θ is the median of the runs. The shift is that of the truncated "
-        "mean, in % of the truncated mean. The study computes the shift for the Hybrid with the median θ. The shift "
-        "does not include what truncation removes.",
+        "mean, in % of the truncated mean. The study does not simulate this shift, but computes it for the Hybrid "
+        "with the median θ.",
         "The column `bound` has the shift that the largest possible lie causes. This shift is the share of liars, "
         "multiplied by the difference between the largest decoded value and the truncated mean.",
     ]

@@ -29,16 +29,15 @@ TITLE = "Means of selections: their intervals"
 PARAGRAPH = (
     "`query --between` and the server's page give the mean over a selection of slots, such as yesterday evening, the "
     "evenings of a week, a night, a day or a week. The interval of this mean allows for the noise of the reports, and "
-    "for the error of the model that estimates what truncation or clipping removed. One part of this error is the same "
-    "in all slots, one depends on the time of day, one is shared by the slots of about a day, and one is different in "
-    "every slot. Each campaign of the study has a fleet of its own: the same households in a random order, with "
-    "readings that begin on a random day.\n\nThe column `noise` is for intervals that allow for the noise alone, and "
-    "`held` for the intervals that `query` and the page show. The part of the error that depends on the time of day is "
-    "the same every day. Outside of streams, this part is larger than the model expects at some hours (`an early "
-    "morning`, when readings rise), so intervals hold less often. At other hours this part is smaller (`an evening`). "
-    "All campaigns have the same households, so more campaigns do not change which hours these are. The rows `any four "
-    "hours` are for all parts of the day together.\n\nThe interval also allows for a heavier tail than the fitted one, "
-    "as long as the reports do not rule it out. The more reports there are, the sooner they rule it out."
+    "for the error of the model that estimates what truncation or clipping removed. One part of the model's error is "
+    "the same in all slots, one depends on the time of day, one is shared by the slots of about a day, and one is "
+    "different in every slot. Each campaign of the study has a fleet of its own: the same households in a random "
+    "order, with readings that begin on a random day.\n\nThe part of the error that depends on the time of day is the "
+    "same every day. Outside of streams, this part is larger than the model expects at some hours (`an early morning`, "
+    "when readings rise), so fewer than 95 % of the intervals hold. At other hours this part is smaller (`an "
+    "evening`). All campaigns have the same households, so more campaigns do not change which hours these are. The "
+    "rows `any four hours` are for all parts of the day together.\n\nThe interval also allows for a heavier tail than "
+    "the fitted one, as long as the reports do not rule it out."
 )
 
 CYCLE, DAYS, REPEATS = 48, 14, 40
@@ -102,15 +101,14 @@ def run(options: StudyOptions) -> Outcome:
     columns = ["way", "devices", "selection", "intervals", "rmse", "held", "±", "width", "noise", "± "]
     notes = [
         "The column `rmse` is the root mean square difference between the published means and the means of the "
-        "readings, in Wh. The column `held` is the share of 95 % intervals that contain the mean of the readings. "
-        "The column `noise` is about the interval of the truncated mean (in streams: of the clipped mean). It is the "
-        "share of these intervals that contain the mean of the truncated (clipped) readings. Each `±` is the "
-        "standard error of the share before it. It is computed from how much the campaigns differ, because all "
-        "selections of one campaign share the error of its threshold rounds. The column `width` is the half-width of "
-        "the interval, divided by 1.96 `rmse`.",
-        f"For each row, the study simulates {repeats} campaigns. In each campaign, the devices report every half-hour "
-        f"or in turns for {days} days. The threshold rounds come before, if there are any. The study uses whole days "
-        "only. The selections that one row takes from a campaign do not overlap in time.",
+        "readings, in Wh. The column `held` is the share of 95 % intervals that contain the mean of the readings. The "
+        "column `noise` is the share of the truncated mean's 95 % intervals that contain the mean of the truncated "
+        "readings (in streams: clipped instead of truncated). Each `±` is the standard error of the share before it. "
+        "It is computed from how much the campaigns differ, because all selections of one campaign share the error of "
+        "its threshold rounds. The column `width` is the mean half-width of the intervals, divided by 1.96 `rmse`.",
+        f"Each row is from {repeats} campaigns. In each campaign, the devices report every half-hour or in turns for "
+        f"{days} days. The threshold rounds come before, if there are any. The study uses whole days only. The "
+        "selections that one row takes from a campaign do not overlap in time.",
         "Where the column `way` says `events`, ε = 1 protects each single reading. Where it says `turns`, ε = 1 "
         "protects all readings of any 24 hours. Where it says `streams`, (8, 1e-5) protects all readings together.",
     ]

@@ -10,17 +10,17 @@ from undertone_studies.registry import StudyOptions
 TITLE = "Threshold: regret of the chosen θ"
 PARAGRAPH = (
     "The paper of ToPL reports that its white box (SW-W) has smaller errors than plain Square Wave (SW) on four "
-    "streams. The paper does not say how far the thresholds of SW-W and SW are from the best threshold. This table "
-    "compares each method with the best threshold, which one can find only from the true frequencies.\n\nIf the "
-    "readings are small counts (POS and DNS), the mean square error with smoothed EM (`ems`) is at least 200 times as "
-    "large as with the best threshold (median of the runs). Smoothed EM estimates that a few readings are very large. "
-    "So its threshold is far too large, and the noise grows with the threshold. SW-W assumes that there are no "
-    "readings above the first run of empty bins in the estimated distribution. Chance decides where this run lies, so "
-    "the threshold of SW-W is sometimes good and sometimes bad. On half-hourly meters (EDRP) the threshold of SW-W "
-    "gets worse as ε grows. The default method (`robust`) fits a tail instead. From ε = 0.6 on, its mean square error "
-    "is less than 1.3 times as large as with the best θ on all four real data sets (median of the runs), and larger "
-    "for Pareto tails. This method fails if one reading in ten is a hundred times as large as the others and ε is "
-    "small. [The page on θ](../threshold.md#where-it-misses) says by how much."
+    "streams. This study compares each method with the best threshold, which one can find only from the true "
+    "frequencies.\n\nIf the readings are small counts (POS and DNS), the mean square error with smoothed EM (`ems`, "
+    "the method of SW) is at least 200 times as large as with the best threshold (median of the runs). Smoothed EM "
+    "estimates that a few readings are very large. So its threshold is far too large, and the noise grows with the "
+    "threshold. SW-W assumes that there are no readings above the first run of empty bins in the estimated "
+    "distribution. Chance decides where this run lies, so the threshold of SW-W is sometimes good and sometimes bad. "
+    "On half-hourly meters (EDRP) the threshold of SW-W gets worse as ε grows.\n\nThe default method (`robust`) fits a "
+    "tail instead. From ε = 0.6 on, its mean square error on the four real data sets is less than 1.3 times as large "
+    "as with the best θ (median of the runs). With Pareto tails, its error is larger. The default method fails if one "
+    "reading in ten is a hundred times as large as the others and ε is small. [The page on "
+    "θ](../threshold.md#where-it-misses) says by how much."
 )
 
 
@@ -44,8 +44,8 @@ def run(options: StudyOptions) -> Outcome:
         f"Each cell is from {runs} runs. The *regret* of a run is the mean square error with the θ that the method "
         "chose, divided by the mean square error with the best θ. A cell has the median, the 90 % quantile and the "
         "worst regret, and in parentheses the number of runs with a regret above 3. ε is for one reading (event "
-        "level). One can find the best θ only from the true frequencies. The method `robust` also gives a range for "
-        "θ, which should contain the best θ with a probability of 90 %.",
+        "level). The method `robust` also gives a range for θ, which is meant to contain the best θ with a "
+        "probability of at least 90 %.",
         "The column `mode` names what is estimated. In the rows `paper`, it is the sum of a random range of up to 2^20 "
         f"values of one stream, as in the paper of ToPL. In the rows `fleet`, it is the sum of one slot of "
         f"{theta.FLEET:,} devices. A run draws its readings at random from the data set; in the rows `paper, in time "

@@ -20,14 +20,13 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "θ by time of day against one θ on EDRP"
 PARAGRAPH = (
-    "The study runs each seed twice, with the same households, threshold rounds and random numbers. The first run "
-    "has up to eight blocks of the day, each with its own θ. The second run has one θ for the whole day (`--blocks "
-    "1`). To make blocks, the server needs only the reports of the threshold rounds, because it knows the slot of "
-    "every report. The error is the difference between the published truncated mean of a half-hour and the mean of "
-    "the readings. So it includes the bias of truncation.\n\nThe table compares the two runs by their measured "
-    "errors, and by their expected errors. An expected error is computed from the variance of the noise, and not "
-    "from the noise that devices happened to draw. So the ratio of the expected errors depends less on chance than "
-    "the ratio of the measured errors."
+    "The study runs each seed twice, with the same households, threshold rounds and random numbers. The first run has "
+    "up to eight blocks of the day, each with its own θ. The second run has one θ for the whole day (`--blocks 1`). "
+    "The error is the difference between the published truncated mean of a half-hour and the mean of the readings. So "
+    "it includes the bias of truncation.\n\nThe table compares the two runs by their measured errors, and by their "
+    "expected errors. An expected error is computed from the variance of the noise, and not from the noise that "
+    "devices happened to draw. So the ratio of the expected errors depends less on chance than the ratio of the "
+    "measured errors."
 )
 SEEDS = 20
 # Seven days contain each kind of day; the rounds contain a Sunday, a Monday and a Tuesday.

@@ -24,7 +24,7 @@ PARAGRAPH = (
     "server chooses θ from these reports. The study compares two errors of the stream: the error with the chosen θ, "
     "and the error with the θ that is best in hindsight, for the very readings that the stream then reports.\n\nThe "
     "error of a slot has three parts: noise, truncation at θ, and clipped steps. The error is computed from the "
-    "readings and from the variance of the noise, so that only the reports of the round are random. The reports of the "
+    "readings and from the variance of the noise, so only the reports of the round are random. The reports of the "
     "round do not show how readings change from slot to slot, so the choice of θ uses a model of what clipped steps "
     "remove."
 )
@@ -68,12 +68,12 @@ def run(options: StudyOptions) -> Outcome:
         rows,
         (
             f"The study has {len(seeds)} runs, each with {devices} simulated households of its own. (ε, δ) with δ = "
-            f"{DELTA:g} is for all that a device reports in the round and in the day after it (user level). `error` "
-            "is the root mean square error of a half-hour's raw mean, in per cent of the mean; the column has the "
-            "median of the runs. `over best` is this error, divided by the error with the best θ in hindsight at the "
-            "same ε for the stream; the column has the mean of the runs. The last three columns divide by another "
-            "error: that of a stream which gets the best θ for nothing, and so has all of ε. Steps of more than "
-            f"{float(SLEW):g} of the range are clipped.",
+            f"{DELTA:g} is for all that a device reports in the round and in the day after it (user level). The "
+            "column `error, %` has the root mean square error of a half-hour's mean, without filter and model, in per "
+            "cent of the mean (median of the runs). The column `over best` has this error, divided by the error with "
+            "the best θ in hindsight at the same ε for the stream (mean of the runs). The last three columns divide "
+            "by another error: that of a stream which gets the best θ for nothing, and so has all of ε. Steps of more "
+            f"than {float(SLEW):g} of the range are clipped.",
             *notes_of(rows),
         ),
     )
@@ -87,8 +87,8 @@ def notes_of(rows: Sequence[tuple[Cell, ...]]) -> list[str]:
         epsilons = _listed([f"{float(row[0]):g}" for row in of])
         own, whole = (_listed([f"{float(row[at]):.2f}" for row in of]) for at in (5, 8))
         notes.append(
-            f"If the round has {100 * float(part):.0f} % of ε, `over best` is {own} at ε = {epsilons}. Divided by the "
-            f"error of a stream that has all of ε, the error is {whole}."
+            f"If the round has {100 * float(part):.0f} % of ε, `over best` is {own} at ε = {epsilons}. `over best "
+            f"with all of ε` is {whole}."
         )
     return notes
 

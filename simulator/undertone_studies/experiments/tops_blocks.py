@@ -18,14 +18,15 @@ TITLE = "ToPS: the error with our smoothing, divided by the error with the autho
 PARAGRAPH = (
     "ToPS publishes noisy sums of blocks, and a *smoother* predicts the values inside of a block from earlier sums. "
     "The study compares our smoothing with that of the paper's authors. The authors' blocks have 16^s values. To "
-    "choose s, Eq. 7 is minimised over real s, and the result is rounded to an integer. Their smoother is `recent` (a "
-    "block has the same sum as the block before), and each value of the first block is predicted as θ/2. The options "
-    "`--smoothing paper --smoother recent` choose the authors' smoothing (the column `authors' rounding`). [Central "
-    "releases](../central.md#what-there-is-and-how-well-it-does) explains ours (the column `from drift`).\n\nThe "
-    "column `Eq. 7's s` is an earlier rule of this package: the integer s that minimises Eq. 7, and the smoother "
-    "`recent`. On nine of the eleven streams, from ε = .05 on, the error with our smoothing is .33 to .90 times the "
-    "error with the authors' smoothing (the column `ratio`). At the two smallest ε the ratio is .76 to .99, because "
-    "the noise hides how much a stream drifts. On the drifting streams `trend` and `steps` there is no clear gain."
+    "choose s, the authors minimise the paper's Eq. 7 over real s, and round the result to an integer. Their smoother "
+    "is `recent` (a block has the same sum as the block before), and each value of the first block is predicted as "
+    "θ/2. The options `--smoothing paper --smoother recent` choose the authors' smoothing (the column `authors' "
+    "rounding`). [Central releases](../central.md#what-there-is-and-how-well-it-does) explains ours (the column `from "
+    "drift`).\n\nThe column `Eq. 7's s` is an earlier rule of this package: the integer s that minimises Eq. 7, and "
+    "the smoother `recent`. On nine of the eleven streams, from ε = .05 on, the error with our smoothing is .33 to .90 "
+    "times the error with the authors' smoothing (the column `ratio`). At the two smallest ε the ratio on these "
+    "streams is .76 to .99. On the other two streams, `trend` and `steps`, there is no clear gain over the authors' "
+    "smoothing."
 )
 EPSILONS = ("0.01", "0.02", "0.05", "0.1", "0.2", "0.5", "1")
 AUTHORS, LITERAL, OURS = "authors' rounding", "Eq. 7's s", "from drift"

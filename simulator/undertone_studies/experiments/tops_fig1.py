@@ -32,17 +32,17 @@ from undertone_studies.tops_threshold import (
 TITLE = "ToPS, figure 1: what θ costs"
 PARAGRAPH = (
     "The figure shows for the stream DNS how the error of a sum over a random range depends on θ. It compares the "
-    "measured error with three formulas, which predict it. The first formula is the root of the paper's Eq. 4. Eq. 4 "
+    "measured error with the predictions of three formulas. The first formula is the root of the paper's Eq. 4. Eq. 4 "
     "is the mean square error from noise and truncation, before consistency and smoothing. The second formula is the "
     "paper's Eq. 6, which approximates the root of Eq. 4: it is the error from noise plus the error from truncation. "
     "Eq. 6 does not use how far each value exceeds θ. It only counts the values above θ, and multiplies their number "
     "by a constant c. The paper finds that Eq. 4 and Eq. 6 give nearly the same error on DNS, and that their minima "
     "are at nearly the same θ. The paper calls c a rough estimate, and takes c = 60. In our part of the DNS data, no "
-    "value is above 28. So with c = 60, Eq. 6 is far too large at small θ, and its minimum is at almost twice the "
-    "best θ. \n\nThe third formula is our default, `excess`. It needs no constant, because it estimates from the "
-    "data by how much the values exceed θ. From θ = 10 on, the error that it predicts is within 15 % of the measured "
-    "error; at smaller θ the prediction is too large. If θ is chosen at the minimum of `excess`, the error is only a "
-    "few per cent larger than at the best θ."
+    "value is above 28. So with c = 60, Eq. 6 is far too large at small θ, and its minimum is at almost twice the best "
+    "θ.\n\nThe third formula is our default, `excess`. It needs no constant, because it estimates from the data by how "
+    "much the values exceed θ. From θ = 10 on, the error that it predicts is within 15 % of the measured error; at "
+    "smaller θ the prediction is too large. If θ is chosen at the minimum of `excess`, without noise, the error is "
+    "only a few per cent larger than at the best θ."
 )
 
 
@@ -71,8 +71,8 @@ def run(options: StudyOptions) -> Outcome:
         "that a release can choose, `Eq. 6, c = 60` is lowest at θ = "
         f"{best_candidate(histogram, plain, stream.bound, 'count')}, and `excess (default)` at θ = {of_excess}.",
         f"Base has the RMSE {base_rmse:.4g}. Only the column `measured RMSE` comes from noisy releases. The other "
-        "columns show the error that each formula predicts for each θ. The figure shows the error of the default only "
-        f"up to {SHOWN} times the error of Base.",
+        "columns show the error that each formula predicts for each θ. The error of the default is shown only up to "
+        f"{SHOWN} times the error of Base.",
         "A release by ToPS turns each predicted error into a score, adds noise to the scores, and takes the θ with the "
         f"best noisy score. The study makes this choice {choices} times with each of two formulas. It divides the MSE "
         "with each chosen θ by the MSE with the best θ. Both MSE leave out the error from smoothing.",

@@ -14,10 +14,9 @@ from undertone_studies.tops_streams import WINDOW, R, one_stream, windows
 
 TITLE = "ToPS, figure 2: end to end on DNS"
 PARAGRAPH = (
-    "In the paper, the means that ToPS publishes follow the stream. The means that PAK publishes with the same ε show "
-    "nothing of the stream. Here both are true at ε = 0.1. PAK's error here is orders of magnitude larger than in the "
-    "paper. The reason is that at ε = 0.1 the threshold of PAK is the public bound, which is seventy times the largest "
-    "value of our part of the data."
+    "In the paper, the means that ToPS publishes follow the stream, and the means that PAK publishes with the same ε "
+    "show nothing of the stream. Here both are true at ε = 0.1. The threshold of PAK at this ε is the public bound, "
+    "which is seventy times the largest value of our part of the data."
 )
 
 

@@ -6,18 +6,17 @@ from undertone_studies.tops_figures import end_to_end
 
 TITLE = "ToPS, figure 3: MSE, end to end"
 PARAGRAPH = (
-    "In the paper, the error of ToPS is smaller than the error of PAK by orders of magnitude. The threshold of ToPS "
-    "(NM-E) contributes more to this difference than the hierarchy of ToPS. Here, too, the error of ToPS is smaller "
-    "than the error of PAK on every stream, by a factor from about 800 to 5 million. The threshold contributes more "
-    "than the hierarchy on POS, DNS and Kosarak.\n\nOn EDRP and Fare the thresholds are nearer to the public bound. "
-    "There the hierarchy contributes more than the threshold: on EDRP at every ε, and on Fare at the two smallest ε. "
-    "In the paper, ToPS and NM-E + H2 have similar errors on Fare and Kosarak. We do not have Fare and Kosarak, and "
-    "use synthetic streams in their place. On the synthetic streams, the errors of ToPS and NM-E + H2 differ, "
-    "because truncation is not the largest part of the error once the threshold is right.\n\nThe method `ToPS, "
-    "paper's c = 60` chooses θ by the paper's Eq. 6 (see figure 1). Its constant c = 60 was chosen for counts of "
-    "items. On EDRP, whose values are Wh, this method makes θ far too small. Its error on EDRP is 15 to 74 times the "
-    "error of our default (`ToPS`). On POS, whose values are counts, its error is smaller than the error of our "
-    "default at the two smallest ε. At the two largest ε its error is 2.1 and 2.6 times the error of our default."
+    "In the paper, the error of ToPS is smaller than the error of PAK by orders of magnitude, and the threshold of "
+    "ToPS (NM-E) contributes more to this difference than the hierarchy of ToPS. Here, too, the error of ToPS is "
+    "smaller than the error of PAK on every stream, by a factor from about 800 to 5 million. On POS, DNS and Kosarak, "
+    "the threshold contributes more than the hierarchy.\n\nOn EDRP and Fare, the thresholds that NM-E chooses are "
+    "nearer to the public bound. There the hierarchy contributes more than the threshold: on EDRP at every ε, and on "
+    "Fare at the two smallest ε. In the paper, ToPS and NM-E + H2 have similar errors on Fare and Kosarak. On our "
+    "stand-ins for these two streams, the error of NM-E + H2 is at least 50 times the error of ToPS.\n\nThe method "
+    "`ToPS, paper's c = 60` chooses θ by the paper's Eq. 6 (see figure 1). On EDRP, whose values are Wh, this method "
+    "makes θ far too small. Its error on EDRP is 15 to 74 times the error of our default (`ToPS`). On POS, whose "
+    "values are counts, its error is smaller than the error of our default at the two smallest ε. At the two largest ε "
+    "its error is 2.1 and 2.6 times the error of our default."
 )
 
 

@@ -17,11 +17,10 @@ TITLE = "ToPS, figure 4: smoothers (MSE)"
 PARAGRAPH = (
     "The paper finds that the smoother `recent` is best on DNS, and that `mean` and `median` are worse than the others "
     "on POS. Here it is the other way round: `mean` and `median` have smaller errors than `recent` on every stream, "
-    "also on POS, whose data are the paper's own. `mean` and `median` predict from "
-    "many earlier sums, which removes noise, while `recent` takes the newest sum alone. If a stream changes, a "
-    "prediction from many earlier sums has a bias. But these streams change slowly, and the synthetic ones not at all, "
-    "so the bias is small. The default of `undertone release tops` is the smoother `auto`, whose error here is at "
-    "most 3 % larger than that of the best smoother."
+    "also on POS, whose data are the paper's own. `mean` and `median` predict from many earlier sums, which removes "
+    "noise, while `recent` takes the newest sum alone. If a stream changes, a prediction from many earlier sums has a "
+    "bias. Here this bias matters less than the noise. The default of `undertone release tops` is the smoother `auto`, "
+    "whose error here is at most 3 % larger than that of the best smoother."
 )
 
 
