@@ -40,10 +40,10 @@ device/main.py runs with a real broker and a campaign of 128 bins until two repo
 clock and watchdog are imitated. The columns are three forms of the compiled code: .mpy files, a read-only file system
 that is used in place (ROMFS), and code that is frozen into the firmware together with main.py. The size of the
 read-only file system is subtracted, because a board has it in flash. On an ESP32, TLS takes its memory outside of
-MicroPython's heap. On a Pico W and an STM32, it takes its memory from this heap. Numbers in brackets were measured
-independently, with another program. The last two rows are what a board should have if TLS is outside of the heap: the
-least heap, and some room for a sensor.py. (With ROMFS and signed campaigns, leave more room, because the independent
-program needed more.) The firmware itself needs further memory for Wi-Fi, which is not in the tables."""
+MicroPython's heap. On a Pico W, an STM32 and an i.MX RT, it takes its memory from this heap. Numbers in brackets were
+measured independently, with another program. The last two rows are what a board should have if TLS is outside of the
+heap: the least heap, and some room for a sensor.py. (With ROMFS and signed campaigns, leave more room, because the
+independent program needed more.) The firmware itself needs further memory for Wi-Fi, which is not in the tables."""
 _TIME = f"""\
 The emulator executes 31.25 million instructions a second, none of which waits for memory. MicroPython's heap has
 {time.HEAP_KB} KB, and the code is frozen. The campaign has ε = 1. One report in five is for the threshold, and is drawn

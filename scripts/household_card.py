@@ -25,6 +25,7 @@ STATUS = {
     "began": 1_785_000_000,
     "streams": None,
     "spent_until": 1_795_300_000,
+    "sequence": 112,
     "paused": None,
     "refusals": {"epsilon": 1},
 }

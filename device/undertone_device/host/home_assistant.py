@@ -134,7 +134,7 @@ def seen_of(status: dict[str, Any]) -> dict[str, Any]:
         # A lost ledger counts as the whole lifetime; without a lifetime the sum is unknown.
         "ever": None if lost and not status["lifetime"] else round(epsilon_spent(status), 3),
         "life": None if share is None else round(100 * share, 1),
-        "last_report": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(ends)) if ends else "never",
+        "last_report": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(ends)) if status["sequence"] else "never",
         "paused": status["paused"] == "pause",
         "why": status["paused"] or "",
         "refused": sum(status["refusals"].values()),

@@ -84,6 +84,7 @@ def test_a_household_sees_its_device_and_no_reading() -> None:
         "began": 1_790_000_000,
         "streams": None,
         "spent_until": 1_800_000_000,
+        "sequence": 9,
         "paused": "pause",
         "refusals": {"epsilon": 2, "rest": 1},
     }

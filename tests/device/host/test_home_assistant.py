@@ -30,6 +30,7 @@ STATUS = {
     "began": 1_790_000_000,
     "streams": None,
     "spent_until": 0,
+    "sequence": 0,
     "paused": None,
     "refusals": {},
 }
@@ -114,6 +115,12 @@ def test_what_a_lost_ledger_held_is_no_zero():
     # month is known, too.
     later = lost | {"began": STATUS["time"] - 40 * 86400, "lifetime": 40 << 20}
     assert (seen_of(later)["month"], seen_of(later)["ever"]) == (3.0, 5.0)
+
+
+def test_a_device_that_has_only_begun_its_ledger_has_no_last_report():
+    begun = STATUS | {"spent_until": STATUS["began"]}
+    assert seen_of(begun)["last_report"] == "never"
+    assert seen_of(begun | {"sequence": 1})["last_report"] == "2026-09-21 14:13 UTC"
 
 
 def test_without_a_file_there_is_no_home(config):
