@@ -56,10 +56,10 @@ def recent(results: PublicResults, before: RecentSlots | None = None) -> RecentS
         return before
     begin = max(last - max(results.filter.memory, _SPARK_SLOTS) + 1, 0)
     raw = results.estimates(begin, last, settled=True) if last >= 0 else Estimates.of([])
-    filtered = {row.slot: row for row in results.filter.smoothed(raw)}
+    filtered = {(row.slot, row.series.coordinate): row for row in results.filter.smoothed(raw)}
     newest = raw.take(raw.slot > last - _SPARK_SLOTS)
     world = results.world(newest)
-    rows = [filtered.get(row.slot, row) for row in newest]
+    rows = [filtered.get((row.slot, row.series.coordinate), row) for row in newest]
     return RecentSlots(key, rows, results.warnings(newest), None if world is None else told(world))
 
 

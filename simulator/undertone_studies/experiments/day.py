@@ -65,8 +65,8 @@ def run(options: StudyOptions) -> Outcome:
     notes = [
         "The figures are the root mean square error of a slot's mean over a day, in % of the mean. They include the "
         "error from truncation. The filtered error is the error of the mean that people read: it is filtered, and a "
-        "model adds what truncation removed. This error comes from simulated campaigns. It is missing for ways that no "
-        "campaign can use.",
+        "model adds what truncation removed. This error comes from simulated campaigns. It is missing for split "
+        "budgets and streams, for which the study simulates no campaign.",
         "The row 'every slot, ε each' protects one reading. All other rows protect any 24 hours: streams with (ε, "
         "1e-5), and the rest with ε. If devices take turns, each device enforces this guarantee by itself, whatever "
         "the server does.",

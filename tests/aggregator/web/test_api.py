@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+import undertone
 from undertone_aggregator.base.plain import plain
 from undertone_aggregator.campaign.results import open_public, open_results
 from undertone_aggregator.counts.partial import Key, Partial
@@ -98,6 +99,16 @@ def test_estimates_are_the_stores_by_column(site: StoreSite, name: str, store: P
     assert len(answer["filtered"]["estimate"]) == len(answer["filtered"]["slot"]) > 0
     assert answer["filter"] == sentence
     assert answer["guarantee"]
+
+
+def test_recent_slots_have_each_coordinates_own_filtered_mean(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.sqlite"
+    undertone.simulate(devices=100, collect="stream", dimension=2, slots=12, epsilon=8, seed=3).save(path)
+    with open_public(path) as results:
+        rows = api.recent(results).rows
+        filtered = [row for row in results.estimates(filtered=True, settled=True) if row.series.filtered]
+    assert {row.series.coordinate for row in rows} == {1, 2}
+    assert rows == filtered
 
 
 def test_what_is_not_settled_or_over_few_reports_is_not_shown(store: Path) -> None:
