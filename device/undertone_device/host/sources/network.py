@@ -180,8 +180,9 @@ def open_transport(fields: Fields) -> "PahoTransport":
     try:
         context = None if ca is None else verified_context(read_bounded(ca, _LARGEST_CA))
     except Invalid as wrong:
-        # The sentence names the field of the device's own broker.
-        raise Invalid(str(wrong).replace("tls.ca", str(ca))) from None
+        # The sentence may begin with a field of the device's own broker, which is not at fault.
+        words = str(wrong)
+        raise Invalid(f"{ca}{words.removeprefix('tls.ca')}" if words.startswith("tls.ca") else words) from None
     port = fields.get("tcp_port", 1883 if ca is None else 8883)
     password = _secret(fields, "password_file")
     # Without a client id the broker assigns one, so that two connections of this household cannot have the same id.
