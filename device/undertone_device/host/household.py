@@ -30,7 +30,7 @@ WHY = {
     "no_campaign": "there is no campaign",
     "one_shot": "the device makes one report after each start, and has made it",
     "pause": "the household has paused it; undertone-device resume ends the pause",
-    "period": "the device has made as many reports as its owner allows in this period",
+    "period": "the owner allows no further report in this period",
     "rate": "too little time has passed since the last report",
     "reports": "the stream has made all reports of this window",
     "rest": "the device rests between two reports",
