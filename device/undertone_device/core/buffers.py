@@ -2,8 +2,7 @@
 
 import array
 
-from undertone_device.core.slot_value import check_sample
-from undertone_shared.checks import SMALL
+from undertone_shared.checks import SMALL, check_sample
 from undertone_shared.errors import Invalid
 
 try:

@@ -49,8 +49,8 @@ class Way:
 
     ``raw``: the error without filter and model; ``noise`` and ``bias`` are its two parts. ``filtered``: the error of
     the number that `undertone query` shows; None if no campaign was simulated. ``held``: the campaign that is simulated
-    for this way: `TURNS`, or `EVENT` (ε for each reading); None: no campaign. ``same``: True if the plan's ε holds for any
-    window, in a stream with a δ. ``bottom``: if not 0, readings are also truncated from below at this value.
+    for this way: `TURNS`, or `EVENT` (ε for each reading); None: no campaign. ``same``: True if the plan's ε holds for
+    any window, in a stream with a δ. ``bottom``: if not 0, readings are also truncated from below at this value.
     """
 
     name: str

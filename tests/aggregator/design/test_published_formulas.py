@@ -161,8 +161,8 @@ def test_a_slots_losses_are_a_mixture_over_the_blankets_on_a_grid_of_losses(
 ) -> None:
     """The grid of losses has ``cells`` steps in the spread: the standard deviation of the loss, at most ln ``ratio``.
 
-    It reaches at least 1.2 times ``wide`` times this spread, or ln ``ratio``, the largest loss, if that is less. A small
-    ``wide`` is tested, too: it leaves out some counts, whose probability counts as lost.
+    It reaches at least 1.2 times ``wide`` times this spread, or ln ``ratio``, the largest loss, if that is less. A
+    small ``wide`` is tested, too: it leaves out some counts, whose probability counts as lost.
     """
     monkeypatch.setattr(module, "_WIDE", wide)
     blanket = Blanket(2 / (ratio + 1) + Fraction(1, 100) * (1 - 2 / (ratio + 1)), ratio)
