@@ -429,7 +429,7 @@ def config_of(tables: Mapping[str, Any], folder: Path) -> Config:
     )
     check_broker(config.broker, config.server.workers)
     config.outlet.check_source(config.broker)
-    check_sessions(config.broker, config.server.workers, config.sessions)
+    check_sessions(config.broker, config.server.workers, config.sessions, shared=config.shares)
     return config
 
 
