@@ -583,13 +583,15 @@ def test_a_picked_difference_is_as_certain_by_group_as_where_two_are_compared(
     asked = "import(new URL('static/compare.js', location)).then(({{ certainty, chance }}) => {})"
     certain = "[0.2, 0.02, 0.001].map((chance) => certainty({ chance }, 6))"
     assert page.evaluate(asked.format(certain)) == ["unclear", "alone", "clear"]
-    pairs = "[[0.1135, 4], [0.015, 4], [0.04, 10], [0.015, 2], [0.001, 4], [1e-9, 0]]"
+    pairs = "[[0.1135, 4], [0.015, 4], [0.0172, 4], [0.04, 10], [0.015, 2], [0.001, 4], [1e-9, 0]]"
     words = f"{pairs}.map(([p, n]) => chance({{ chance: p }}, n))"
     nothing = "If both were really equal, chance alone would show a difference this large in"
     assert page.evaluate(asked.format(words)) == [
         f"{nothing} about 1 of 9 cases.",
         f"{nothing} about 1 of 67 cases. But if you chose these two because they differ: 4 groups have 6 pairs, and"
         " chance alone makes at least one pair differ as much in up to 1 of 11 cases.",
+        f"{nothing} about 1 of 58 cases. But if you chose these two because they differ: 4 groups have 6 pairs, and"
+        " chance alone makes at least one pair differ as much in up to 1 of 9 cases.",
         f"{nothing} about 1 of 25 cases. But if you chose these two because they differ: 10 groups have 45 pairs, and"
         " chance alone often makes at least one pair differ as much.",
         f"{nothing} about 1 of 67 cases.",

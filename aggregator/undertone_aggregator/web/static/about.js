@@ -10,7 +10,11 @@ function ends({ last_slot_ends: end, phase, time_zone: zone }) {
   const left = end - Date.now() / 1000;
   if (left <= 0) return `until ${date(end - 1, zone)}`;
   const days =
-    left > 2 * DAY ? lasting(DAY * Math.floor(left / DAY)) : lasting(3600 * Math.max(Math.floor(left / 3600), 1));
+    left > 2 * DAY
+      ? lasting(DAY * Math.floor(left / DAY))
+      : left >= 3600
+        ? lasting(3600 * Math.floor(left / 3600))
+        : "less than an hour";
   // While the range of readings is learnt, it is not known yet how long the reports go on.
   return `until ${date(end - 1, zone)}${phase === "threshold" ? " at the latest" : ""}, which is ${days} from now`;
 }
