@@ -561,6 +561,14 @@ def test_what_says_nothing_is_not_compared_and_zero_has_no_sign(open_page: Calla
     asked = "import(new URL('static/{}', location)).then(({{ {} }}) => {})"
     amounts = "[[-0.004, 1.4], [-158, 30]].map(([value, error]) => amount(value, error, 'l').value)"
     assert page.evaluate(asked.format("format.js", "amount", amounts)) == ["0", "−158"]
+    ages = "[0, 59, 90, 7200, 47 * 3600].map(ago)"
+    assert page.evaluate(asked.format("format.js", "ago", ages)) == [
+        "now",
+        "59 seconds ago",
+        "1 minute ago",
+        "2 hours ago",
+        "1 day ago",
+    ]
     rows = [
         {"mean": 60, "against": -24, "estimate": 84, "standard_error": 42, "verdict": "more"},
         {"mean": 120, "against": 100, "estimate": 20, "standard_error": 5, "verdict": "more"},

@@ -65,7 +65,7 @@ export function aboutIt(campaign, week) {
   const until = element("dd");
   until.append(
     campaign.server.state === "retired"
-      ? `It began on ${date(campaign.begins, campaign.time_zone)}, and whoever runs it has ended it for good.`
+      ? `It ${campaign.begins * 1000 > Date.now() ? "was to begin" : "began"} on ${date(campaign.begins, campaign.time_zone)}, and whoever runs it has ended it for good.`
       : over
         ? `It ran from ${date(campaign.begins, campaign.time_zone)} ${ends(campaign)}; its devices measure no more for it.`
         : `From ${date(campaign.begins, campaign.time_zone)} ${ends(campaign)}. After that, its devices measure no more for it.`,

@@ -497,7 +497,7 @@ function tellSizes(selections) {
   for (const label of $("groups").querySelectorAll("label")) {
     const group = label.firstChild.value,
       many = sizes.get(group);
-    const devices = many ? `${number(many, 9)} devices` : "devices";
+    const devices = many ? `${number(many, 9)} ${many === 1 ? "device" : "devices"}` : "devices";
     label.childNodes[2].data = group === "all" ? ` all ${devices} ` : ` ${group}${many ? `, ${devices}` : ""} `;
   }
 }
@@ -881,7 +881,7 @@ function drawReports(raw, zone, width) {
     );
   if (absent)
     words.push(
-      `${number(absent, 6)} of ${number(sent.length, 6)} slots ${absent === 1 ? "has" : "have"} no number: too few devices reported, or it may not be published.`,
+      `${number(absent, 6)} of ${number(sent.length, 6)} slots ${absent === 1 ? "shows" : "show"} no reports: too few devices reported, or their number may not be published.`,
     );
   if (sum("late")) words.push(`On top: ${some(sum("late"), "report", "reports")} came too late.`);
   if (sum("lost"))
