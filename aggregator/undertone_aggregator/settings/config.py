@@ -278,9 +278,10 @@ class StreamPlan(Checked):
         if self.share is not None and stream_as(self.mechanism).independent:
             raise Invalid(f"stream.share is {self.share}, expected no share: {self.mechanism} has independent noise")
         if (self.round_slots == 0) != (self.round_epsilon is None):
+            part = self.round_epsilon or "absent"
             raise Invalid(
-                f"stream.round_slots is {self.round_slots} and stream.round_epsilon is {self.round_epsilon or 'absent'},"
-                " expected both for a threshold round, or neither"
+                f"stream.round_slots is {self.round_slots} and stream.round_epsilon is {part}, expected"
+                " both for a threshold round, or neither"
             )
         if not self.round_slots:
             return
