@@ -514,8 +514,18 @@ def test_events_are_asked_for_again_after_a_proxys_error(open_page: Callable[...
         page.route("**/events", lambda route: route.fulfill(status=502, body="no server"), times=1)
 
     page = open_page(f"#{name}", losing=True, prepare=refuse_once)
-    until(page, "document.getElementById('link').textContent === 'the server does not answer: trying again'")
+    until(page, "document.getElementById('link').textContent === 'the server sends no news: trying again'")
     until(page, "document.getElementById('link').textContent === 'connected'")
+
+
+def test_a_proxy_without_its_server_is_no_answer(open_page: Callable[..., Any], name: str) -> None:
+    def refuse_once(page: Any) -> None:
+        page.route("**/api/v1/campaigns", lambda route: route.fulfill(status=502, body="<p>no server"), times=1)
+
+    page = open_page("", losing=True, prepare=refuse_once)
+    until(page, "document.getElementById('link').textContent === 'the server does not answer'")
+    until(page, f"document.getElementById('cards').textContent.includes('{name}')")
+    assert page.inner_text("#link") == ""
 
 
 def test_when_a_campaign_ended_is_said_and_whose_reports_are_there(open_page: Callable[..., Any], name: str) -> None:

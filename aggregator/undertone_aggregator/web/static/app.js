@@ -45,10 +45,10 @@ import {
 } from "./state.js";
 import { addsUp, clocks, daysOff, homes, meaning, per } from "./words.js";
 
-// The server gave no answer at all. `again`: whether the page asks again by itself.
+// The server gave no answer or, with `again`, no events; then the page asks again by itself.
 class Away extends Error {
   constructor(again = false) {
-    super(`the server does not answer${again ? ": trying again" : ""}`);
+    super(again ? "the server sends no news: trying again" : "the server does not answer");
   }
 }
 
@@ -56,8 +56,9 @@ const api = async (path, options) => {
   const answer = await fetch(`api/v1/${path}`, options).catch(() => {
     throw new Away();
   });
-  // A proxy may answer in place of the server, and not in JSON.
   const value = await answer.json().catch(() => null);
+  // A proxy without its server answers itself, and not in JSON.
+  if (value === null && answer.status > 500) throw new Away();
   if (!answer.ok || value === null)
     throw new Error(value?.error ?? `the answer is an error (HTTP status ${answer.status})`);
   return value;
