@@ -26,7 +26,8 @@ def read_groups(path: Path) -> dict[str, str]:
     if path.stat().st_size > _LARGEST_GROUPS:
         raise Invalid(f"{path} is too large, expected at most {_LARGEST_GROUPS} bytes")
     groups: dict[str, str] = {}
-    with path.open(newline="", encoding="utf-8", errors="replace") as file:
+    # A spreadsheet may begin its file with a byte order mark.
+    with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
         rows = csv.reader(file)
         if next(rows, None) != _HEADER:
             raise Invalid(f"{path} does not start with the line device,group")

@@ -35,6 +35,12 @@ def test_a_changed_file_is_taken_up_while_the_campaign_runs(tmp_path: Path) -> N
     assert store.groups() == {"m-1": "north", "m-2": "south"}
 
 
+def test_a_spreadsheet_may_save_the_file_with_a_byte_order_mark(tmp_path: Path) -> None:
+    file = tmp_path / "groups.csv"
+    file.write_text("device,group\nm-1,north\n", encoding="utf-8-sig")
+    assert read_groups(file) == {"m-1": "north"}
+
+
 def test_a_device_in_two_groups_is_not_named(tmp_path: Path) -> None:
     """The sentence becomes an alarm, which the public page shows."""
     file = tmp_path / "groups.csv"
