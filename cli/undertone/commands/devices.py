@@ -159,7 +159,8 @@ def show(
     """Show one device."""
     rows = [row for row in _rows(choice.each(name), int(time.time()), None) if row["name"] == name]
     if not rows:
-        raise Invalid(f"{name} is not in the inventory of {choice.home}")
+        where = choice.home if choice.campaign is None else f"campaign {choice.campaign}"
+        raise Invalid(f"{name} is not in the inventory of {where}")
     if as_json:
         print(json.dumps(rows[0]))
         return
@@ -294,16 +295,20 @@ def export(
 
 def broker_advice(options: "BrokerOptions", folder: Path) -> str:
     """Return one sentence about how the broker, whose files are in ``folder``, learns of a change."""
-    from undertone_aggregator.mqtt.mosquitto import CONFIG_FILE
+    from undertone_aggregator.mqtt.mosquitto import CONFIG_FILE, running_pid
 
     if not options.source.broker:
         return "the server reads the changed files within a second, or when it starts"
-    if (folder / CONFIG_FILE).is_file():
+    if running_pid(folder) is not None:
         return "the server reloads its broker now, or when it starts"
-    return (
+    copy = (
         f"copy the files passwords and access from {folder} to the broker; then send the broker a SIGHUP (kill -HUP)"
         " while the server runs"
     )
+    if (folder / CONFIG_FILE).is_file():
+        # The broker has not been started, or is another one, such as one on another machine.
+        return f"a broker that starts with {folder / CONFIG_FILE} reads the changed files; for another broker, {copy}"
+    return copy
 
 
 def _rows(fleets: "Iterator[FleetFiles]", now: int, silent: int | None, *, lost: bool = False) -> list[dict[str, Any]]:

@@ -42,7 +42,7 @@ def _show_reports(plan: "FleetPlan") -> None:
         column.justify = "right"
     console.print(
         f"{devices}, ε = {shown(plan.epsilon)} for each reading; the mean reading is"
-        f" {plan.mean:.3g}{unit}, and a device makes {plan.per_day} readings a day"
+        f" {plan.mean:.3g}{unit}, and a device makes {_many(plan.per_day, 'reading')} a day"
     )
     console.print(table)
     console.print(
@@ -156,7 +156,7 @@ def _show_window(plan: "WindowPlan") -> None:
         column.justify = "right"
     kind = "" if plan.far_from_zero else ", in shares of the mean"
     devices = _many(plan.devices, "device")
-    console.print(f"{devices}; errors of a slot's mean{kind}, with a mechanism designed for the readings")
+    console.print(f"{devices}; errors of a slot's mean{kind}")
     console.print(table)
     console.print(
         "error: the error of a slot's mean from noise and bias, without a filter\n"

@@ -52,4 +52,4 @@ def upgrade(
             with open_store(url, campaign=name if home is not None else None) as store:
                 print(f"{store.url}: up to date, {many(store.epoch_count(), 'epoch')}")
         except NoStore:
-            print(f"{url}: the store holds no campaign {name}")
+            print(f"{url}: the store holds no campaign{'' if home is None else f' {name}'}")
