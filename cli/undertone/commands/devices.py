@@ -86,7 +86,8 @@ def add(
     absence: Annotated[
         str | None,
         typer.Option(
-            help="Longest absence of the server, such as 2d, for which devices keep reports (default: 96 reports)."
+            help="Longest absence of the server, such as 2d, for which devices keep reports. Default: as many reports"
+            " as the fleet's first device keeps, or 96."
         ),
     ] = None,
     as_json: AsJson = False,

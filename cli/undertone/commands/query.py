@@ -377,7 +377,7 @@ def _cells(row: "Row", zone: tzinfo, settled: int) -> list[str]:
     if isinstance(row, Selection):
         total = ["", ""]
         if row.total is not None and row.total_se is not None:
-            total = [f"{row.total:.4g} of {row.devices}", f"{Z * row.total_se:.2g}"]
+            total = [f"{row.total:.4g} of {many(row.devices or 0, 'device')}", f"{Z * row.total_se:.2g}"]
         mean = [f"{row.estimate:.1f}", f"{row.low:.1f} to {row.high:.1f}", _truncated(row)]
         return [local(row.start, zone), str(row.series), str(row.slots), str(row.absent), *mean, *total]
     assert isinstance(row, (Estimate, RangeEstimate))

@@ -180,6 +180,7 @@ def _show(simulated: "Simulated", slots: "list[Compared]") -> None:
     level = math.fsum(each.estimate.estimate for each in slots) / len(slots)
     if errors[1] > abs(level) / 2:
         console.print(
-            "the noise hides the mean: the standard error is more than half of the mean; undertone plan says what helps"
+            "the noise hides the mean: a slot's standard error is more than half of the mean; more devices or a larger"
+            " epsilon lower this error"
         )
     console.print(facts["guarantee"])
