@@ -114,7 +114,7 @@ def test_a_new_password_reaches_a_broker_that_runs_elsewhere(tmp_path: Path) -> 
     assert f"{home}/broker/passwords to a broker on another machine" in rotated
     assert "then restart the broker" in rotated
     added = undertone("readers", "add", "display", "--home", str(home)).stdout
-    assert f"for another broker, copy the files passwords and access from {home}/broker to the broker" in added
+    assert f"for any other broker, copy the files passwords and access from {home}/broker to the broker" in added
 
 
 @pytest.mark.parametrize(

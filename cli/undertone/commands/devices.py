@@ -86,8 +86,8 @@ def add(
     absence: Annotated[
         str | None,
         typer.Option(
-            help="Longest absence of the server, such as 2d, for which devices keep reports. Default: as many reports"
-            " as the fleet's first device keeps, or 96."
+            help="Longest absence of the server, or of your own broker, such as 2d, for which devices keep reports."
+            " Default: as many reports as the fleet's first device keeps, or 96."
         ),
     ] = None,
     as_json: AsJson = False,
@@ -114,11 +114,12 @@ def add(
         print(about_group)
     print(life_sentence(json.loads(policy)))
     if absence is not None and outbox is not None:
+        who = "broker" if fleet.config.broker.source.broker else "server"
         print(
-            f"each device keeps its newest {outbox} reports, {24 * outbox:,} bytes, while the server is away for up"
+            f"each device keeps its newest {outbox} reports, {24 * outbox:,} bytes, while the {who} is away for up"
             f" to {absence}"
         )
-        print("a device that restarts while the server is away makes no reports until it hears from the server")
+        print(f"a device that restarts while the {who} is away makes no reports until it hears from the server")
     print(broker_advice(fleet.config.broker, fleet.broker))
 
 
@@ -308,7 +309,10 @@ def broker_advice(options: "BrokerOptions", folder: Path) -> str:
     )
     if (folder / CONFIG_FILE).is_file():
         # The broker has not been started, or is another one, such as one on another machine.
-        return f"a broker that starts with {folder / CONFIG_FILE} reads the changed files; for another broker, {copy}"
+        return (
+            f"a broker that you start later with {folder / CONFIG_FILE} reads the changed files; for any other"
+            f" broker, {copy}"
+        )
     return copy
 
 

@@ -97,7 +97,9 @@ def fleet(
             " because the server recognises duplicates by itself"
         )
     if provisioned is not None:
-        refuse(context, ["interval", "rate", "window", "epsilon"], "with --fleet: the plan of the running campaign decides")
+        refuse(
+            context, ["interval", "rate", "window", "epsilon"], "with --fleet: the plan of the running campaign decides"
+        )
         refuse(
             context, ["micropython"], "with --fleet: only clients that this command creates can run under MicroPython"
         )

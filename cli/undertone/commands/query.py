@@ -47,7 +47,10 @@ def query(
     last: Annotated[int | None, typer.Option(help="Number of the last slot.")] = None,
     newest: Annotated[int | None, typer.Option(min=1, help="Use only this many newest slots.")] = None,
     group: Annotated[
-        list[str] | None, typer.Option(help="Use only these groups; by default the group all, which is everybody.")
+        list[str] | None,
+        typer.Option(
+            help="Use only these groups; by default the group all, which is everybody, or with --by group every group."
+        ),
     ] = None,
     groups: Annotated[bool, typer.Option("--groups", help="Print every group.")] = False,
     settled: Annotated[
