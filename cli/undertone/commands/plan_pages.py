@@ -127,7 +127,10 @@ def _show_stream(plan: "StreamComparison") -> None:
         f"raw, smoothed: root mean square error of {what} from noise, as a share of the range"
     )
     console.print("these errors leave out the bias from clipping, which depends on the data: see docs/cgm.md")
-    console.print(f"smoothed: the mean is assumed to move by {plan.movement:g} of the range per slot (1 sd)")
+    console.print(
+        f"smoothed: after a filter that expects the mean to move by {plan.movement:g} of the range per slot"
+        " (standard deviation)"
+    )
     for sentence in plan.guarantees:
         console.print(sentence)
     best = next(line for line in plan.lines if line.method == plan.recommended)
