@@ -351,5 +351,6 @@ def statements(epsilon: Fraction, per_day: int, slots: int) -> tuple[str, ...]:
         f"each reading is protected by ε = {reading} (event level), from whoever sees only its report, and also from"
         " whoever knows all other readings",
         f"each day: {many(per_day, 'reading adds', 'readings add')} up to ε = {day}",
-        f"the campaign: {many(slots, 'reading adds', 'readings add')} up to ε = {whole}; a habit repeated daily is not hidden",
+        f"the campaign: {many(slots, 'reading adds', 'readings add')} up to ε = {whole}; a habit repeated daily is not"
+        " hidden",
     )
