@@ -53,7 +53,8 @@ def certify(
     levels: Annotated[
         int | None,
         typer.Option(
-            help="Number of steps between the levels that readings are rounded to (default 256; for optimal at most 24)."
+            help="Number of steps between the levels that readings are rounded to (default 256; for optimal at most"
+            " 24)."
         ),
     ] = None,
     bins: Annotated[int | None, typer.Option(help="Number of bins of square-wave (default 128).")] = None,
