@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from undertone_aggregator.base.files import write_private
+from undertone_aggregator.base.files import read_utf8, write_private
 from undertone_aggregator.base.plural import many
 from undertone_aggregator.counts.partial import EVERYBODY
 from undertone_aggregator.store.store import GROUPED, Store
@@ -64,7 +64,7 @@ def append_groups(path: Path, group: str, devices: Iterable[str]) -> None:
         raise Invalid(f"group is {group!r}, which is reserved, expected another name")
     if path.exists():
         read_groups(path)
-    text = path.read_text(encoding="utf-8") if path.exists() else ",".join(_HEADER) + "\n"
+    text = read_utf8(path) if path.exists() else ",".join(_HEADER) + "\n"
     # An editor may have saved the file without a newline at its end.
     end = "" if text.endswith("\n") else "\n"
     write_private(path, text + end + "".join(f"{device},{group}\n" for device in devices))
@@ -75,7 +75,7 @@ def change_group(path: Path, group: str, device: str) -> None:
     changed.
     """
     append_groups(path, group, [])
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else [",".join(_HEADER)]
+    lines = read_utf8(path).splitlines() if path.exists() else [",".join(_HEADER)]
     lines = _without(lines, device)
     lines += [] if group == EVERYBODY else [f"{device},{group}"]
     write_private(path, "\n".join(lines) + "\n")

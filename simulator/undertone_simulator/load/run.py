@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from undertone_aggregator.base.open_files import allow_connections
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.settings.config import Config
 from undertone_aggregator.settings.toml import toml
 from undertone_operate.fleet.read_devices import read_provisioned
@@ -55,7 +56,7 @@ def run(options: LoadOptions, folder: Path, show: Show) -> LoadResult:
     source = population(options.population, options.seed)
     if options.provisioned is not None:
         return _theirs(options, options.provisioned, folder, source, show)
-    show(f"making the files of {options.clients} devices")
+    show(f"making the files of {many(options.clients, 'device')}")
     plan = _campaign(options, source)
     site = make_site(folder, plan, CAMPAIGN, options.clients, free_port(), write_seconds=1, boots_per_day=1000)
     with Processes(folder, site) as processes:
