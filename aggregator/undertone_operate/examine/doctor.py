@@ -33,7 +33,7 @@ from undertone_aggregator.settings.config import Config
 from undertone_aggregator.settings.options import family_of, split_address
 from undertone_aggregator.settings.server_options import ServerOptions
 from undertone_aggregator.store.kept import kept_by_name
-from undertone_aggregator.store.store import NoStore, open_store
+from undertone_aggregator.store.store import NoStore, OtherStore, open_store
 from undertone_aggregator.store.store_address import store_address
 from undertone_operate.examine.doctor_broker import FAILURE, OK, SIGNING_KEY, WARNING, Finding, examine_broker
 from undertone_operate.fleet.join_codes import JoinCodes
@@ -44,7 +44,6 @@ from undertone_shared.errors import Invalid
 _LEAST_FREE = 200 << 20
 _SLOW_SYNC_SECONDS = 0.2
 _NO_AUDIT = "if nobody needs these rows, set audit = false in [store] of server.toml"
-_NO_LANDING = "if nobody needs these files, remove [landing] from server.toml"
 _DATABASE = "start the database, or correct path in [store] of server.toml"
 _UNREADABLE = "let the server's user read the store's file, or restore the folder from a backup with undertone restore"
 
@@ -99,9 +98,10 @@ def examine(folder: Path, *, alert_test: bool = False) -> Iterator[Finding]:
     for config in configs:
         yield from _ending(home, config)
         yield _store(config)
+        no_landing = f"if nobody needs these files, remove [landing] from {home.file(config.campaign.name)}"
         for fix, sentences in (
             (_NO_AUDIT, kept_by_name(config.store.audit, None)),
-            (_NO_LANDING, kept_by_name(False, config.landing.kept_days)),
+            (no_landing, kept_by_name(False, config.landing.kept_days)),
         ):
             for sentence in sentences:
                 yield Finding(f"privacy of {config.campaign.name}", WARNING, sentence, fix)
@@ -374,6 +374,8 @@ def _store(config: Config) -> Finding:
             )
         return Finding(check, OK, f"{many(epochs, 'epoch')}, {many(counted, 'report')} counted")
     except NoStore:
-        return Finding(check, OK, "the store does not exist yet; the server makes it")
+        return Finding(check, OK, "this campaign has no store; the server makes one")
+    except OtherStore as wrong:
+        return Finding(check, FAILURE, str(wrong))
     except (Invalid, OSError) as wrong:
         return Finding(check, FAILURE, str(wrong), _DATABASE if store_address(config.store_url).shared else _UNREADABLE)

@@ -128,7 +128,9 @@ def examine_broker(configs: list[Config]) -> Iterator[Finding]:
     try:
         socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     except OSError as wrong:
-        yield Finding("name", FAILURE, f"{address.host} has no address: {wrong}", "check host in [broker], and the DNS")
+        yield Finding(
+            "name", FAILURE, f"no address of {address.host} was found: {wrong}", "check host in [broker], and the DNS"
+        )
         return
     days = None
     try:
@@ -138,7 +140,7 @@ def examine_broker(configs: list[Config]) -> Iterator[Finding]:
                 with context.wrap_socket(plain, server_hostname=address.host) as secure:
                     days = _days_left(secure)
     except OSError as wrong:
-        fix = "start the broker, or correct host, port or ca_file in [broker]"
+        fix = "start the broker, renew its certificate, or correct host, port or ca_file in [broker]"
         yield Finding("broker", FAILURE, f"no connection to the broker at {address.host}:{address.port}: {wrong}", fix)
         return
     how = "TLS, certificate and name verified" if address.tls_context() is not None else "no TLS"
@@ -209,7 +211,10 @@ def _sessions(config: Config, address: Address) -> Generator[Finding, None, bool
             fix = "give the broker the password file again, or set worker_users = false if all workers share one user"
             yield Finding("password", FAILURE, worker.refusal(client.refused), fix)
             return False
-        yield Finding("password", OK, f"the broker knows the user {worker.user}")
+        yield Finding("password", OK, f"the broker accepts the user {worker.user}")
+        if worker.user == address.user:
+            # All workers share the server's own user, which publishes campaigns.
+            return True
         topic = config_topic(config.broker.prefix, "doctor")
         client.subscribe(topic)
         client.publish(topic)
@@ -219,9 +224,8 @@ def _sessions(config: Config, address: Address) -> Generator[Finding, None, bool
             sentence = f"the user {worker.user} can publish to {topic}, which the broker's access rules must not allow"
             yield Finding("access", FAILURE, sentence, fix)
         else:
-            yield Finding("access", OK, "the broker lets no worker publish campaigns")
-        if worker.user != address.user:
-            yield _client_ids(address, worker, client)
+            yield Finding("access", OK, f"the user {worker.user} cannot publish campaigns")
+        yield _client_ids(address, worker, client)
         return True
     finally:
         client.close()
@@ -273,13 +277,21 @@ def _campaign(config: Config, check: str, message: bytes | None) -> Finding:
     if not message and _state(config) == RETIRED:
         return Finding(check, OK, "the campaign is retired, and nothing broadcasts it")
     if not message:
-        return Finding(check, WARNING, "nothing broadcasts the campaign", "start the server: undertone serve")
+        return Finding(
+            check,
+            WARNING,
+            "nothing broadcasts the campaign",
+            "start the server: undertone serve; if it runs, read its log",
+        )
     try:
         fingerprint = header(message)[1]
+    except Invalid as wrong:
+        return Finding(check, FAILURE, str(wrong), "restart the server, which broadcasts the campaign again")
+    try:
         with open_store(config.store_url, campaign=config.campaign.name, read_only=True) as store:
             in_store = fingerprint in {epoch.campaign.fingerprint for epoch in store.epochs()}
     except (Invalid, OSError) as wrong:
-        return Finding(check, FAILURE, str(wrong), "restart the server, which broadcasts the campaign again")
+        return Finding(check, FAILURE, str(wrong), "check the path in [store], or restore the store from a backup")
     if not in_store:
         return Finding(
             check, FAILURE, "the store does not contain the campaign that is broadcast", "check the path in [store]"

@@ -234,6 +234,10 @@ def test_what_is_wrong_is_a_failure_with_its_fix(tmp_path: Path, monkeypatch: py
         checks = results(folder)
         assert {check for check, result in checks.items() if result == "failure"} == {"access", "client ids"}
         assert checks["broadcast of power"] == "warning", "the server does not run"
+        separate = server.read_text(encoding="utf-8")
+        server.write_text(separate.replace("[broker]\n", "[broker]\nworker_users = false\n"), encoding="utf-8")
+        assert "access" not in results(folder), "the server's own user publishes campaigns"
+        server.write_text(separate, encoding="utf-8")
         write_private(folder / "aggregator.password", "another\n")
         assert results(folder)["password"] == "failure"
     (folder / "signing.key").chmod(0o644)
@@ -278,6 +282,13 @@ def test_a_broker_that_forgets_is_seen_by_its_file_and_a_damaged_store_by_a_look
     data[-4096 * 4 : -4096] = bytes(4096 * 3)
     store.write_bytes(data)
     assert results(folder)["store of power"] == "failure"
+    with open_store(tmp_path / "other.sqlite", campaign="heat") as other:
+        other.set_meta({"campaign": "heat"})
+        other.backup(tmp_path / "copy.sqlite")
+    (tmp_path / "copy.sqlite").replace(store)
+    told = next(finding for finding in examine(folder) if finding.check == "store of power")
+    assert told.sentence.endswith("holds the campaign heat, expected power: use another store")
+    assert told.fix == "", "the sentence says what to do"
     config.unlink()
     assert results(folder)["broker's file"] == "warning", "what cannot be known is said"
 
@@ -303,6 +314,12 @@ def test_what_cannot_be_examined_is_a_finding_too(tmp_path: Path, monkeypatch: p
     assert undertone("init", str(folder), "--page", "[::1]:0").returncode == 0
     Home(folder).write_plan("power", PLAN.format(name="power", epsilon=1))
     assert results(folder)["store of power"] == "ok", "its server makes it"
+    plan = folder / "campaigns/power.toml"
+    without = plan.read_text(encoding="utf-8")
+    plan.write_text(f'{without}\n[landing]\nfolder = "landed"\n', encoding="utf-8")
+    told = [finding.fix for finding in examine(folder) if finding.check == "privacy of power"]
+    assert told == [f"if nobody needs these files, remove [landing] from {plan}"]
+    plan.write_text(without, encoding="utf-8")
     with contextlib.suppress(OSError), socket.create_server(("::1", 0), family=socket.AF_INET6):
         assert results(folder)["ports"] == "ok"
 
