@@ -76,6 +76,7 @@ def examine(folder: Path, *, alert_test: bool = False) -> Iterator[Finding]:
     except (Invalid, OSError) as wrong:
         yield Finding("server", FAILURE, str(wrong), f"edit {folder / SERVER}")
         return
+    yield from _signing_key(home.folder / server.signing_key)
     yield from _state(home)
     yield from _machine(disk)
     configs = []
@@ -156,8 +157,11 @@ def _files(home: Home) -> Iterator[Finding]:
             yield Finding("modes", FAILURE, sentence, f"chmod 600 {_quoted(path)}")
             return
     yield Finding("modes", OK, "no other user may open the server's secret files")
+
+
+def _signing_key(path: Path) -> Iterator[Finding]:
     try:
-        read_key(home.folder / "signing.key")
+        read_key(path)
         yield Finding("signing key", OK, "the server can sign campaigns")
     except (Invalid, OSError) as wrong:
         yield Finding("signing key", FAILURE, f"the server cannot sign campaigns: {wrong}", SIGNING_KEY)

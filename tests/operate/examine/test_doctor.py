@@ -385,6 +385,11 @@ def test_a_signing_key_that_is_gone_is_a_failure_and_no_command_makes_a_second(t
     key = folder / "signing.key"
     key.rename(folder / "kept.key")
     assert results(folder)["signing key"] == "failure"
+    server = folder / "server.toml"
+    text = server.read_text(encoding="utf-8")
+    server.write_text(re.sub("^#? ?signing_key = .*", 'signing_key = "kept.key"', text, flags=re.M), encoding="utf-8")
+    assert results(folder)["signing key"] == "ok", "it is the file that the settings name"
+    server.write_text(text, encoding="utf-8")
     assert undertone("doctor", str(folder)).returncode == 1
     devices = ("devices", "add", "2", "--home", str(folder), "--campaign", "a")
     refused = undertone(*devices)
