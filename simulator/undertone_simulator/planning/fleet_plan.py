@@ -350,6 +350,7 @@ def statements(epsilon: Fraction, per_day: int, slots: int) -> tuple[str, ...]:
     return (
         f"each reading is protected by ε = {reading} (event level), from whoever sees only its report, and also from"
         " whoever knows all other readings",
-        f"each day: {per_day} readings add up to ε = {day}",
-        f"the campaign: {slots} readings add up to ε = {whole}; a habit repeated daily is not hidden",
+        f"each day: {many(per_day, 'reading adds', 'readings add')} up to ε = {day}",
+        f"the campaign: {many(slots, 'reading adds', 'readings add')} up to ε = {whole}; a habit repeated daily is not"
+        " hidden",
     )

@@ -16,6 +16,7 @@ from fractions import Fraction
 import numpy as np
 
 from undertone_aggregator.base.notebook import Summarised
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.design import Budget, hybrid, most_levels
 from undertone_aggregator.design.budget import shown
 from undertone_aggregator.design.fitted import Promise
@@ -196,7 +197,8 @@ def plan_window(
     seconds = 86400 // source.per_day
     if source.per_day < 2 or days < 1:
         raise Invalid(
-            f"the readings cover {days} days of {source.per_day} slots, expected a whole day of 2 or more slots"
+            f"the readings cover {many(days, 'day')} of {many(source.per_day, 'slot')}, expected a whole day of 2 or"
+            " more slots"
         )
     if window_seconds < seconds or window_seconds % seconds or window_seconds > 31 * 86400:
         raise Invalid(f"window is {window_seconds} s, expected a multiple of the slot's {seconds} s, at most 31 days")
