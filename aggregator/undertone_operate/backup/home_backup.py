@@ -65,7 +65,7 @@ _SECRETS = {
     "*passwords": "the hashed passwords of devices, readers and the server",
     "*token*": "the token of the web page",
     "*.urls": "the addresses to which alerts go, which may contain passwords",
-    "fleets/*": "the devices' files, with their passwords",
+    "fleets/*": "the devices' files, with their passwords or keys",
     JOIN_CODES: "the names of devices that joined by a code; of each code, only the hash",
     "*.sqlite": "the names of devices and when each reported; with audit = true, also a digest of each report; never a"
     " reading",

@@ -144,7 +144,7 @@ def examine_broker(configs: list[Config]) -> Iterator[Finding]:
         yield Finding("broker", FAILURE, f"no connection to the broker at {address.host}:{address.port}: {wrong}", fix)
         return
     how = "TLS, certificate and name verified" if address.tls_context() is not None else "no TLS"
-    yield Finding("broker", OK, f"{address.host}:{address.port} answers ({how})")
+    yield Finding("broker", OK, f"{address.host}:{address.port} accepts connections ({how})")
     if days is not None:
         sentence = f"the broker's certificate is valid for {many(int(days), 'more day')}"
         soon = days < _LEAST_DAYS
@@ -159,12 +159,13 @@ def examine_broker(configs: list[Config]) -> Iterator[Finding]:
 
 
 class _Client:
-    """A connection that remembers whether it was refused, whether it has received anything, and whether the broker
-    closed it.
+    """A connection that remembers whether it was refused or not answered, whether it has received anything, and
+    whether the broker closed it.
     """
 
     def __init__(self, address: Address, client_id: str) -> None:
         self.refused: str | None = None
+        self.silent = False
         self.heard = threading.Event()
         self.lost = threading.Event()
         self._answered = threading.Event()
@@ -174,8 +175,7 @@ class _Client:
         self._client.on_message = lambda *_: self.heard.set()
         self._client.connect(address.host, address.port, address.keepalive)
         self._client.loop_start()
-        if not self._answered.wait(_WAIT_SECONDS):
-            self.refused = "no answer"
+        self.silent = not self._answered.wait(_WAIT_SECONDS)
 
     def _on_connect(self, _c: Any, _d: Any, _f: Any, reason: Any, _p: Any) -> None:
         self.refused = str(reason) if reason.is_failure else None
@@ -207,6 +207,10 @@ def _sessions(config: Config, address: Address) -> Generator[Finding, None, bool
     worker = address.of_worker(WORKER_USERS - 1)
     client = _Client(worker, "undertone-doctor")
     try:
+        if client.silent:
+            sentence = worker.unanswered("no answer")
+            yield Finding("broker", FAILURE, sentence, "correct host, port or ca_file in [broker]")
+            return False
         if client.refused is not None:
             fix = "give the broker the password file again, or set worker_users = false if all workers share one user"
             yield Finding("password", FAILURE, worker.refusal(client.refused), fix)
@@ -236,6 +240,10 @@ def _client_ids(address: Address, worker: Address, client: _Client) -> Finding:
     thief = _Client(other, "undertone-doctor")
     taken = client.lost.wait(_QUIET_SECONDS)
     thief.close()
+    if thief.silent or thief.refused is not None:
+        why = other.unanswered("no answer") if thief.silent else other.refusal(thief.refused)
+        sentence = f"doctor cannot see whether a user can take over another user's session: {why}"
+        return Finding("client ids", WARNING, sentence, "give the broker the password file again")
     if taken:
         sentence = (
             "a user can take over another user's session with the same client id: a device could delete the server's"

@@ -23,7 +23,15 @@ from undertone_operate.fleet.read_devices import read_provisioned
 from undertone_shared.errors import Invalid
 from undertone_simulator.load.load_options import FAULTS, LoadOptions, LoadResult
 from undertone_simulator.mosquitto import free_port
-from undertone_simulator.processes import CONNECT_SECONDS, NO_MICROPYTHON, Failed, Processes, end, find_micropython
+from undertone_simulator.processes import (
+    CONNECT_SECONDS,
+    NO_MICROPYTHON,
+    Failed,
+    Processes,
+    check_alive,
+    end,
+    find_micropython,
+)
 from undertone_simulator.readings.populations import Synthetic, population
 from undertone_simulator.readings.readings import Readings
 from undertone_simulator.site import make_site
@@ -154,8 +162,7 @@ def _follow(options: LoadOptions, folder: Path, processes: Processes, show: Show
         # reports.
         show("stopping")
         end(processes.fleet, signal.SIGTERM)
-    if processes.fleet.returncode:
-        raise Failed(f"the fleet ended with code {processes.fleet.returncode}: {processes.words('fleet.log')[-500:]}")
+    check_alive(processes.fleet, "the fleet", processes.words("fleet.log"))
     return tail.poll()
 
 

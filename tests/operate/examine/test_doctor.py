@@ -261,6 +261,18 @@ def test_init_for_a_broker_of_ones_own(tmp_path: Path, mosquitto_binary: str, fr
             child.terminate()
 
 
+def test_a_port_that_says_nothing_has_refused_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor_broker, "_WAIT_SECONDS", 0.3)
+    folder = tmp_path / "home"
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        broker = f"mqtt://127.0.0.1:{silent.getsockname()[1]}"
+        assert undertone("init", str(folder), "--broker", broker).returncode == 0
+        Home(folder).write_plan("power", PLAN.format(name="power", epsilon=1))
+        (told,) = (finding for finding in examine(folder) if finding.result == "failure")
+    assert told.check == "broker"
+    assert "does not answer as a broker does (no answer): does this port expect TLS?" in told.sentence
+
+
 def test_a_broker_that_forgets_is_seen_by_its_file_and_a_damaged_store_by_a_look_at_all_of_it(tmp_path: Path) -> None:
     folder = tmp_path / "home"
     assert undertone("init", str(folder), "--broker", "mqtt://127.0.0.1").returncode == 0
