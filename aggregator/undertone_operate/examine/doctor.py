@@ -144,7 +144,9 @@ def _ending(home: Home, config: Config) -> Iterator[Finding]:
     name, now = config.campaign.name, time.time()
     sentence = state_of(read_state(home.state), name, None, now).ending(now)
     if sentence:
-        yield Finding(f"end of {name}", WARNING, sentence, "undertone campaign extend, or undertone campaign succeed")
+        succeed = "undertone campaign succeed"
+        fix = succeed if config.kind == "stream" else f"undertone campaign extend, or {succeed}"
+        yield Finding(f"end of {name}", WARNING, sentence, fix)
 
 
 def _files(home: Home) -> Iterator[Finding]:
