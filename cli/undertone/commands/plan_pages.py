@@ -42,7 +42,7 @@ def _show_reports(plan: "FleetPlan") -> None:
         column.justify = "right"
     console.print(
         f"{devices}, ε = {shown(plan.epsilon)} for each reading; the mean reading is"
-        f" {plan.mean:.3g}{unit}, and a device makes {plan.per_day} readings a day"
+        f" {plan.mean:.3g}{unit}, and a device makes {_many(plan.per_day, 'reading')} a day"
     )
     console.print(table)
     console.print(

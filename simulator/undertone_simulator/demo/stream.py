@@ -113,8 +113,8 @@ class StreamResult:
     def table(self) -> tuple[str, list[str], list[list[str]]]:
         """Return a table of estimates and truths."""
         title = (
-            f"Mean over the n devices that reported, in {self.unit}, ± 95 %, and the means of their clipped and raw"
-            " readings"
+            f"Mean of the readings of the n devices that reported, in {self.unit}, with its 95 % interval; true means"
+            " of the clipped and of the raw readings"
         )
         rows = [
             [

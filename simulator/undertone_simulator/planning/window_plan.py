@@ -93,7 +93,7 @@ class WindowPlan(Summarised):
 
     def text(self, share: float) -> str:
         """Return a share of the mean as text: in the unit if readings are far from zero, else in %."""
-        return f"{share * self.mean:.3g} {self.unit}" if self.far_from_zero else f"{100 * share:.3g} %"
+        return f"{share * self.mean:.3g} {self.unit}".rstrip() if self.far_from_zero else f"{100 * share:.3g} %"
 
     def facts(self) -> dict[str, str]:
         """Return size, ε, window, and each way with its raw error."""
