@@ -140,8 +140,8 @@ def _move_device(home: Home, campaign: str, device: str, to: str, group: str) ->
         _check_policy(target, policy, device, now)
         if not is_inside(policy, agreements(home, to)):
             raise Invalid(
-                f"the household of {device} has not agreed to {to}: add a device to {to}, which gets a new policy, and"
-                f" revoke {device}"
+                f"the household of {device} has not agreed to {to}: revoke {device}, and add a new device with a new"
+                f" policy to {to}"
             )
         new.check_group(group)
         about_group = new.about_group(group)

@@ -208,7 +208,7 @@ def _room(home: Home, config: Config) -> Iterator[Finding]:
         # A server raises its soft limit to the hard one when it starts.
         found, away = room(config.broker.connections, limit()[1]), 0
     sentence = (
-        f"{many(devices, 'device has a password', 'devices have a password')}, and at most {found.connections} can be"
+        f"{many(devices, 'device may log in', 'devices may log in')}, and at most {found.connections} can be"
         f" connected at once, because of {found.why}"
     )
     if away:
