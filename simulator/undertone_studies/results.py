@@ -56,9 +56,9 @@ QUESTIONS = {
 # Chapter -> the words that its studies use.
 INTRODUCTIONS = {
     "Any 24 hours": (
-        "There are several ways to protect everything that a household reports within any 24 hours. Devices can "
-        "report in *turns*: each device reports one slot and then rests. Devices can send a *stream*, whose reports "
-        "share one budget. A campaign can also use longer slots, so that a device sends fewer reports. The page "
+        "There are several ways to protect everything that a device reports within any 24 hours. Devices can report in "
+        "*turns*: each device reports one slot and then rests. Devices can send a *stream*, whose reports share one "
+        "budget. A campaign can also use longer slots, so that a device sends fewer reports. The page "
         "[Concepts](../concepts.md) explains turns and streams. The page [What else you could do](../comparison.md) "
         "compares these ways with each other and with other systems."
     ),
@@ -90,9 +90,9 @@ INTRODUCTIONS = {
         "called the white box.\n- *Base* always answers 0."
     ),
     "CGM (PVLDB 2021)": (
-        "In a stream, all reports of a device share one budget (ε, δ). With CGM, each report uses a part of the "
-        "noise of the report before. If a reading differs from the one before by more than a share C of the range, "
-        "the device clips this step. The page [Streams](../cgm.md) explains the methods."
+        "In a stream, all reports of a device within a window of time share one budget (ε, δ). With CGM, each report "
+        "uses a part of the noise of the report before. If a reading differs from the one before by more than a share "
+        "C of the range, the device clips this step. The page [Streams](../cgm.md) explains the methods."
     ),
     "Counting and streaming sanitizers": (
         "A counter publishes, after each value of a stream, a noisy sum of all values so far. A sanitizer publishes "
@@ -104,9 +104,9 @@ INTRODUCTIONS = {
 SIZE = (
     "**Is your fleet large enough?** The table shows the error of a half-hour's mean in the filtered series, in per "
     "cent of the mean. If the error is above 20, a single half-hour shows little. The means of days have smaller "
-    "errors. If somebody may see the readings anyway, [central "
-    "releases](central.md) are far more accurate. If a whole day must be protected, let devices take turns. The page "
-    "[Any 24 hours](results/any-24-hours.md) has the errors of campaigns in turns."
+    "errors. If somebody may see the readings anyway, [central releases](central.md) are more accurate. If a whole day "
+    "must be protected, devices can take turns. The page [Any 24 hours](results/any-24-hours.md) has the errors of "
+    "campaigns in turns."
 )
 # A table with more rows is linked instead of shown.
 _LONGEST_TABLE = 12
@@ -234,10 +234,10 @@ def first_page(documents: Mapping[str, Mapping[str, Any]], skipped: Mapping[str,
         "# Results",
         *_fleets(documents),
         f"`undertone experiment all --output {out.as_posix()}` repeats every study whose [data](papers.md#data) you"
-        " have, and writes these pages anew. With the name of a study in place of `all` it repeats that study, and"
-        " `--repeats` makes more runs, as many as the study's command in its page says. The table of every"
-        f" study is also a CSV and a JSON file in `{out.as_posix()}`. The pages say, study by study, what we found, and"
-        " what a paper found if the study follows one.",
+        " have, and writes these pages anew. With the name of a study in place of `all`, it repeats that study. The"
+        " page of a study shows the command that made its results. The table of every study is also a CSV and a JSON"
+        f" file in `{out.as_posix()}`. The pages say, study by study, what we found, and what a paper found if the"
+        " study follows one.",
     ]
     if quick:
         parts.append(f"These runs were quick, and show only that their experiments work: {', '.join(quick)}.")

@@ -389,7 +389,9 @@ class Running:
                         self.journal.say(event, sentence)
                 if self._known.state == RETIRED:
                     coordinator.retire(int(self._options.clock()))
-                elif self._known.state != PAUSED:
+                elif self._known.state == PAUSED:
+                    coordinator.pause(int(self._options.clock()))
+                else:
                     coordinator.note_broker(outlet.dropped, outlet.heard)
                     coordinator.tick(int(self._options.clock()))
                 if not self._known.full:

@@ -93,7 +93,8 @@ def remove_device(path: Path, device: str) -> None:
 
 
 def _without(lines: list[str], device: str) -> list[str]:
-    return [line for line in lines if next(csv.reader([line]), [])[:1] != [device]]
+    """Return the header and the lines of other devices."""
+    return lines[:1] + [line for line in lines[1:] if next(csv.reader([line]), [])[:1] != [device]]
 
 
 def keep_groups(store: Store, groups: Mapping[str, str]) -> bool:

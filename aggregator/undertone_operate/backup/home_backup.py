@@ -371,7 +371,9 @@ def _notes(home: Home) -> list[str]:
         for path in (
             *(config.broker.password_file, config.broker.ca_file, config.broker.certificate, config.broker.key),
             *(config.broker.passwords, config.server.signing_key, config.server.page_token, config.campaign.groups),
-            config.server.alerts,
+            *(config.server.alerts, config.join.certificate, config.join.key),
+            *(config.outlet.password_file, config.outlet.ca_file),
+            *([] if config.store_address.file is None else [str(config.store_address.file)]),
         )
         if path is not None and not config.path(path).resolve().is_relative_to(home.folder.resolve())
     }

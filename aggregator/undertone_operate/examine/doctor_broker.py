@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from undertone_aggregator.base.plural import many
+from undertone_aggregator.base.endings import notice, time_left
 from undertone_aggregator.campaign.binding import RETIRED, STATE
 from undertone_aggregator.estimate.guarantee import lasting
 from undertone_aggregator.mqtt.addresses import external_addresses
@@ -28,7 +28,6 @@ SIGNING_KEY = 'correct this file, or restore it from a backup: "Signing keys" in
 # Default number of reports in a device's outbox: `undertone_device.core.ledger.DEFAULT_OUTBOX`.
 OUTBOX = 96
 _LEAST_HOURS = 1.0
-_LEAST_DAYS = 60
 # Least number of messages that the broker must be able to queue for a server that is away.
 _LEAST_QUEUED = 100_000
 _WAIT_SECONDS = 5.0
@@ -85,11 +84,11 @@ def _settings(config: Config) -> Iterator[Finding]:
     yield Finding("broker's file", OK, summary)
 
 
-def _days_left(secure: ssl.SSLSocket) -> float | None:
-    """Return the number of days for which the certificate that the broker showed is still valid; None if unknown."""
+def _end(secure: ssl.SSLSocket) -> float | None:
+    """Return the Unix second at which the certificate that the broker showed ends; None if unknown."""
     shown = secure.getpeercert() or {}
     ends = shown.get("notAfter")
-    return None if not isinstance(ends, str) else (ssl.cert_time_to_seconds(ends) - time.time()) / 86400
+    return None if not isinstance(ends, str) else ssl.cert_time_to_seconds(ends)
 
 
 def _absence(configs: list[Config]) -> Iterator[Finding]:
@@ -132,28 +131,24 @@ def examine_broker(configs: list[Config]) -> Iterator[Finding]:
             "name", FAILURE, f"no address of {address.host} was found: {wrong}", "check host in [broker], and the DNS"
         )
         return
-    days = None
+    end = None
     try:
         with socket.create_connection((address.host, address.port), _WAIT_SECONDS) as plain:
             context = address.tls_context()
             if context is not None:
                 with context.wrap_socket(plain, server_hostname=address.host) as secure:
-                    days = _days_left(secure)
+                    end = _end(secure)
     except OSError as wrong:
         fix = "start the broker, renew its certificate, or correct host, port or ca_file in [broker]"
         yield Finding("broker", FAILURE, f"no connection to the broker at {address.host}:{address.port}: {wrong}", fix)
         return
     how = "TLS, certificate and name verified" if address.tls_context() is not None else "no TLS"
     yield Finding("broker", OK, f"{address.host}:{address.port} accepts connections ({how})")
-    if days is not None:
-        sentence = f"the broker's certificate is valid for {many(int(days), 'more day')}"
-        soon = days < _LEAST_DAYS
-        yield Finding(
-            "certificate",
-            WARNING if soon else OK,
-            sentence,
-            "renew the certificate, and send SIGHUP to the broker" if soon else "",
-        )
+    if end is not None:
+        now = time.time()
+        fix = "renew the certificate, and send SIGHUP to the broker" if notice(end, now) is not None else ""
+        sentence = f"the broker's certificate ends in {time_left(end, now)}"
+        yield Finding("certificate", WARNING if fix else OK, sentence, fix)
     if (yield from _sessions(config, address)):
         yield from _retained(configs, address)
 

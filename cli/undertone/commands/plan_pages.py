@@ -161,7 +161,7 @@ def _show_window(plan: "WindowPlan") -> None:
     console.print(
         "error: the error of a slot's mean from noise and bias, without a filter\n"
         "filtered: the error of the mean that undertone query --filtered shows, from simulated campaigns; a filter"
-        " smooths it over time, and a model adds what truncation removed; empty where no campaign collects in this way"
+        " smooths it over time, and a model adds what truncation removed; empty where no campaign is simulated"
     )
     for way in plan.ways:
         console.print(f"{way.name}: {way.guarantee}{'' if way.same else ' (another guarantee, for comparison)'}")

@@ -49,10 +49,10 @@ class Way:
     """One way of collecting: its slot, a device's reports per day, errors as shares of the mean, and its cost.
 
     ``raw``: the error without filter and model; ``noise`` and ``bias`` are its two parts. ``filtered``: the error of
-    the number that `undertone query` shows; None if no campaign collects in this way, or if none was simulated.
-    ``held``: how a campaign collects in this way: in "turns", or "event" for ε of each reading; None if no campaign
-    does. ``same``: True if the way gives the plan's guarantee, ε for any window.
-    ``bottom``: if not 0, readings are also truncated from below at this value.
+    the number that `undertone query` shows; None if no campaign was simulated. ``held``: how a simulated campaign
+    collects in this way: in "turns", or "event" for ε of each reading; None if none is simulated.
+    ``same``: True if the way gives the plan's guarantee, ε for any window. ``bottom``: if not 0, readings are also
+    truncated from below at this value.
     """
 
     name: str
@@ -230,7 +230,7 @@ def with_filtered(
     processes: int = 1,
     progress: Callable[[int, int], None] = lambda done, planned: None,
 ) -> WindowPlan:
-    """Return the plan with the error of the filtered series for each way that a campaign can collect in.
+    """Return the plan with the error of the filtered series for each way that is ``held``.
 
     ``options``: the fleet, its readings, ε, and the mechanism of the simulated campaigns; ``campaigns``: their number
     for each way; ``progress(done, planned)`` gets numbers of campaigns. Raises Invalid, or OSError for a file.

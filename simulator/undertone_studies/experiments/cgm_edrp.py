@@ -7,16 +7,15 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "CGM: half-hours of a day of 622 Scottish households"
 PARAGRAPH = (
-    "In the paper, the error of the population mean is smaller with CGM than with independent noise, and a smaller C "
-    "makes the error smaller. On half-hourly meters, a smaller C reduces only one part of the error, the part that "
-    "comes from noise. At C = .05, the noise of our mechanism has an eighth of the variance of independent noise, and "
-    "half of the variance of the paper's noise. The paper's noise is larger because its calibration by √l (l is the "
-    "number of reports) uses a bound of the squared sensitivity that is about twice as large as necessary. But these "
-    "readings move by more than C = .05 of the range in single half-hours. Clipping then leaves a bias of 45 Wh, "
-    "which does not become smaller with more devices. From 10^5 meters on, independent noise that is smoothed is the "
-    "better choice, because it needs no clipping. In the paper, a device clips a reading against the raw reading of "
-    "the slot before, not against the clipped one. This way of clipping hides a part of the bias, and makes the "
-    "paper's proof wrong."
+    "In the paper, the error of the population mean is smaller with CGM than with independent noise. On half-hourly "
+    "meters, a smaller C reduces only one part of the error, the part that comes from noise. At C = .05, the noise of "
+    "our mechanism has about an eighth of the variance of independent noise, and half of the variance of the paper's "
+    "noise. The paper's noise is larger because its calibration by √l (l is the number of reports) uses a bound of the "
+    "squared sensitivity that is about twice as large as necessary. But these readings move by more than C = .05 of "
+    "the range in single half-hours. Clipping then leaves a bias of 45 Wh, which does not become smaller with more "
+    "devices. From 10^5 meters on, independent noise that is smoothed is the better choice, because it needs no "
+    "clipping. In the paper, a device clips a reading against the raw reading of the slot before, not against the "
+    "clipped one. This way of clipping hides a part of the bias, and makes the paper's proof wrong."
 )
 
 

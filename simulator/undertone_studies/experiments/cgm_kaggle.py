@@ -8,14 +8,14 @@ from undertone_studies.registry import StudyOptions
 TITLE = "CGM: the stand-in for the Kaggle pages"
 PARAGRAPH = (
     "The paper finds that CGM has a much smaller error on page views than independent noise, most of all at small ε. "
-    "We use a synthetic stand-in for these data. Without smoothing, CGM has a much smaller error on the stand-in, "
-    "too. The paper's noise has a tenth of the variance of independent noise. The noise of our mechanism has half of "
-    "the variance of the paper's noise. In the paper, ε is for each report. The guarantee for the whole stream of a "
-    "page is much weaker: 550 reports at ε = 1 add up to ε = 46. Smoothing on the server reduces the error with "
-    "independent noise more than the error with our noise. For 1,578 pages, the smoothed error with our noise is a "
-    "quarter smaller than with independent noise every day (`direct`), and about the same as with independent noise "
-    "every fourth day (`sampled`). For a million pages independent noise has the smaller error after smoothing, "
-    "because clipping leaves a bias."
+    "We use a synthetic stand-in for these data. Without smoothing, CGM has a much smaller error on the stand-in, too. "
+    "The paper's noise has a tenth of the variance of independent noise. The noise of our mechanism has half of the "
+    "variance of the paper's noise. In the paper, ε is for each report. The guarantee for the whole stream of a page "
+    "is much weaker: 550 reports at ε = 1 add up to ε = 46. Smoothing on the server reduces the error with independent "
+    "noise more than the error with our noise. For 1,578 pages, the smoothed error with our noise is about a quarter "
+    "smaller than with independent noise every day (`direct`), and about the same as with independent noise every "
+    "fourth day (`sampled`). For a million pages independent noise has the smaller error after smoothing, because "
+    "clipping leaves a bias."
 )
 
 

@@ -11,8 +11,8 @@ PARAGRAPH = (
     "The data are not available here, so we use a synthetic stand-in. Without smoothing, correlated noise has a much "
     "smaller error than independent noise in small fleets, as in the paper. After smoothing on the server, the error "
     "with correlated noise in small fleets is .41 to 1.45 times the error with independent noise, depending on ε and "
-    "C. In large fleets, after smoothing, independent noise in every slot has the smaller error, because it needs no "
-    "clipping."
+    "C. In large fleets, after smoothing, independent noise in every slot has a smaller error than correlated noise in "
+    "every slot, because it needs no clipping."
 )
 
 

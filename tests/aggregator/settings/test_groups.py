@@ -11,7 +11,7 @@ from support.memory_store import MemoryStore
 from undertone_aggregator.base.log import Journal
 from undertone_aggregator.campaign.runner import Running, RunOptions
 from undertone_aggregator.mqtt.source import Source
-from undertone_aggregator.settings.groups import read_groups
+from undertone_aggregator.settings.groups import change_group, read_groups, remove_device
 from undertone_shared.errors import Invalid
 
 
@@ -42,3 +42,12 @@ def test_a_device_in_two_groups_is_not_named(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match=r"line 3 of .* puts a device into the group 'south'") as refused:
         read_groups(file)
     assert "m-1" not in str(refused.value).replace(str(tmp_path), "")
+
+
+def test_a_device_may_have_the_name_of_the_header(tmp_path: Path) -> None:
+    path = tmp_path / "groups.csv"
+    path.write_text("device,group\ndevice,north\nd1,south\n", encoding="utf-8")
+    change_group(path, "west", "device")
+    assert read_groups(path) == {"d1": "south", "device": "west"}
+    remove_device(path, "device")
+    assert read_groups(path) == {"d1": "south"}

@@ -154,6 +154,23 @@ def test_what_is_not_whole_leaves_nothing(home: Path, tmp_path: Path, wrong: str
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []
 
 
+def test_files_outside_of_the_folder_are_named(home: Path, tmp_path: Path) -> None:
+    """A backup does not contain them, wherever the settings name them."""
+    elsewhere = tmp_path / "elsewhere"
+    settings = (home / "server.toml").read_text(encoding="utf-8")
+    for before, after in (
+        ('\npath = "stores"', f'\npath = "{elsewhere}"'),
+        ("[join]\n", f'[join]\ncertificate = "{elsewhere}/join.crt"\nkey = "{elsewhere}/join.key"\n'),
+    ):
+        assert settings.count(before) == 1, before
+        settings = settings.replace(before, after)
+    (home / "server.toml").write_text(settings, encoding="utf-8")
+    fill(home)
+    named = "\n".join(back_up_home(home, tmp_path / "backup.tar").notes)
+    for name in ("power.sqlite", "join.crt", "join.key"):
+        assert f"{elsewhere / name} is outside the folder" in named
+
+
 def crafted(file: Path, members: list[tuple[str, int]], content: bytes = b"x") -> None:
     """Write a backup whose manifest fits its ``members``: (name, mode) of each. All have this content."""
     digest = hashlib.sha256(content).hexdigest()
