@@ -146,7 +146,7 @@ class Release:
 
 
 def open_release(path: Path | str) -> Release:
-    """Read a release from its file. Raises Invalid for a file that is no release, OSError."""
+    """Read a release from its file. Raises OSError, and Invalid for a file that is no release."""
     return Release(*read(Path(path)))
 
 

@@ -1,4 +1,4 @@
-"""Moves of devices while they report: fleets to another address, a device to another campaign or group.
+"""Moves of devices while they report: fleets to another address, a device to another campaign.
 
 A move is a signed hand-over, which the running server sends with the campaign (`undertone_shared.handover`). A device
 obeys it at its next contact, if its policy allows hand-overs. The device's files in the server's folder are changed as

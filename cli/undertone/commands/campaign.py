@@ -336,7 +336,7 @@ def extend(
 
 @app.command()
 def delete(folder: Folder, name: Name) -> None:
-    """Delete a campaign that has no reports yet, with its plan and its store. Retire any other campaign instead."""
+    """Delete a campaign to which nothing was sent yet, with its plan and its store's file. Retire others instead."""
     from undertone_aggregator.server.folder import Home
     from undertone_aggregator.server.lifecycle import delete
 

@@ -46,13 +46,12 @@ TURNS, EVENT = "turns", "event"
 
 @dataclass(frozen=True)
 class Way:
-    """One way of collecting: its slot, a device's reports per day, errors as shares of the mean, and its cost.
+    """One way of collecting: its slot, a device's reports per day, errors as shares of the mean, and its guarantee.
 
     ``raw``: the error without filter and model; ``noise`` and ``bias`` are its two parts. ``filtered``: the error of
-    the number that `undertone query` shows; None if no campaign was simulated. ``held``: how a simulated campaign
-    collects in this way: in "turns", or "event" for ε of each reading; None if none is simulated.
-    ``same``: True if the way gives the plan's guarantee, ε for any window. ``bottom``: if not 0, readings are also
-    truncated from below at this value.
+    the number that `undertone query` shows; None if no campaign was simulated. ``held``: the campaign that is simulated
+    for this way: `TURNS`, or `EVENT` (ε for each reading); None: no campaign. ``same``: True if the plan's ε holds for any
+    window, in a stream with a δ. ``bottom``: if not 0, readings are also truncated from below at this value.
     """
 
     name: str

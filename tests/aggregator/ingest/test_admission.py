@@ -345,7 +345,7 @@ def test_the_topic_rule_is_the_one_of_levels_read_one_by_one(levels: list[str]) 
 
 
 def payload(chance: random.Random) -> bytes:
-    """Bytes near an honest report: each field is mostly plausible, and some reports are cut, longer or random."""
+    """Bytes near an honest report: many fields are plausible, and some reports are cut, longer or random."""
     slot = chance.choice([chance.randrange(FIRST - 3, FIRST + 130), chance.getrandbits(32)])
     made = (
         bytes([chance.choice([2, 2, 2, 0, 255]), chance.choice([0, 0, 1, 1, 2, 3])])

@@ -1,6 +1,6 @@
-"""Synthetic populations whose large readings come at certain times, as tests for models of the load by time of day.
+"""Synthetic populations that are hard for models of the load, most of them by what happens at certain times of the day.
 
-The constants are chosen, not fitted: each class explains its own.
+The constants are chosen, not fitted.
 """
 
 from typing import ClassVar
