@@ -279,7 +279,8 @@ def _extract(archive: tarfile.TarFile, folder: Path, file: Path) -> str:
     except (ValueError, KeyError, TypeError):
         raise Invalid(f"the backup's {MANIFEST} is not valid, expected the one that undertone backup wrote") from None
     if wanted:
-        raise Invalid(f"the backup is incomplete: it lacks {many(len(wanted), 'file')}, such as {sorted(wanted)[0]}")
+        others = f" and {many(len(wanted) - 1, 'other file')}" if len(wanted) > 1 else ""
+        raise Invalid(f"the backup is incomplete: it lacks {min(wanted)}{others}")
     return before
 
 
