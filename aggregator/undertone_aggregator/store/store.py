@@ -40,6 +40,10 @@ class NoStore(Invalid):
     """The store, or the campaign in it, does not exist yet; its server creates it."""
 
 
+class OtherStore(Invalid):
+    """The store is of another version or another campaign; the message says what to do."""
+
+
 class DiskFull(StoreError):
     """The store's disk or quota is full; it can be written again once there is space."""
 

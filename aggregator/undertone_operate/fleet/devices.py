@@ -174,7 +174,7 @@ class FleetFiles:
         known = sorted({device.group for device in self.devices().values()} - {EVERYBODY})
         if group == EVERYBODY or group in known:
             return ""
-        others = f"the others are {', '.join(known)}" if known else "the campaign has no other"
+        others = f"other groups: {', '.join(known)}" if known else "the campaign has no other"
         return f"{group} is a new group; {others}"
 
     def regroup(self, name: str, group: str) -> None:

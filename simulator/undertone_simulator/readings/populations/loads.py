@@ -165,7 +165,7 @@ class Bimodal(Households):
     """
 
     name = "bimodal"
-    about = "half-hourly energy of households and, one in twelve, of businesses with eight times as much by day"
+    about = "half-hourly energy of households and, one in twelve, of businesses with 8.5 times as much in working hours"
 
     LARGE, FACTOR = 1 / 12, 8.0
 
