@@ -63,6 +63,11 @@ def _move_fleets(home: Home, host: str, port: int, *, endpoint: bool) -> list[st
         raise Invalid("devices connect to this server's endpoint already: --endpoint is for an external broker")
     signer = _signer(config)
     own = endpoint or not config.broker.source.broker
+    if own and not endpoint and config.broker.certificate is None and not is_loopback(host):
+        raise Invalid(
+            f"this server's endpoint has no certificate, so only devices on this machine reach it: {host} needs"
+            " broker.host, broker.certificate and broker.key first"
+        )
     options = _endpoint_options(config, host) if endpoint else {"reached_as" if own else "host": host}
     sentences = _certificate(config, host) if own else []
     for name in names:
