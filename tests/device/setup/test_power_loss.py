@@ -64,6 +64,9 @@ class Disk:
         self.names[new] = inode
         self.pending += [(new, inode), (old, None)]
 
+    def listdir(self, folder):
+        return [path.removeprefix(folder + "/") for path in self.names]
+
     def remove(self, path):
         if path not in self.names:
             raise OSError(errno.ENOENT, "no such file")
@@ -158,6 +161,7 @@ def mount(monkeypatch):
             open=lambda path, flags: "directory",
             close=lambda fd: None,
             O_RDONLY=0,
+            listdir=disk.listdir,
             remove=disk.remove,
             rename=disk.replace,
             fsync=disk.fsync,
