@@ -277,7 +277,10 @@ def _is_before_first(connection: Connection, version: str | None) -> bool:
 
 
 def _check_version(connection: Connection, name: str, *, newest: bool = True) -> None:
-    """Raise Invalid for a revision newer than this Undertone's. If ``newest``, also raise it for an older revision."""
+    """Raise Invalid for a revision newer than this Undertone's.
+
+    If ``newest``, also raise it for an older revision, and NoStore for a database without tables.
+    """
     version = revision_of(connection)
     if _is_before_first(connection, version):
         raise Invalid(f"{name} was made by a version before 0.3.0, and no later version can read it: make a new store")
@@ -285,6 +288,8 @@ def _check_version(connection: Connection, name: str, *, newest: bool = True) ->
         raise Invalid(
             f"{name} has schema version {version}, this Undertone knows up to {tables.HEAD}: upgrade Undertone"
         )
+    if newest and version is None:
+        raise NoStore(f"{name} holds no store yet")
     if newest and version != tables.HEAD:
         raise Invalid(
             f"{name} has tables older than revision {tables.HEAD}: undertone upgrade {name} brings it up to date"
