@@ -453,7 +453,7 @@ def test_the_operators_limit_holds() -> None:
     assert limit_most(chosen, None) is limit_most(chosen, 700) is chosen
     held = limit_most(chosen, 300)
     assert held.theta == 300
-    assert "its limit of 300" in held.notices[-1]
+    assert "becomes 300, its limit" in held.notices[-1]
 
 
 def published(outlet: Outlet, series: str) -> list[dict[str, Any]]:
