@@ -419,7 +419,7 @@ class Running:
         try:
             self._read_groups()
         except (Invalid, OSError) as wrong:
-            self.journal.alarm("groups", f"the file of groups is not in use: {wrong}")
+            self.journal.alarm("groups", f"the changed file of groups is not in use, the old groups stay: {wrong}")
         if self._groups is not None and self._groups is not self._groups_kept:
             if keep_groups(store, self._groups) and self._begun:
                 self.journal.say(

@@ -196,7 +196,7 @@ class ServerState:
             return {"failed": f"campaign {name} {'has' if campaign.state == FAILED else 'is'} {campaign.sentence()}"}
         if campaign is not None and campaign.state in _OPEN and not campaign.ready:
             why = campaign.reason or "a worker has no session at the broker, or cannot write to the store"
-            return {"not-ready": f"campaign {name} takes in no reports: {why}"}
+            return {"not-ready": f"campaign {name} takes in no reports, or not all: {why}"}
         if campaign is not None and campaign.strays and campaign.state in (*_OPEN, OVER):
             return {STRAYS: f"campaign {name}: {campaign.straying()}"}
         return {}

@@ -27,7 +27,7 @@ LASTING = {
     "certificate": "a certificate of the server ends soon, or has ended: undertone doctor says which one, and what to"
     " do",
     "failed": "the campaign does not run: undertone campaign show and the log have the reason",
-    "not-ready": "the campaign takes in no reports: undertone doctor has the reason",
+    "not-ready": "the campaign takes in no reports, or not all: undertone doctor has the reason",
     STRAYS: "the server refuses the reports of some devices, because it does not know their epoch: undertone doctor"
     " says what to do",
     "unsigned": "the signing key is missing, so devices that verify signatures refuse this campaign: put the key back",
@@ -40,13 +40,13 @@ LASTING = {
 }
 # Name of an event -> what a message says of it. Other events have a general sentence.
 MOMENTARY = {
-    "conflict": "reports contradict others of the same device and slot: the log names the devices",
-    "clock": "the clock of the server's machine jumped: reports may be refused as future or late",
-    "files": "the server ran out of open files: undertone doctor says how many it needs and how to raise the limit",
+    "conflict": "reports contradict others of the same device and slot: the log names the devices, unless Spark counts",
+    "clock": "the clock of the server's machine jumped, or the machine slept: reports may be refused as future or late",
+    "files": "the server ran out of open files: raise LimitNOFILE in its systemd unit, or ulimit -Hn before its start",
     "foreign": "another program broadcasts the campaign: find out who else may publish at the broker",
     "take_over": "this server replaced a campaign that its store does not know: if another server issued it, that"
     " server loses its devices",
-    "groups": "the file of groups is not in use, because it is not valid or cannot be read: the log says why",
+    "groups": "the changed file of groups is not in use, the old groups stay: the log says why",
     "plan": "the changed plan is not in use: undertone campaign apply checks it and puts it in use",
     "handover": "the campaign's devices cannot be moved to the next campaign: the log says why",
 }

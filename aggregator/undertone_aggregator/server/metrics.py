@@ -99,7 +99,11 @@ FAMILIES = {
     "undertone_endpoint_websockets": (GAUGE, "Connections to the endpoint over WebSocket.", ()),
     "undertone_endpoint_backlog": (GAUGE, "Reports at the endpoint that wait to be stored.", ()),
     "undertone_endpoint_oldest_seconds": (GAUGE, "Seconds that the oldest report at the endpoint has waited.", ()),
-    "undertone_endpoint_throttled": (COUNTER, "How often the server waited because a device sent too much.", ()),
+    "undertone_endpoint_throttled": (
+        COUNTER,
+        "How often the server waited, because a device sent too much or the store was slow.",
+        (),
+    ),
     "undertone_endpoint_refused": (COUNTER, "Connections that the endpoint refused or ended.", ("reason",)),
     "undertone_endpoint_unknown": (COUNTER, "Reports for unknown campaigns; they are not acknowledged.", ()),
     "undertone_alarms": (COUNTER, "Alarms since the server started.", ("campaign", "event")),
