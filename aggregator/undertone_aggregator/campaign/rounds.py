@@ -167,7 +167,7 @@ class Rounds:
             return ""
         return (
             f"devices are away: slots had {presence.before:.0f} reports before, and have {presence.now:.0f} now. The"
-            " server begins no new epoch until they are back, because it would be chosen without their reports"
+            " server begins no new epoch for now, because it would be chosen without their reports"
         )
 
     def next(self, timeline: Timeline, now: int) -> Epoch | None:

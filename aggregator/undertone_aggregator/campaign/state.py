@@ -171,9 +171,9 @@ class ServerState:
                 "the broker cannot be reached: reports wait at the broker or on devices, and nothing is published"
             )
         if self.free < LEAST_FREE_BYTES:
-            found["disk"] = (
-                f"{self.free >> 20} MB are free on the disk of the stores, too few for reports: make room there"
-            )
+            # A disk that cannot be read counts as having no space.
+            left = f"has only {self.free >> 20} MB of free space" if self.free else "is full, or cannot be read"
+            found["disk"] = f"the disk with the server's data {left}: make room there"
         return found
 
     def crowd(self) -> dict[str, str]:

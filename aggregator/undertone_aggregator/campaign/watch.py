@@ -86,7 +86,7 @@ class Watch:
         """Return the notices (no alarms) that begin with this snapshot: the campaign ends soon, or has ended."""
         found = {}
         if look.state.state == OVER:
-            found["ended"] = "the campaign is over: its last slot has ended, and devices are silent"
+            found["ended"] = "the campaign is over: its last slot has ended"
         elif sentence := look.state.ending(look.now):
             found[f"ending {look.state.notice(look.now)}"] = sentence
         new = [(_name(event), sentence) for event, sentence in found.items() if event not in self._noticed]
@@ -101,7 +101,7 @@ class Watch:
             if look.state.strays:
                 yield STRAYS, look.state.straying()
         if look.free < _LEAST_FREE:
-            yield "disk", f"the disk of the store has only {look.free >> 20} MB of free space"
+            yield "disk", f"the disk with the server's data has only {look.free >> 20} MB of free space"
         for path, end in look.certificates.items():
             if (days := notice(end, look.now)) is not None:
                 ends = "has ended" if end <= look.now else f"ends in {time_left(end, look.now)}"

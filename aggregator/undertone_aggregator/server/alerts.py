@@ -21,7 +21,7 @@ LASTING = {
     "broker": "the broker cannot be reached: reports wait at the broker or on devices, and nothing is published",
     "full": "the disk of the stores is full: reports wait at the broker and on devices, and nothing is lost while they "
     "have room; make room on the disk",
-    "disk": "little space is left on the disk of the stores: make room there",
+    "disk": "little space is left on the disk with the server's data: make room there",
     CROWD: "devices are turned away, because there is no room for more connections: undertone doctor says why, and how"
     " to make room",
     "certificate": "a certificate of the server ends soon, or has ended: undertone doctor says which one, and what to"
@@ -43,6 +43,7 @@ MOMENTARY = {
     "conflict": "reports contradict others of the same device and slot: the log names the devices, unless Spark counts",
     "clock": "the clock of the server's machine jumped, or the machine slept: reports may be refused as future or late",
     "files": "the server ran out of open files: raise LimitNOFILE in its systemd unit, or ulimit -Hn before its start",
+    "dropped": "the broker dropped messages: acknowledged reports may be among them",
     "foreign": "another program broadcasts the campaign: find out who else may publish at the broker",
     "take_over": "this server replaced a campaign that its store does not know: if another server issued it, that"
     " server loses its devices",
@@ -50,7 +51,7 @@ MOMENTARY = {
     "plan": "the changed plan is not in use: undertone campaign apply checks it and puts it in use",
     "handover": "the campaign's devices cannot be moved to the next campaign: the log says why",
 }
-_OTHER = "the log has an alarm named {event}"
+_OTHER = 'the log has another alarm ({event}): look there for "alarm:"'
 # Least seconds between two messages about the same momentary event.
 _AGAIN_SECONDS = 3600.0
 # Seconds until the first attempt after a failure. Each further failure doubles them, up to the second number.

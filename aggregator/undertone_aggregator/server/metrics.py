@@ -31,7 +31,7 @@ _OPEN = (RUNNING, CHOOSING, PAUSED)
 FAMILIES = {
     "undertone_build_info": (GAUGE, "Always 1; the label version holds the version.", ("version",)),
     "undertone_uptime_seconds": (GAUGE, "Seconds since the server started.", ()),
-    "undertone_disk_free_bytes": (GAUGE, "Free bytes on the disk of the stores.", ()),
+    "undertone_disk_free_bytes": (GAUGE, "Free bytes on the disk with the server's data.", ()),
     "undertone_campaign_state": (GAUGE, "1 for the state that a campaign is in.", ("campaign", "state")),
     "undertone_campaign_ready": (GAUGE, "1 when reports are taken in.", ("campaign",)),
     "undertone_deliveries": (COUNTER, "Deliveries by outcome.", ("campaign", "outcome")),

@@ -91,7 +91,7 @@ def test_what_is_over_is_said_once() -> None:
     assert watch.over == []
     fine = later(full, free=1 << 40)
     watch.look(fine)
-    assert watch.over == ["the disk of the store has only 1 MB of free space"], (
+    assert watch.over == ["the disk with the server's data has only 1 MB of free space"], (
         "a conflict is a momentary event, so its end is not said"
     )
     watch.look(later(fine))
