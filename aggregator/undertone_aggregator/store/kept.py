@@ -10,8 +10,7 @@ _KEPT = "kept_by_name"
 
 
 _AUDIT = (
-    "The store keeps a row for each report with its device's name and a digest, from which the report can be found"
-    " ([store] audit)."
+    "The store holds devices' names with digests of their reports, from which the reports can be found ([store] audit)."
 )
 
 
