@@ -26,7 +26,7 @@ LASTING = {
     " to make room",
     "certificate": "a certificate of the server ends soon, or has ended: undertone doctor says which one, and what to"
     " do",
-    "failed": "the campaign does not run: undertone campaign show and the log have the reason",
+    "failed": "the campaign does not run: the log has the reason",
     "not-ready": "the campaign takes in no reports, or not all: undertone doctor has the reason",
     STRAYS: "the server refuses the reports of some devices, because it does not know their epoch: undertone doctor"
     " says what to do",
