@@ -100,8 +100,9 @@ class CampaignState:
         It is about a beginning that is still ahead, a budget that is spent, or an end that is near.
         """
         if self.state in _OPEN and self.spent is not None and now < self.spent:
-            when = utc(self.spent)
-            return f"the devices have spent their budget: no report is due before {when}"
+            last = self.end is not None and self.spent >= self.end
+            when = "until the campaign ends" if last else f"before {utc(self.spent)}"
+            return f"the devices have spent their budget: no report is due {when}"
         return self.beginning(now) or self.ending(now)
 
     def ending(self, now: float) -> str:
