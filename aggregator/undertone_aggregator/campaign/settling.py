@@ -206,7 +206,8 @@ class Settling:
         for sentence in estimator.warnings(estimates):
             # The numbers in the warning change with every slot, but its part before the colon stays the same. So
             # `say_once` logs the warning once instead of in every slot.
-            context.journal.say_once("stale", "alarm: " + sentence.partition(":")[0], warning=sentence)
+            what = sentence.partition(":")[0]
+            context.journal.say_once("stale", f"alarm: {what}: it no longer fits the readings", warning=sentence)
         return estimates.take(estimates.slot >= first), shown.smallest
 
     def _announce_at_home(self, newest: Epoch, series: set[Series]) -> None:

@@ -44,6 +44,8 @@ MOMENTARY = {
     "clock": "the clock of the server's machine jumped, or the machine slept: reports may be refused as future or late",
     "files": "the server ran out of open files: raise LimitNOFILE in its systemd unit, or ulimit -Hn before its start",
     "dropped": "the broker dropped messages: acknowledged reports may be among them",
+    "restored": "the database is older than what the server has published: some slots get no number",
+    "stale": "theta no longer fits the readings: undertone query says by how much",
     "foreign": "another program broadcasts the campaign: find out who else may publish at the broker",
     "take_over": "this server replaced a campaign that its store does not know: if another server issued it, that"
     " server loses its devices",
