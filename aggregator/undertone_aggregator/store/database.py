@@ -42,6 +42,8 @@ class Database:
             with self.typed():
                 if not read_only:
                     self._migrate()
+                elif _is_empty(self._connection):
+                    raise NoStore(f"{name} holds no store yet")
                 _check_version(self._connection, name)
                 if choose:
                     self._campaign = self._choose(campaign, create=create and not read_only)
@@ -271,16 +273,18 @@ class Database:
             self.run(f"upsert {table.name}", build, [{"campaign": self._campaign, **row} for row in rows])
 
 
+def _is_empty(connection: Connection) -> bool:
+    """Return True for a database in which no server has made a store yet."""
+    return revision_of(connection) is None and not _is_before_first(connection, None)
+
+
 def _is_before_first(connection: Connection, version: str | None) -> bool:
     """Return True for a database of a version before the first release. A new database does not count as one."""
     return version < FIRST if version is not None else inspect(connection).has_table(tables.partials.name)
 
 
 def _check_version(connection: Connection, name: str, *, newest: bool = True) -> None:
-    """Raise Invalid for a revision newer than this Undertone's.
-
-    If ``newest``, also raise it for an older revision, and NoStore for a database without tables.
-    """
+    """Raise Invalid for a revision newer than this Undertone's. If ``newest``, also raise it for an older revision."""
     version = revision_of(connection)
     if _is_before_first(connection, version):
         raise Invalid(f"{name} was made by a version before 0.3.0, and no later version can read it: make a new store")
@@ -288,8 +292,6 @@ def _check_version(connection: Connection, name: str, *, newest: bool = True) ->
         raise Invalid(
             f"{name} has schema version {version}, this Undertone knows up to {tables.HEAD}: upgrade Undertone"
         )
-    if newest and version is None:
-        raise NoStore(f"{name} holds no store yet")
     if newest and version != tables.HEAD:
         raise Invalid(
             f"{name} has tables older than revision {tables.HEAD}: undertone upgrade {name} brings it up to date"
