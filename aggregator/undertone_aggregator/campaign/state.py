@@ -118,10 +118,10 @@ class CampaignState:
     def straying(self) -> str:
         """Return a sentence about the devices that follow another version of the campaign, and what to do."""
         return (
-            f"the server refuses the reports of {many(self.strays, 'device')}, because it does not know their epoch."
-            " If you restored a backup from before an extension, extend the campaign again (undertone campaign"
-            " extend): the devices then come back by themselves. If the campaign is a stream, or is over, start the"
-            " next one (undertone campaign succeed)"
+            f"the server refuses the reports of {many(self.strays, 'device')}, because it does not know their epoch,"
+            " or this epoch has ended. If you restored a backup from before an extension, extend the campaign again"
+            " (undertone campaign extend): the devices then come back by themselves. If the campaign is a stream, or is"
+            " over, start the next one (undertone campaign succeed)"
         )
 
     def sentence(self) -> str:

@@ -28,8 +28,8 @@ LASTING = {
     " do",
     "failed": "the campaign does not run: the log has the reason",
     "not-ready": "the campaign takes in no reports, or not all: undertone doctor has the reason",
-    STRAYS: "the server refuses the reports of some devices, because it does not know their epoch: undertone doctor"
-    " says what to do",
+    STRAYS: "the server refuses the reports of some devices, because it does not know their epoch, or"
+    " this epoch has ended: undertone doctor says what to do",
     "unsigned": "the signing key is missing, so devices that verify signatures refuse this campaign: put the key back",
     "silent": "no report has come for several slots, although the server takes them in: look at the devices and their"
     " network",
