@@ -158,9 +158,9 @@ class Settling:
         self._compared = True
         if span is not None:
             self._settled = span[1]
-            self._context.journal.say(
+            self._context.journal.alarm(
                 "restored",
-                "alarm: the database is older than what this server has published, as after a restore from a backup."
+                "the database is older than what this server has published, as after a restore from a backup."
                 f" No number is published for slots {span[0]} to {span[1]}, because some may be published already",
             )
 
