@@ -191,7 +191,7 @@ class ServerState:
         """Return a map: name of a problem of campaign ``name`` alone -> sentence."""
         campaign = self.campaigns.get(name)
         if campaign is not None and campaign.full:
-            why = f"the disk with the store of campaign {name} is full: {campaign.reason}"
+            why = f"campaign {name} waits, because a disk is full: {campaign.reason}"
             return {"full": f"{why}. Make room there, and the campaign goes on by itself"}
         if campaign is not None and campaign.state in (FAILED, STARTING):
             return {"failed": f"campaign {name} {'has' if campaign.state == FAILED else 'is'} {campaign.sentence()}"}

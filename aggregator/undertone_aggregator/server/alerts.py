@@ -19,8 +19,8 @@ from undertone_aggregator.campaign.state import OVER, STRAYS, ServerState
 LASTING = {
     "hangs": "the server hangs: start it again",
     "broker": "the broker cannot be reached: reports wait at the broker or on devices, and nothing is published",
-    "full": "the disk of the stores is full: reports wait at the broker and on devices, and nothing is lost while they "
-    "have room; make room on the disk",
+    "full": "a disk that the campaign writes to is full: reports wait at the broker and on devices, and nothing is lost"
+    " while they have room; make room on the disk",
     "disk": "little space is left on the disk with the server's data: make room there",
     CROWD: "devices are turned away, because there is no room for more connections: undertone doctor says why, and how"
     " to make room",
