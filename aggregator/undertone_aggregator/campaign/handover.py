@@ -52,10 +52,7 @@ def signed_handover(folder: Path, campaign: str) -> bytes:
     except ValueError:
         signed = b""
     if len(signed) != handover.SIGNATURE_BYTES:
-        raise Invalid(
-            f"the second line of {path} is not a signature: restore the file from a backup, or delete it and run"
-            " undertone move again"
-        )
+        raise Invalid(f"the second line of {path} is not a signature: restore the file from a backup")
     return body.encode() + signed
 
 

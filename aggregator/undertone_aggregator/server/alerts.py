@@ -51,7 +51,7 @@ MOMENTARY = {
     " server loses its devices",
     "groups": "the changed file of groups is not in use, the old groups stay: the log says why",
     "plan": "the changed plan is not in use: undertone campaign apply checks it and puts it in use",
-    "handover": "the campaign's devices cannot be moved to the next campaign: the log says why",
+    "handover": "the hand-over of the campaign's devices is not sent: the log says why",
 }
 _OTHER = 'the log has another alarm ({event}): look there for "alarm:"'
 # Least seconds between two messages about the same momentary event.
