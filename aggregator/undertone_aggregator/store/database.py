@@ -170,6 +170,12 @@ class Database:
     def _hold(self, seconds: float, *, shared: bool, server: bool = False) -> contextlib.AbstractContextManager[None]:
         raise NotImplementedError
 
+    def _in_use(self, *, alone: bool) -> str:
+        """Return the error for a lock that others hold. ``alone``: the lock also excludes workers without a server."""
+        if alone:
+            return f"another server or its workers use the store {self._name}: stop them first"
+        return f"another server uses the store {self._name}: stop it first"
+
     def fence(self, check: Callable[[], None] | None) -> None:
         self._fence = check
 

@@ -134,7 +134,7 @@ class SqliteStore(SqlStore):
 
     def _hold(self, seconds: float, *, shared: bool, server: bool = False) -> contextlib.AbstractContextManager[None]:
         path = Path(f"{self._path}.{'server' if server else 'lock'}")
-        refusal = f"another server uses the store {self._path}: stop it first"
+        refusal = self._in_use(alone=not (shared or server))
         return locked(path, self._path, seconds, refusal, shared=shared)
 
 
