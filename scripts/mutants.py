@@ -70,6 +70,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "shared/undertone_shared/policy_fields.py": (
         f"{DEVICE}/test_policy_limits.py",
         _both("campaign"),
+        f"{DEVICE}/test_rest.py",
     ),
     "shared/undertone_shared/policy.py": (
         f"{DEVICE}/test_policy_limits.py",
@@ -176,6 +177,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "aggregator/undertone_aggregator/campaign/rounds.py": (
         "tests/aggregator/campaign/test_rounds_timing.py",
         "tests/aggregator/campaign/test_binary.py",
+        "tests/aggregator/campaign/test_stream_rounds.py",
     ),
     "aggregator/undertone_aggregator/estimate/reconstruct.py": (
         "tests/aggregator/estimate/test_reconstruct_parts.py",

@@ -116,7 +116,9 @@ def _is_number(cell: str) -> bool:
 
 def not_whole(cell: str, scale: Fraction) -> str:
     """Return the sentence about a cell for which `parse` returns None."""
-    return f"{cell[:_LONGEST_TEXT]!r} is not a whole number between -2^53 and 2^53{_scaled(scale)}, and counts as 0"
+    if len(cell) > _LONGEST_TEXT:
+        return f"{cell[:_LONGEST_TEXT]!r}… has more than {_LONGEST_TEXT} characters, and counts as 0"
+    return f"{cell!r} is not a whole number between -2^53 and 2^53{_scaled(scale)}, and counts as 0"
 
 
 def _scaled(scale: Fraction) -> str:
@@ -190,9 +192,9 @@ def _npz(path: Path, column: str | None, scale: Fraction, say: Say) -> Iterator[
     usable = [n for n, a in arrays.items() if a.ndim in (1, 2) and a.size and a.dtype.kind in "iuf"]
     name = column if column is not None else usable[0] if len(usable) == 1 else None
     if not usable:
-        raise Invalid(f"{path.name} holds no array of numbers with one or two dimensions")
+        raise Invalid(f"{path.name} holds no array of one or two dimensions with numbers in it")
     if name is None or name not in usable:
-        raise Invalid(f"{path.name} holds the arrays {', '.join(usable)}: name one with --column")
+        raise Invalid(f"{path.name} holds the arrays of numbers {', '.join(usable)}: name one with --column")
     array = arrays[name]
     stream = array.T.reshape(-1) if array.ndim == 2 else array
     for start in range(0, len(stream), BATCH):

@@ -123,5 +123,6 @@ class Gateway:
         elif is_repeated(delivery) and packet_of(delivery) in self._packets:
             return None
         if value is None:
-            self._say(not_whole(delivery.payload.decode("utf-8", "replace"), self._scale))
+            text = delivery.payload.decode("utf-8", "replace")
+            self._say(not_whole(words[-1] if len(words) in (1, 2) else text, self._scale))
         return value or 0

@@ -75,7 +75,7 @@ class Broker:
             raise Invalid(f"{url!r} is not a valid address, expected mqtt://host:port/topic") from None
         topic = parts.path.strip("/")
         if not parts.hostname or not topic or "#" in url or "+" in topic:
-            raise Invalid(f"{url!r} lacks a host or a topic without # and +, expected mqtt://host:port/topic")
+            raise Invalid(f"{url!r} has no host or no topic, or contains # or +: expected mqtt://host:port/topic")
         password = os.environ.get("UNDERTONE_PASSWORD", "") if self.password is None else self.password
         return Address(parts.hostname, port, self.user or "", password, self.ca), topic
 
@@ -146,7 +146,7 @@ class Release:
 
 
 def open_release(path: Path | str) -> Release:
-    """Read a release from its file. Raises Invalid for a file that is no release, OSError."""
+    """Read a release from its file. Raises OSError, and Invalid for a file that is no release."""
     return Release(*read(Path(path)))
 
 

@@ -32,9 +32,10 @@ def certify(
 
     Name a mechanism, or give the file of a ``table`` or of a campaign's ``message``: its mechanisms are certified in
     order. The cap on the ratio of two probabilities of a symbol is e^``epsilon``; a stream campaign's cap is
-    (``epsilon``, ``delta``). ``levels`` (256 by default) applies to mechanisms with levels, ``bins`` (128) to
-    square-wave. ``signer``: the public key in hex that must have signed the message. Raises Invalid for bad input,
-    OSError, and `undertone_aggregator.design.audit.NotCertified` for a mechanism that breaks its cap or is biased.
+    (``epsilon``, ``delta``). ``levels`` (256 by default, at most 24 for optimal) applies to mechanisms with levels,
+    ``bins`` (128) to square-wave. ``signer``: the public key in hex that must have signed the message. Raises Invalid
+    for bad input, OSError, and `undertone_aggregator.design.audit.NotCertified` for a mechanism that breaks its cap or
+    is biased.
     """
     if (given := sum(source is not None for source in (mechanism, table, message))) != 1:
         counted = f"{given} are given" if given else "none is given"

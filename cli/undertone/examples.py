@@ -139,7 +139,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     ),
     "spark recount": (
         "spark recount --home home --campaign load --checkpoint /srv/checkpoint-2",
-        "spark recount --home home --campaign load --checkpoint /srv/checkpoint-2 --master local[*]",
+        "spark recount --home home --campaign load --checkpoint /srv/checkpoint-2 --master 'local[*]'",
     ),
     "spark run": (
         "spark run --home home --campaign load --checkpoint /srv/checkpoint",

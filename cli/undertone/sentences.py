@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 _EXPECTED = re.compile(r" (?:is|unknown option) '([^']*)', expected (?:one of )?([\w-]+(?:, [\w-]+)+)")
@@ -11,7 +11,7 @@ _EXPECTED = re.compile(r" (?:is|unknown option) '([^']*)', expected (?:one of )?
 _LEAST = re.compile(r"(?:greater than or equal to |in the range x>=)(\d+)")
 
 # What Typer says of a positional argument that should be a number.
-_ARGUMENT = re.compile(r"invalid value for '(\w+)': .*\binteger\b")
+_ARGUMENT = re.compile(r"invalid value for '\[?(\w+)(?:\.\.\.\])?': .*\binteger\b")
 
 
 def with_suggestion(sentence: str) -> str:
@@ -30,12 +30,16 @@ def usage_sentence(error: Any, words: Sequence[str]) -> str:
         near = sorted(error.possibilities or [])
         return f"there is no option {option}" + (f": did you mean {' or '.join(near)}?" if near else "")
     options: Sequence[str] = getattr(getattr(error, "param", None), "opts", ())
-    given = _given(options, words)
-    if given is None:
+    values = _given(options, words)
+    if not values:
         sentence = _plain(error.format_message())
         argument = _ARGUMENT.match(sentence)
         return f"{argument[1]} is not a whole number, expected one such as 5" if argument else sentence
     message = str(error.message)
+    # Of an option that may be repeated, name the value that is wrong.
+    kind = int if "integer" in message else float
+    wrong = (value for value in values if getattr(error.param, "multiple", False) and not _is(kind, value))
+    given = next(wrong, values[-1])
     if least := _LEAST.search(message):
         return f"{options[0]} is {given!r}, expected a number from {least[1]}"
     if "integer" in message:
@@ -51,13 +55,22 @@ def _plain(message: str) -> str:
     return message[:1].lower() + message[1:]
 
 
-def _given(options: Sequence[str], words: Sequence[str]) -> str | None:
-    """Return the value of an option in the words of a command line: the last one, as in Typer, or None."""
-    value = None
+def _is(kind: Callable[[str], object], text: str) -> bool:
+    """Return True if a text is a number of this kind."""
+    try:
+        kind(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _given(options: Sequence[str], words: Sequence[str]) -> list[str]:
+    """Return the values of an option in the words of a command line. Typer takes the last one, or all of them."""
+    values = []
     for i, word in enumerate(words):
         for option in options:
             if word == option and i + 1 < len(words):
-                value = words[i + 1]
+                values.append(words[i + 1])
             elif word.startswith(option + "="):
-                value = word[len(option) + 1 :]
-    return value
+                values.append(word[len(option) + 1 :])
+    return values

@@ -27,13 +27,14 @@ os.urandom = _urandom
 
 from undertone_device.core import handover, pauses, reset  # noqa: E402
 from undertone_device.core.ledger import PAUSE, Ledger  # noqa: E402
-from undertone_device.core.slot_value import TICKS_MASK, SlotValue, check_sample  # noqa: E402
+from undertone_device.core.slot_value import TICKS_MASK, SlotValue  # noqa: E402
 from undertone_device.host import consent, others, status  # noqa: E402
 from undertone_device.host.others import Comparison, Others  # noqa: E402
 from undertone_device.mqtt.client import Platform  # noqa: E402
 from undertone_device.mqtt.session_transport import SessionTransport  # noqa: E402
 from undertone_device.setup import assembly  # noqa: E402
 from undertone_device.setup.config import parse_config  # noqa: E402
+from undertone_shared.checks import check_sample  # noqa: E402
 from undertone_shared.errors import Invalid  # noqa: E402
 from undertone_shared.policy import parse_policy  # noqa: E402
 

@@ -81,8 +81,10 @@ def main(argv: list[str], name: str = "undertone-device") -> int:
         config = gateway.configuration(arguments.config)
         if arguments.command == "status":
             return _status(config, arguments.json)
-        if not os.path.isdir(config.state):
-            raise Invalid(f"state is {config.state!r}, expected the folder of a device that has run")
+        try:
+            os.stat(config.state + "/.")
+        except (FileNotFoundError, NotADirectoryError):
+            raise Invalid(f"state is {config.state!r}, expected the folder of a device that has run") from None
         if arguments.command == "reset-campaign":
             return _reset(config)
         return _pause(config, arguments.command, getattr(arguments, "now", False), getattr(arguments, "hours", 0))
@@ -135,10 +137,11 @@ def _hours(text: str) -> int:
 
 def _status(config: DeviceConfig, as_json: bool) -> int:
     path = f"{config.state}/{status.FILE}"
-    # In a folder that belongs to another user, nobody can see whether the file exists.
-    hidden = os.path.isdir(config.state) and not os.access(config.state, os.X_OK)
-    if not hidden and not os.path.exists(path):
-        raise Invalid(f"{path} does not exist: start the device, which writes this file")
+    try:
+        # In a folder that belongs to another user, this raises PermissionError.
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        raise Invalid(f"{path} does not exist: start the device, which writes this file") from None
     state = status.parse_status(read_bounded(path, status.LARGEST))
     if as_json:
         print(json.dumps(state))

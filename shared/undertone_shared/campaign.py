@@ -72,7 +72,7 @@ class Campaign(CampaignAnalysis):
         value = parse_json("the campaign", body, LARGEST_BODY)
         digest = hashlib.sha256(body).digest()
         if not _is_canonical(value, digest):
-            raise Invalid("the campaign is not canonical JSON: sorted keys, no white space")
+            raise Invalid("the campaign is not canonical JSON")
         fields = check_object("the campaign", value, _FIELDS)
         check_integer("version", fields["version"], VERSION, VERSION)
         self.body: bytes | memoryview = body

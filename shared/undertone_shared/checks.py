@@ -18,6 +18,14 @@ def check_integer(name: str, value: int, low: int, high: int) -> int:
     return value
 
 
+def check_sample(sample: object) -> int:
+    """Return the sample. Raises Invalid unless it is an integer of 30 bits and sign."""
+    if not isinstance(sample, int) or not -SMALL < sample < SMALL:
+        # The sample itself is a reading, which must not be in a sentence that may reach a log.
+        raise Invalid("a sample is out of range or no integer, expected an integer from -(2^30-1) to 2^30-1")
+    return sample
+
+
 def check_text(name: str, value: object, most: int) -> str:
     """Return ``value`` if it is text of at most ``most`` characters, all of them visible or spaces.
 

@@ -178,6 +178,8 @@ def test_inputs_of_every_kind(tmp_path):
         "a.csv, row 6: '0.0001' is not a whole number between -2^53 and 2^53 after scaling by 1000, and counts as 0",
     ]
     plain = tmp_path / "b.txt"
+    plain.write_text(f"1\n2.{'0' * 39}\n", encoding="utf-8")
+    assert read_all(plain) == ([1, 0], [f"b.txt, row 2: '2.{'0' * 38}'… has more than 40 characters, and counts as 0"])
     plain.write_text("3\n4", encoding="utf-8")
     assert read_all(plain)[0] == [3, 4]
     # A first line that is a number is no header.
@@ -278,9 +280,12 @@ def test_bad_inputs_in_one_sentence(tmp_path):
     table = tmp_path / "c.npz"
     np.savez(table, a=np.arange(2), b=np.arange(2))
     np.savez(tmp_path / "e.npz", text=np.array(["a"]))
-    with pytest.raises(Invalid, match="holds no array of numbers"):
+    with pytest.raises(Invalid, match="holds no array of one or two dimensions with numbers in it"):
         read_all(tmp_path / "e.npz")
-    with pytest.raises(Invalid, match="holds the arrays a, b: name one"):
+    np.savez(tmp_path / "e.npz", none=np.zeros(0))
+    with pytest.raises(Invalid, match="holds no array of one or two dimensions with numbers in it"):
+        read_all(tmp_path / "e.npz")
+    with pytest.raises(Invalid, match="holds the arrays of numbers a, b: name one"):
         read_all(table)
     for cell in ("1e999999999", "nan", "inf", "9" * 39, "9" * 50, "1/0"):
         assert feed.parse(cell, Fraction(1)) in (None, 1)

@@ -106,6 +106,17 @@ def test_a_new_password_of_a_server_without_a_broker_is_for_nobody(folder: Path)
     assert "nothing uses this password" in done.stdout
 
 
+def test_a_new_password_reaches_a_broker_that_runs_elsewhere(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    made = undertone("init", str(home), "--broker", "mqtts://broker.example")
+    assert f"copy the lines of {home}/broker/mosquitto.conf into its configuration" in made.stdout
+    rotated = undertone("broker", "rotate", str(home)).stdout
+    assert f"{home}/broker/passwords to a broker on another machine" in rotated
+    assert "then restart the broker" in rotated
+    added = undertone("readers", "add", "display", "--home", str(home)).stdout
+    assert f"for any other broker, copy the files passwords and access from {home}/broker to the broker" in added
+
+
 @pytest.mark.parametrize(
     ("state", "shown"), [("running", "starts 1970-01-02"), ("paused", "paused, starts 1970-01-02")]
 )

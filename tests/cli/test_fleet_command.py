@@ -63,6 +63,13 @@ def test_bad_input(words, sentence):
     assert sentence in str(result.exception)
 
 
+def test_with_a_rate_only_a_lower_rate_is_less_work(capsys):
+    _show(LoadResult(1, 5.0, 1, 1, None, None, None, 2, None, ()), has_output=False, theirs=False, has_rate=True)
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.startswith("1 client: 1 report sent, 1 acknowledged in 5 s")
+    assert said.endswith("skipped 2 reports. Try a lower --rate")
+
+
 def test_the_printed_command_quotes_paths(capsys):
     ledgers = (Path("my load/fleet.ledger"),)
     result = LoadResult(2, 5.0, 10, 9, None, None, None, 1, None, ledgers)

@@ -32,7 +32,7 @@ def sentences_of_plan(*words: object) -> list[str]:
 
 def test_a_plan_says_what_it_makes_of_a_file(homes: Path) -> None:
     said = sentences_of_plan("--data", homes, "--devices", "1000", "--bound", "20000")
-    assert "homes.npz, array wh: 4 of 192 readings are missing" in said
+    assert "homes.npz, array wh: 4 of 192 readings are missing or too large" in said
     assert (
         "homes.npz has 2 series of readings for 1000 devices: the other devices are taken to repeat these series"
         in said
@@ -194,6 +194,9 @@ def test_a_backup_that_is_not_there_is_said(tmp_path: Path) -> None:
         (("web", "a.sqlite", "--home", "home"), "stores cannot be given with --home, which shows all campaigns"),
         (("move", "home", "h:99999"), "the address is 'h:99999', expected HOST or HOST:PORT"),
         (("query", "a.sqlite", "--first", "-1"), "--first is -1, expected the number of a slot, from 0"),
+        (("campaign", "extend", "home", "a"), "the new end is missing, expected --by or --until"),
+        (("campaign", "log", "home", "a"), "there is no campaign in home"),
+        (("simulate", "--drop-out", "1", "--devices", "9", "--slots", "1"), "more slots or a smaller --drop-out"),
         (("devices", "add", "two", "--home", "home"), "N is not a whole number, expected one such as 5"),
         (("device", "run", "--config", "none.json"), "none.json: No such file or directory"),
         (("device", "run", "--config", "bad.json"), "bad.json: the configuration is not JSON"),

@@ -32,6 +32,16 @@ def test_the_page_says_what_it_would_cost():
     assert "48 reports of 24 bytes" in words
 
 
+def test_daily_readings_have_no_curve_of_a_day(tmp_path):
+    """A slot is a day, so no warning says that the curve of a day would be hidden. One reading is in the singular."""
+    file = tmp_path / "daily.csv"
+    file.write_text("day,h1,h2\n2024-01-01,5,6\n2024-01-02,7,8\n2024-01-03,5,9\n", encoding="utf-8")
+    words = " ".join(plan("--devices", 4000, "--days", 1, "--data", file).stdout.split())
+    assert "a device makes 1 reading a day" in words
+    assert "each day: 1 reading adds up to ε = 1" in words
+    assert "daily curve" not in words
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

@@ -30,6 +30,8 @@ def refused(monkeypatch, capsys):
         (["plan", "--devices", "ten"], "--devices is 'ten', expected a whole number"),
         (["plan", "--devices=ten"], "--devices is 'ten', expected a whole number"),
         (["plan", "--cohort-share", "x"], "--cohort-share is 'x', expected a number"),
+        (["capacity", "--homes", "some", "--homes", "1000"], "--homes is 'some', expected a whole number"),
+        (["join", "revoke", "first", "--home", "home"], "ID is not a whole number, expected one such as 5"),
         (["plan", "--devices"], "option '--devices' requires an argument"),
         (["plan", "-5"], "-5 is a number where an option is expected"),
         (["plan", "--devcies", "5"], "there is no option --devcies: did you mean --devices"),

@@ -58,6 +58,10 @@ def test_a_store_and_a_folder_of_stores_are_brought_up_to_date(tmp_path: Path, o
     missing = undertone("upgrade", str(tmp_path / "none.sqlite"))
     assert (missing.returncode, "no store" in missing.stderr) == (2, True)
     assert not (tmp_path / "none.sqlite").exists()
+    (tmp_path / "empty.csv").touch()
+    empty = undertone("upgrade", str(tmp_path / "empty.csv"))
+    assert (empty.returncode, "empty.csv is empty, expected a store" in empty.stderr) == (2, True)
+    assert (tmp_path / "empty.csv").stat().st_size == 0
 
 
 def revision(path: Path) -> str:

@@ -44,7 +44,7 @@ def home(tmp_path, monkeypatch):
 def test_a_pause_begins_after_a_rest_at_a_slots_edge(home, capsys):
     assert home("pause") == 0
     assert pauses.read(home.storage, 0) == (START + DAY + SLOT, pauses.ENDLESS)
-    said = "until undertone device resume ends it: nothing is reported, and others can see the silence"
+    said = "until undertone-device resume ends it: nothing is reported, and others can see the silence"
     assert said in capsys.readouterr().out
     # The pause has not begun yet, and `resume` cancels it.
     assert home("resume") == 0

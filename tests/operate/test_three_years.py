@@ -495,8 +495,8 @@ def test_the_operators_page_is_followed_through_three_years(life: Life) -> None:
 
 # Where the page says what its commands print: (a part of the block, a pattern that the output must have).
 SHOWN = (
-    ("undertone plan", r"a slot +\S+ +\S+ +\S+ Wh +2\.6%"),
-    ("undertone plan", r"a day +\S+ +\S+ +\S+ Wh +1\.4%"),
+    ("undertone plan", r"a slot +\S+ +\S+ +\S+ Wh +2\.3%"),
+    ("undertone plan", r"a day +\S+ +\S+ +\S+ Wh +1\.2%"),
     ("undertone capacity", r"disk after three years +0\.0\d+ GB"),
     ("undertone capacity", r"open files +20,256"),
     ("--preview --devices 20000", r"privacy: .*\nthe last slot ends at .*(?s:.*)a slot .*(?s:.*)nothing was written\n"),

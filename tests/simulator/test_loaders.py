@@ -98,7 +98,7 @@ def test_kwh_archive_with_gaps(tmp_path):
     np.savez(tmp_path / "x.npz", kwh=np.array([[0.5, np.nan], [0.123, 2.0]], dtype=np.float32))
     readings = load(tmp_path / "x.npz")
     assert readings.values.tolist() == [[500, 0], [123, 2000]]
-    assert readings.notes == ["x.npz, array kwh: 1 of 4 readings are missing"]
+    assert readings.notes == ["x.npz, array kwh: 1 of 4 readings are missing or too large"]
 
 
 def test_a_stream_is_dealt_in_its_order(tmp_path):

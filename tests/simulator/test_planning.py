@@ -246,7 +246,7 @@ def test_days_without_a_reading_are_a_sentence(tmp_path):
 
 
 def test_a_window_needs_a_whole_day_and_slots_within_it(tmp_path):
-    for shape, minutes, said in (((5, 40), 30, "0 days of 48 slots"), ((5, 20), 1440, "20 days of 1 slots")):
+    for shape, minutes, said in (((5, 40), 30, "0 days of 48 slots"), ((5, 20), 1440, "20 days of 1 slot")):
         np.savez(tmp_path / "readings.npz", wh=np.ones(shape, int), step_min=minutes)
         with refused(said, 2):
             undertone.plan(data=tmp_path / "readings.npz", window="24h")

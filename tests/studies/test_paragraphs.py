@@ -117,7 +117,9 @@ def test_cgm_on_the_stand_in_for_kaggle() -> None:
 
 
 def test_cgm_on_the_stand_in_for_taxis() -> None:
-    says("cgm-taxi", ".41 to 1.45 times", "after smoothing, independent noise in every slot has a smaller error")
+    says(
+        "cgm-taxi", ".41 to 1.45 times", "independent noise in every slot has a smaller error than correlated noise in"
+    )
     assert max(ratios("cgm-taxi", 2000, smoothed=False)) < 0.5
     small = ratios("cgm-taxi", 2000, smoothed=True)
     assert (round(min(small), 2), round(max(small), 2)) == (0.41, 1.45)

@@ -141,7 +141,8 @@ class MemoryStore:
 
     # The counts of reports.
 
-    def commit(self, worker: str, batch: Batch) -> None:
+    def commit(self, worker: str, batch: Batch, snapshots: Mapping[str, bytes] | None = None) -> None:
+        snapshots = snapshots or {}
         with self.transaction():
             content, settled = self._content, int(self._content.meta.get(SETTLED, -1))
             late = Partial({key: counts for key, counts in batch.partial.items() if key.slot <= settled})
@@ -152,7 +153,9 @@ class MemoryStore:
             content.losses.update(batch.lost)
             content.refused += batch.refused
             content.conflicts += batch.conflicts
-            content.segments += [(state, worker, (False, data)) for state, data in batch.records()]
+            content.segments = [row for row in content.segments if row[0] not in snapshots or row[1] != worker]
+            records = [(state, worker, (False, data)) for state, data in batch.records() if state not in snapshots]
+            content.segments += records + [(state, worker, (True, data)) for state, data in snapshots.items()]
             for device, digest, outcome in batch.audit:
                 if outcome is None:
                     raise StoreError("an outcome is missing")
@@ -250,6 +253,6 @@ class MemoryStore:
     def segments(self, state: str) -> Iterator[Segment]:
         return (segment for name, _, segment in self._content.segments if name == state)
 
-    def compact(self, state: str, worker: str, snapshot: bytes, *, everyone: bool = False) -> None:
-        others = [row for row in self._content.segments if row[0] != state or not (everyone or row[1] == worker)]
-        self._content.segments = [*others, (state, worker, (True, snapshot))]
+    def compact(self, state: str, snapshot: bytes) -> None:
+        others = [row for row in self._content.segments if row[0] != state]
+        self._content.segments = [*others, (state, "", (True, snapshot))]

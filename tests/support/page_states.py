@@ -26,7 +26,10 @@ Summary = dict[str, Any]
 
 
 def served(state: str, **fields: Any) -> Callable[[Summary], Summary]:
-    """Return a function that changes a campaign's summary, as if a server ran the campaign and were in this state."""
+    """Return a function that changes a campaign's summary, as if a server ran the campaign and it were in ``state``.
+
+    ``fields``: further changes of what the server says.
+    """
 
     def change(summary: Summary) -> Summary:
         devices = {"all": {"reporting": 380, "silent": 20, "lost": 3, "conflicting": 0}}

@@ -49,15 +49,26 @@ class Coordinator:
 
     def tick(self, now: int) -> None:
         """Do whatever is due at Unix second ``now``."""
+        self._heed(now)
+        self.issuing.tick(now)
+        self._settling.tick(now)
+        self._status.tick(now)
+
+    def pause(self, now: int) -> None:
+        """Only keep the campaign broadcast. Call this in place of ``tick`` while the campaign is paused.
+
+        A device that has heard no broadcast since its start, or for days, makes no reports.
+        """
+        self._heed(now)
+        self.issuing.keep_broadcast(now)
+
+    def _heed(self, now: int) -> None:
         if now < self._now - CLOCK_SECONDS:
             # The wall clock was set back, so forget what was done and decide by the new time what is due.
             self._now = now
             for part in (self.issuing, self._settling, self._status):
                 part.restart()
         self._now = max(now, self._now)
-        self.issuing.tick(now)
-        self._settling.tick(now)
-        self._status.tick(now)
 
     def retire(self, now: int) -> None:
         """Stop broadcasting the campaign for ever, and settle the slots that are due at Unix second ``now``.

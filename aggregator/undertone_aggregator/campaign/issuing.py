@@ -88,6 +88,10 @@ class Issuing:
                     self._choose(due, now)
             finally:
                 self.choosing = False
+        self.keep_broadcast(now)
+
+    def keep_broadcast(self, now: int) -> None:
+        """Broadcast the newest campaign again if its hand-over has changed or the last broadcast is an hour old."""
         if self._handover_changed() or now >= self._broadcast_at + REPUBLISH_SECONDS:
             self.broadcast(now)
 

@@ -389,7 +389,9 @@ class Running:
                         self.journal.say(event, sentence)
                 if self._known.state == RETIRED:
                     coordinator.retire(int(self._options.clock()))
-                elif self._known.state != PAUSED:
+                elif self._known.state == PAUSED:
+                    coordinator.pause(int(self._options.clock()))
+                else:
                     coordinator.note_broker(outlet.dropped, outlet.heard)
                     coordinator.tick(int(self._options.clock()))
                 if not self._known.full:
@@ -411,15 +413,16 @@ class Running:
         status = file.stat() if file.exists() else None
         read = None if status is None else (status.st_mtime_ns, status.st_size)
         if self._groups is None or read != self._groups_read:
-            self._groups_read = read
             self._groups = read_groups(file)
+            self._groups_read = read
 
     def note_groups(self, store: Store) -> None:
         """Apply a changed groups file by writing it to the store for the workers. Raises StoreError."""
         try:
             self._read_groups()
         except (Invalid, OSError) as wrong:
-            self.journal.alarm("groups", f"the changed file of groups is not in use, the old groups stay: {wrong}")
+            sentence = f"alarm: the changed file of groups is not in use, the old groups stay: {wrong}"
+            self.journal.say_once("groups", sentence)
         if self._groups is not None and self._groups is not self._groups_kept:
             if keep_groups(store, self._groups) and self._begun:
                 self.journal.say(

@@ -1,10 +1,10 @@
 """Optimal tables, with less variance than the hybrid mechanism: a linear programme, rounded to verifiable integers.
 
-The variables are P(j|k) for cells j that decode to a fixed grid y_j, and for levels k at x_k, with m_j <= P(j|k) <= e^ε
-m_j, Σ_j P(j|k) = 1 and Σ_j P(j|k) y_j = x_k. The programme minimises the worst variance, or the mean variance over a
-density of levels with a cap on the worst. After rounding to integers W, a few units of each row are moved so that Σ_j W
-y_j = 2^b mu_k exactly. So decode values and levels stay small integers. The certificate is computed from these
-integers, not from the programme.
+The variables are P(j|k) and m_j for cells j that decode to a fixed grid y_j, and for levels k at x_k, with m_j <=
+P(j|k) <= e^ε m_j, Σ_j P(j|k) = 1 and Σ_j P(j|k) y_j = x_k. The programme minimises the worst variance, or the mean
+variance over a density of levels with a cap on the worst. Then level k has rounded integers W_kj, which sum to 2^b (b =
+`BITS`). A few units of each row are moved so that Σ_j W_kj y_j = 2^b x_k exactly, where y_j and x_k are the integers of
+`_Grid`. The certificate is computed from these integers, not from the programme.
 """
 
 from collections.abc import Sequence

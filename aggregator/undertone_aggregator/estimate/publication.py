@@ -217,10 +217,10 @@ class ReleasedCells:
         )
 
     def _bundles(self, cycle: int, of: ReportOrigin, members: Slots) -> Iterator[list[int]]:
-        """Yield bundles of slots within a cycle, as short as possible, with min_reports reports for the threshold each.
+        """Yield bundles of slots of one cycle. A bundle ends as soon as it has min_reports reports for the threshold.
 
         Each slot of a bundle is given by its index among the origin's slots. ``members``: the number of reports of each
-        of these slots. The min_reports is the one that applied when the slots settled.
+        of these slots. The min_reports is the one that applied when the bundle's last slot settled.
         """
         places = self._place[of]
         slots, then, has_mean = self._slots[places], self._then[places].tolist(), self._has_mean[places].tolist()

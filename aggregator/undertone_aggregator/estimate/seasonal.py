@@ -5,8 +5,8 @@
 ``level`` may have any value. ``slow``: an Ornstein-Uhlenbeck process over 70 cycles, or 10 if they are longer than a
 day. ``season``: quasi-periodic, with covariance a² exp(-2 sin²(πΔ)/l²) at phases that are Δ of a cycle apart, decaying
 over T cycles. It is written as harmonics with variances a² q_j(l) (Solin & Särkkä, AISTATS 2014). ``off``: a second
-such pattern, on days off only, decaying over 4T cycles. ``memory``: an Ornstein-Uhlenbeck process of a few slots.
-``chance``: an independent value in each slot. All amplitudes are in units of the series' own scale.
+such pattern, on days off only, decaying over 4T cycles. ``memory``: an Ornstein-Uhlenbeck process over a small part of
+a cycle. ``chance``: an independent value in each slot. All amplitudes are in units of the series' own scale.
 """
 
 import math

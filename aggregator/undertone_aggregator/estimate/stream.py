@@ -186,7 +186,7 @@ class StreamReconstruction:
         return rows
 
     def differences(self, one: Side, other: Side) -> list[MeanDifference]:
-        """See `estimate.difference`. The noise of neighbouring slots is correlated, also between the two sides."""
+        """See `estimate.difference`. The noise of a group's neighbouring slots is correlated."""
         both = (one, other)
         reports = [side.reports for side in both]
         if one.group == other.group:

@@ -244,13 +244,9 @@ class Ingest:
         self._failpoint("before_commit")
         records = self._records + len(batch.seen) // RECORD_BYTES
         compacts = records > max(COMPACT_RECORDS, len(self._admission.seen))
-        # Commit and compact in one transaction, because a small campaign compacts after nearly every slot, and each
-        # transaction waits for the disk.
-        with COMMITS.timed(self._plan.campaign), self._store.transaction():
-            self._store.commit(self._plan.share.name, batch)
-            if compacts:
-                for name, snapshot in self._admission.states.snapshots():
-                    self._store.compact(name, self._plan.share.name, snapshot)
+        snapshots = dict(self._admission.states.snapshots()) if compacts else None
+        with COMMITS.timed(self._plan.campaign):
+            self._store.commit(self._plan.share.name, batch, snapshots)
         self._records = 0 if compacts else records
         return batch
 

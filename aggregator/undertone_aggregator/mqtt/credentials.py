@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from undertone_aggregator.base.files import write_private
+from undertone_aggregator.base.files import read_utf8, write_private
 from undertone_aggregator.base.lock import locked
 from undertone_aggregator.mqtt.endpoint.passwords import certificate_entry, password_entry, read_passwords
 from undertone_aggregator.mqtt.link import DROPPED_TOPIC, STORED_TOPIC, worker_password, worker_user
@@ -172,7 +172,7 @@ def readers_of(path: Path) -> list[str]:
 
 def write_readers(path: Path, prefix: str, readers: Collection[str], *, home_assistant: str | None = None) -> None:
     """Replace the readers of an access-control file, and keep its other lines. Raises Invalid, OSError."""
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    text = read_utf8(path) if path.exists() else ""
     before = _between(path, _READERS_BEGIN, _READERS_END)
     if before is None:
         raise Invalid(f"{path} has no line {_READERS_BEGIN!r}, expected the file that undertone init wrote")
@@ -205,7 +205,7 @@ def _between(path: Path, first: str, last: str) -> list[str] | None:
     """
     if not path.exists():
         return None
-    lines = path.read_text(encoding="utf-8").splitlines()
+    lines = read_utf8(path).splitlines()
     begin, end = (lines.index(mark) if mark in lines else None for mark in (first, last))
     if begin is None and end is None:
         return None

@@ -171,7 +171,7 @@ def _consolidate(store: WorkerStore) -> None:
     states = DeviceStates()
     states.load(store.segments)
     for name, snapshot in states.snapshots():
-        store.compact(name, "", snapshot, everyone=True)
+        store.compact(name, snapshot)
 
 
 def slots_of(store: CampaignEntries) -> set[int]:

@@ -78,7 +78,7 @@ class Source(Protocol):
 
     @property
     def files(self) -> Sequence[Path]:
-        """Files of passwords and access rules: call ``reload`` when they change."""
+        """Files of passwords, access rules and certificates: call ``reload`` when they change."""
 
     @property
     def outlives(self) -> bool:
@@ -116,7 +116,7 @@ class Source(Protocol):
 
 
 class BrokerSource:
-    """Source of reports at one or more brokers. ``files``: files of the brokers' users, passwords first.
+    """Source of reports at one or more brokers. ``files``: files that the brokers read, passwords first.
 
     ``again``: a function that makes the broker read the files, if the broker belongs to this installation.
     ``outlives``: see `Source`.
@@ -218,7 +218,8 @@ def external_broker(config: Config, journal: Journal) -> Iterator[Source]:
         yield BrokerSource(external_addresses(config))
         return
     again = partial(reload_running, directory)
-    yield BrokerSource(external_addresses(config), files[:2], again, outlives=True)
+    watched = [*files[:2], directory / "server.key", directory / "server.crt"]
+    yield BrokerSource(external_addresses(config), watched, again, outlives=True)
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from undertone_aggregator.base.files import read_utf8
 from undertone_aggregator.base.owner import give_to_owner, user_name
 from undertone_shared.errors import Invalid
 
@@ -49,7 +50,7 @@ def history(folder: Path, campaign: str) -> list[Entry]:
     if not path.is_file():
         return []
     entries = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(read_utf8(path).splitlines(), 1):
         try:
             entries.append(Entry(**json.loads(line)))
         except (ValueError, TypeError):

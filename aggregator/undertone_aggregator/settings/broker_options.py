@@ -207,12 +207,12 @@ def _check_direct(broker: BrokerOptions, workers: int) -> None:
         )
 
 
-def check_sessions(broker: BrokerOptions, workers: int, sessions: int) -> None:
+def check_sessions(broker: BrokerOptions, workers: int, sessions: int, *, shared: bool) -> None:
     """Raise Invalid if there are more workers than sessions, or if brokers cannot share the sessions evenly.
 
-    ``sessions``: number of sessions of all workers together.
+    ``sessions``: number of sessions of all workers together. ``shared``: it is the number of partitions.
     """
-    name = "workers" if sessions == workers else "partitions"
+    name = "partitions" if shared else "workers"
     if workers > sessions:
         raise Invalid(f"server.workers is {workers}, expected at most server.partitions = {sessions}")
     if sessions % len(broker.places):

@@ -252,7 +252,7 @@ class StreamPlan(Checked):
     slew: Fraction = option(Fraction(1, 20), "largest step from one report to the next, as a "  # noqa: RUF009
                             "share of the range: above 0 and below 1/2", check.slew)  # fmt: skip
     share: Fraction | None = option(None, "share r of a report's noise that the next one uses again, rounded "  # noqa: RUF009
-                                    "down to 256ths; absent: the one with the least variance",
+                                    "down to 256ths; absent: the share with the least variance",
                                     check.noise_share)  # fmt: skip
     theta: int | None = option(None, "the threshold minus offset: larger readings are truncated to the threshold; "
                                "absent: the threshold round chooses it or, without a round, it is the bound",
@@ -278,8 +278,9 @@ class StreamPlan(Checked):
         if self.share is not None and stream_as(self.mechanism).independent:
             raise Invalid(f"stream.share is {self.share}, expected no share: {self.mechanism} has independent noise")
         if (self.round_slots == 0) != (self.round_epsilon is None):
+            part = self.round_epsilon or "absent"
             raise Invalid(
-                f"stream.round_slots is {self.round_slots} and stream.round_epsilon is {self.round_epsilon}, expected"
+                f"stream.round_slots is {self.round_slots} and stream.round_epsilon is {part}, expected"
                 " both for a threshold round, or neither"
             )
         if not self.round_slots:
@@ -429,7 +430,7 @@ def config_of(tables: Mapping[str, Any], folder: Path) -> Config:
     )
     check_broker(config.broker, config.server.workers)
     config.outlet.check_source(config.broker)
-    check_sessions(config.broker, config.server.workers, config.sessions)
+    check_sessions(config.broker, config.server.workers, config.sessions, shared=config.shares)
     return config
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from undertone_aggregator.base.files import write_private
+from undertone_aggregator.base.files import read_utf8, write_private
 from undertone_aggregator.base.plural import many
 from undertone_aggregator.counts.partial import EVERYBODY
 from undertone_aggregator.store.store import GROUPED, Store
@@ -26,7 +26,8 @@ def read_groups(path: Path) -> dict[str, str]:
     if path.stat().st_size > _LARGEST_GROUPS:
         raise Invalid(f"{path} is too large, expected at most {_LARGEST_GROUPS} bytes")
     groups: dict[str, str] = {}
-    with path.open(newline="", encoding="utf-8", errors="replace") as file:
+    # A spreadsheet may begin its file with a byte order mark.
+    with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
         rows = csv.reader(file)
         if next(rows, None) != _HEADER:
             raise Invalid(f"{path} does not start with the line device,group")
@@ -63,7 +64,7 @@ def append_groups(path: Path, group: str, devices: Iterable[str]) -> None:
         raise Invalid(f"group is {group!r}, which is reserved, expected another name")
     if path.exists():
         read_groups(path)
-    text = path.read_text(encoding="utf-8") if path.exists() else ",".join(_HEADER) + "\n"
+    text = read_utf8(path) if path.exists() else ",".join(_HEADER) + "\n"
     # An editor may have saved the file without a newline at its end.
     end = "" if text.endswith("\n") else "\n"
     write_private(path, text + end + "".join(f"{device},{group}\n" for device in devices))
@@ -74,7 +75,7 @@ def change_group(path: Path, group: str, device: str) -> None:
     changed.
     """
     append_groups(path, group, [])
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else [",".join(_HEADER)]
+    lines = read_utf8(path).splitlines() if path.exists() else [",".join(_HEADER)]
     lines = _without(lines, device)
     lines += [] if group == EVERYBODY else [f"{device},{group}"]
     write_private(path, "\n".join(lines) + "\n")
@@ -93,7 +94,8 @@ def remove_device(path: Path, device: str) -> None:
 
 
 def _without(lines: list[str], device: str) -> list[str]:
-    return [line for line in lines if next(csv.reader([line]), [])[:1] != [device]]
+    """Return the header and the lines of other devices."""
+    return lines[:1] + [line for line in lines[1:] if next(csv.reader([line]), [])[:1] != [device]]
 
 
 def keep_groups(store: Store, groups: Mapping[str, str]) -> bool:

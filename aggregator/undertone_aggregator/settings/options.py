@@ -112,7 +112,7 @@ def boolean(name: str, value: object) -> bool:
 def text(name: str, value: object) -> str:
     """Check text that is not empty. Raises Invalid."""
     if not isinstance(value, str) or not value or "\0" in value:
-        raise Invalid(f"{name} is {value!r}, expected text that is not empty")
+        raise Invalid(f"{name} is {value!r}, expected text that is not empty and has no NUL")
     return value
 
 

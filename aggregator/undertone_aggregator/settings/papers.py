@@ -7,6 +7,7 @@ and reported by the Hybrid mechanism. Nothing is added to the means, and they ar
 `undertone_aggregator.threshold.choose` and `undertone_aggregator.campaign.rounds` do what these options say.
 """
 
+import json
 from typing import Any, Protocol
 
 from undertone_shared.errors import Invalid
@@ -47,8 +48,10 @@ def papers_values(cycle: object) -> dict[str, Any]:
 def check_papers(plan: _Plan) -> None:
     """Raise Invalid if an option of a plan with `as_papers` contradicts the papers."""
     for name, value in SET.items():
-        if getattr(plan, name) != value:
-            raise Invalid(f"campaign.{name} is {getattr(plan, name)!r}, expected {value!r}: campaign.as_papers sets it")
+        if (given := getattr(plan, name)) != value:
+            # A plan is TOML, which writes true and false.
+            given, expected = (json.dumps(each) if isinstance(each, bool) else repr(each) for each in (given, value))
+            raise Invalid(f"campaign.{name} is {given}, expected {expected}: campaign.as_papers sets it")
     if len(plan.rounds) != 1:
         raise Invalid(f"campaign.rounds is {list(plan.rounds)}, expected one round, because campaign.as_papers is set")
     if plan.query == "shown":

@@ -39,7 +39,8 @@ def title(name: str, value: object) -> str:
     words = text(name, value)
     if len(words) > LONGEST_TITLE or not words.isprintable() or words != words.strip():
         raise Invalid(
-            f"{name} is {value!r}, expected one line of at most {LONGEST_TITLE} characters, without spaces at its ends"
+            f"{name} is {value!r}, expected one line of at most {LONGEST_TITLE} printable characters, without spaces at"
+            " its ends"
         )
     return words
 

@@ -1,4 +1,4 @@
-"""The sample configuration: every option with its help and its default, as they are defined in `options`."""
+"""The sample configuration: every option with its help, and with its default or an example. `options` defines them."""
 
 from undertone_aggregator.settings.config import SECTIONS
 from undertone_aggregator.settings.options import sample
@@ -59,5 +59,5 @@ _EXAMPLES: dict[str, dict[str, str]] = {
 
 
 def sample_tables(*names: str) -> str:
-    """Return the tables of these names, as TOML with every option, its help and its default."""
+    """Return the tables of these names, as TOML with every option, its help, and its default or an example."""
     return "\n".join(sample(SECTIONS[name], name, _EXAMPLES[name]) for name in names)

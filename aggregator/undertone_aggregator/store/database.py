@@ -11,7 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from undertone_aggregator.base.interpreter import INGEST_THREADS
 from undertone_aggregator.store import tables
 from undertone_aggregator.store.migrations import FIRST, revision_of, upgrade
-from undertone_aggregator.store.store import DiskFull, NoStore, StoreError
+from undertone_aggregator.store.store import DiskFull, NoStore, OtherStore, StoreError
 from undertone_shared.errors import Invalid
 
 # Number of rows that are fetched from the driver at a time.
@@ -147,7 +147,7 @@ class Database:
                 raise Invalid(f"{self._name} holds the campaigns {', '.join(sorted(numbers))}: name one of them")
             return next(iter(numbers.values()), None)
         if numbers and not self._several and not {campaign, ""} & numbers.keys():
-            raise Invalid(
+            raise OtherStore(
                 f"{self._name} holds the campaign {next(iter(numbers))}, expected {campaign}: use another store"
             )
         return numbers.get(campaign, numbers.get(""))
@@ -290,15 +290,17 @@ def _is_before_first(connection: Connection, version: str | None) -> bool:
 
 
 def _check_version(connection: Connection, name: str, *, newest: bool = True) -> None:
-    """Raise Invalid for a revision newer than this Undertone's. If ``newest``, also raise it for an older revision."""
+    """Raise OtherStore for a newer revision than this Undertone's. If ``newest``, also raise it for an older one."""
     version = revision_of(connection)
     if _is_before_first(connection, version):
-        raise Invalid(f"{name} was made by a version before 0.3.0, and no later version can read it: make a new store")
+        raise OtherStore(
+            f"{name} was made by a version before 0.3.0, and no later version can read it: make a new store"
+        )
     if version is not None and version > tables.HEAD:
-        raise Invalid(
+        raise OtherStore(
             f"{name} has schema version {version}, this Undertone knows up to {tables.HEAD}: upgrade Undertone"
         )
     if newest and version != tables.HEAD:
-        raise Invalid(
+        raise OtherStore(
             f"{name} has tables older than revision {tables.HEAD}: undertone upgrade {name} brings it up to date"
         )

@@ -112,10 +112,14 @@ class SqlStore(Database):
 
     # --- Methods for the counts of reports.
 
-    def commit(self, worker: str, batch: Batch) -> None:
+    def commit(self, worker: str, batch: Batch, snapshots: Mapping[str, bytes] | None = None) -> None:
+        snapshots = snapshots or {}
         with self.transaction():
             self._add_partial(worker, batch.partial)
-            self._append(worker, batch.records(), is_snapshot=False)
+            records = (record for record in batch.records() if record[0] not in snapshots)
+            self._append(worker, records, is_snapshot=False)
+            if snapshots:
+                self._replace(worker, snapshots)
             self.upsert(
                 tables.losses,
                 [
@@ -481,17 +485,21 @@ class SqlStore(Database):
             data = bytes(row.data)
             yield row.is_snapshot, self._mask.show(row.is_snapshot, data) if state == SEEN else data
 
-    def compact(self, state: str, worker: str, snapshot: bytes, *, everyone: bool = False) -> None:
+    def compact(self, state: str, snapshot: bytes) -> None:
         table = tables.segments
-        replaced = {"replaced": state} if everyone else {"replaced": state, "owner": worker}
+        with self.transaction():
+            self.execute(delete(table).where(and_(self.own_rows(table), table.c.state == state)))
+            self._append("", [(state, snapshot)], is_snapshot=True)
+
+    def _replace(self, worker: str, snapshots: Mapping[str, bytes]) -> None:
+        table = tables.segments
 
         def build() -> Any:
-            of_all = and_(self.own_rows(table), table.c.state == bindparam("replaced"))
-            return delete(table).where(of_all if everyone else and_(of_all, table.c.worker == bindparam("owner")))
+            of_worker = table.c.worker == bindparam("owner")
+            return delete(table).where(and_(self.own_rows(table), of_worker, table.c.state == bindparam("replaced")))
 
-        with self.transaction():
-            self.run("delete everyone's segments" if everyone else "delete segments", build, [replaced])
-            self._append(worker, [(state, snapshot)], is_snapshot=True)
+        self.run("delete segments", build, [{"owner": worker, "replaced": state} for state in snapshots])
+        self._append(worker, snapshots.items(), is_snapshot=True)
 
     def _append(self, worker: str, states: Iterable[tuple[str, bytes]], *, is_snapshot: bool) -> None:
         same = {"campaign": self._campaign, "worker": worker, "is_snapshot": is_snapshot}

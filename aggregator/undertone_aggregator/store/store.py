@@ -40,6 +40,10 @@ class NoStore(Invalid):
     """The store, or the campaign in it, does not exist yet; its server creates it."""
 
 
+class OtherStore(Invalid):
+    """The store is of another version or another campaign; the message says what to do."""
+
+
 class DiskFull(StoreError):
     """The store's disk or quota is full; it can be written again once there is space."""
 
@@ -194,8 +198,11 @@ class CountedReports(Protocol):
 class WorkerStore(Protocol):
     """What a worker writes: counts, and the states of devices. The store knows only the names of these states."""
 
-    def commit(self, worker: str, batch: Batch) -> None:
+    def commit(self, worker: str, batch: Batch, snapshots: Mapping[str, bytes] | None = None) -> None:
         """Add a batch under the worker's own key, in one transaction.
+
+        ``snapshots``: name of a state of devices -> its snapshot, which includes the batch. It replaces the worker's
+        segments of this state, and the batch's records for this state are not stored.
 
         Reports for a slot up to `SETTLED` are stored apart as late, so that the counts of a settled slot never change.
         A transaction that increases `SETTLED` waits for the commits that have read the old value.
@@ -204,11 +211,8 @@ class WorkerStore(Protocol):
     def segments(self, state: str) -> Iterator[Segment]:
         """Yield the segments of the state of this name, oldest first; see `DeviceStates.load`."""
 
-    def compact(self, state: str, worker: str, snapshot: bytes, *, everyone: bool = False) -> None:
-        """Replace the worker's segments of a state by one snapshot. If ``everyone``, replace those of all workers.
-
-        With ``everyone`` no worker may run.
-        """
+    def compact(self, state: str, snapshot: bytes) -> None:
+        """Replace all workers' segments of a state by one snapshot. No worker may run."""
 
 
 class DeviceInventory(Protocol):

@@ -73,7 +73,7 @@ def with_tail(
     """Return a choice by the white box, with the distribution of readings that the robust method fits to the same
     reports.
 
-    The white box removes the tail of its own density. So that density says nothing about what truncation at θ removes.
+    The white box removes the tail of its own density, which therefore cannot show what truncation at θ removes.
     θ and its expected error stay as they are.
     """
     at = np.array([chosen.theta], dtype=np.int64)

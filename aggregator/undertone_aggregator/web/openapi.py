@@ -36,7 +36,7 @@ def document() -> dict[str, Any]:
         "Undertone",
         "Means of many devices' readings under local differential privacy, for settled slots with enough reports."
         " Each JSON answer with means or quantiles holds their guarantee. No answer holds a device's report."
-        ' Errors are {"error": sentence}.',
+        ' Errors are {"error": sentence}, but that of status 500 is plain text.',
         {
             "/api/v1/campaigns": _get("all campaigns at a glance", ()),
             each: _get("one campaign at a glance", ("name",)),

@@ -121,5 +121,7 @@ def integers(values: Integers | Iterable[int]) -> Integers:
     if array.size == 0:
         return np.zeros(0, dtype=np.int64)
     if array.ndim != 1 or array.dtype.kind not in "iu" or (array.dtype.kind == "u" and array.max() >= 1 << 63):
-        raise Invalid(f"the values have type {array.dtype} and shape {array.shape}, expected a list of integers")
+        raise Invalid(
+            f"the values have type {array.dtype} and shape {array.shape}, expected a list of integers below 2^63"
+        )
     return array.astype(np.int64, copy=False)

@@ -56,7 +56,8 @@ class SquareRoot(Bounded, OneByOne):
         self._c = np.rint(self._f * 2.0**_BITS).astype(np.int64)
         if bound * float(self._c.sum()) >= 2.0**60:
             raise Invalid(
-                f"a sum of {horizon} values up to {bound} does not fit in 64 bits: choose a smaller bound or horizon"
+                f"a fixed-point sum of {horizon} values up to {bound} does not fit in 64 bits: choose a smaller bound"
+                " or horizon"
             )
         squares = sum(int(c) ** 2 for c in self._c)
         multiplier = Fraction(ceil(analytic_multiplier(float(self.epsilon), float(self.delta)) * 2**40), 2**40)

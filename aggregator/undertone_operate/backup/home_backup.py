@@ -64,8 +64,8 @@ _SECRETS = {
     "*.password": "a password of the server or of a reader, in plain text",
     "*passwords": "the hashed passwords of devices, readers and the server",
     "*token*": "the token of the web page",
-    "*.urls": "the addresses to which alerts go, with passwords",
-    "fleets/*": "the devices' files, with their passwords",
+    "*.urls": "the addresses to which alerts go, which may contain passwords",
+    "fleets/*": "the devices' files, with their passwords or keys",
     JOIN_CODES: "the names of devices that joined by a code; of each code, only the hash",
     "*.sqlite": "the names of devices and when each reported; with audit = true, also a digest of each report; never a"
     " reading",
@@ -154,7 +154,6 @@ def restore_home(file: Path, folder: Path, original: Path | None = None) -> list
         sentences = [f"{folder}: {many(_count(scratch), 'file')} restored"]
         sentences += _check_stores(Home(scratch))
         sentences += _withhold(Home(scratch), int(time.time()))
-        sentences += _notes(Home(scratch))
         for path in (scratch, *scratch.rglob("*")):
             give_to_owner(path, like)
             if path.is_dir():
@@ -166,6 +165,7 @@ def restore_home(file: Path, folder: Path, original: Path | None = None) -> list
         raise Invalid(f"{original or file} is not a complete backup of a server's folder: {wrong}") from None
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+    sentences += _notes(Home(folder))
     sentences.append(
         "reports that were acknowledged after the backup was made are not in the restored stores; the devices' sequence"
         " numbers will show that these reports are lost"
@@ -173,7 +173,7 @@ def restore_home(file: Path, folder: Path, original: Path | None = None) -> list
     if by_spark := [name for name in Home(folder).names() if Home(folder).config(name).landing.counts == SPARK]:
         sentences.append(
             f"Spark counts the landed reports of {', '.join(by_spark)}: run undertone spark recount with a new"
-            " checkpoint, which counts the landed files that still exist into the restored store"
+            " checkpoint, which counts the landed files that still exist"
         )
     sentences.append(
         "devices connect to the name or address in [broker] of server.toml: make it lead to this machine, or to your"
@@ -279,7 +279,8 @@ def _extract(archive: tarfile.TarFile, folder: Path, file: Path) -> str:
     except (ValueError, KeyError, TypeError):
         raise Invalid(f"the backup's {MANIFEST} is not valid, expected the one that undertone backup wrote") from None
     if wanted:
-        raise Invalid(f"the backup is incomplete: it lacks {many(len(wanted), 'file')}, such as {sorted(wanted)[0]}")
+        others = f" and {many(len(wanted) - 1, 'other file')}" if len(wanted) > 1 else ""
+        raise Invalid(f"the backup is incomplete: it lacks {min(wanted)}{others}")
     return before
 
 
@@ -312,7 +313,7 @@ def _check_stores(home: Home) -> list[str]:
         with open_store(url, read_only=True) as store:
             damage = store.damage()
             if damage:
-                raise Invalid(f"the store of {name} is damaged: {damage}")
+                raise Invalid(f"the store of {name} in the backup is damaged: {damage}")
             newest, counted = store.newest_slot(), store.outcomes()["counted"]
             of = f", the newest from slot {newest}" if counted else ""
             sentences.append(f"{name}: {many(store.epoch_count(), 'epoch')}, {many(counted, 'report')}{of}")
@@ -371,7 +372,9 @@ def _notes(home: Home) -> list[str]:
         for path in (
             *(config.broker.password_file, config.broker.ca_file, config.broker.certificate, config.broker.key),
             *(config.broker.passwords, config.server.signing_key, config.server.page_token, config.campaign.groups),
-            config.server.alerts,
+            *(config.server.alerts, config.join.certificate, config.join.key),
+            *(config.outlet.password_file, config.outlet.ca_file),
+            *([] if config.store_address.file is None else [str(config.store_address.file)]),
         )
         if path is not None and not config.path(path).resolve().is_relative_to(home.folder.resolve())
     }

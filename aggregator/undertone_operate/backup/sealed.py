@@ -52,8 +52,10 @@ def unseal(source: BinaryIO, out: BinaryIO, passphrase: str) -> None:
     """
     head = source.read(len(_MAGIC) + _SALT_BYTES + _NONCE_BYTES)
     salt, nonce = head[len(_MAGIC) : -_NONCE_BYTES], head[-_NONCE_BYTES:]
-    if not head.startswith(_MAGIC) or len(salt) != _SALT_BYTES:
+    if not head.startswith(_MAGIC):
         raise Invalid("the file is not encrypted, expected one that undertone backup wrote with a passphrase")
+    if len(salt) != _SALT_BYTES:
+        raise Invalid("the backup was truncated: its beginning is incomplete")
     cipher = _cipher(passphrase, salt)
     number, part = 0, source.read(_PART + _TAG_BYTES)
     while True:

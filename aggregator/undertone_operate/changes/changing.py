@@ -150,9 +150,7 @@ class _End:
         end, latest = f"the campaign ends at {utc(self.new)} instead of {utc(self.old)}", self._latest()
         if latest >= self.new:
             return end
-        return (
-            f"{end}; some policies refuse this later end: the policies of all devices allow an end up to {utc(latest)}"
-        )
+        return f"{end}; some policies refuse this end: the policies of all devices allow an end up to {utc(latest)}"
 
     def _latest(self) -> int:
         """Return the latest end that all policies allow, but at most the new end."""
@@ -175,11 +173,21 @@ def _new_end(home: Home, config: Config, timeline: Timeline, more: int, now: int
         raise Invalid(f"{length}, but the campaign's length is fixed: {epochs.fixed_end}")
     successor = home.successor(plan.name)
     if successor is not None:
-        raise Invalid(f"campaign {successor} starts when {plan.name} ends, so the end of {plan.name} cannot change")
+        raise Invalid(f"campaign {successor} succeeds {plan.name}, so the end of {plan.name} cannot change")
     learned = epochs.learning_ends(timeline)
     if learned is not None:
-        begins, end = now, learned + plan.report_slots * plan.slot_seconds
+        end = learned + plan.report_slots * plan.slot_seconds
     else:
+        end = (epochs.last_slot(timeline) + 1) * plan.slot_seconds
+    # The old end is not that of the newest epoch, which may be from before an earlier change of the length.
+    old = end - more * plan.slot_seconds
+    if old <= now:
+        raise Invalid(
+            f"{length}, but campaign {plan.name} ended at {utc(old)}, and can no longer be extended: undertone campaign"
+            " succeed starts the next campaign"
+        )
+    begins = now
+    if learned is None:
         issued = max(now, cycle_after(newest))
         extended = epochs.reissued(timeline, issued)
         if extended is None:
@@ -191,11 +199,4 @@ def _new_end(home: Home, config: Config, timeline: Timeline, more: int, now: int
             )
         begins, end = extended.campaign.epoch, extended.campaign.end
     before = turns_in(home, home.chain(plan.name)[1:])
-    # The old end is not that of the newest epoch, which may be from before an earlier change of the length.
-    old = end - more * plan.slot_seconds
-    if old <= now:
-        raise Invalid(
-            f"{length}, but campaign {plan.name} ended at {utc(old)}, and can no longer be extended: undertone campaign"
-            " succeed starts the next campaign"
-        )
     return _End(home, plan, old, end, begins, timeline.epochs[0].campaign.first_slot, before)

@@ -31,7 +31,7 @@ def extend(
     if meta.get(STATE) == RETIRED:
         raise Invalid(f"campaign {name} is retired for good: make a new campaign")
     if not len(timeline):
-        raise Invalid(f"campaign {name} has no epoch yet: set campaign.{LENGTH} in its plan")
+        raise Invalid(f"campaign {name} has no epoch yet: change campaign.{LENGTH} with undertone campaign apply")
     end = epochs_of(config).last_slot(timeline) + 1
     more = (until // slot - end) if until is not None else (by or 0) // slot
     if more < 1:

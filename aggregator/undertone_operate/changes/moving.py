@@ -1,4 +1,4 @@
-"""Moves of devices while they report: fleets to another address, a device to another campaign or group.
+"""Moves of devices while they report: fleets to another address, a device to another campaign.
 
 A move is a signed hand-over, which the running server sends with the campaign (`undertone_shared.handover`). A device
 obeys it at its next contact, if its policy allows hand-overs. The device's files in the server's folder are changed as
@@ -63,6 +63,11 @@ def _move_fleets(home: Home, host: str, port: int, *, endpoint: bool) -> list[st
         raise Invalid("devices connect to this server's endpoint already: --endpoint is for an external broker")
     signer = _signer(config)
     own = endpoint or not config.broker.source.broker
+    if own and not endpoint and config.broker.certificate is None and not is_loopback(host):
+        raise Invalid(
+            f"this server's endpoint has no certificate, so only devices on this machine reach it: {host} needs"
+            " broker.host, broker.certificate and broker.key first"
+        )
     options = _endpoint_options(config, host) if endpoint else {"reached_as" if own else "host": host}
     sentences = _certificate(config, host) if own else []
     for name in names:
@@ -140,8 +145,8 @@ def _move_device(home: Home, campaign: str, device: str, to: str, group: str) ->
         _check_policy(target, policy, device, now)
         if not is_inside(policy, agreements(home, to)):
             raise Invalid(
-                f"the household of {device} has not agreed to {to}: add a device to {to}, which gets a new policy, and"
-                f" revoke {device}"
+                f"the household of {device} has not agreed to {to}: revoke {device}, and add a new device with a new"
+                f" policy to {to}"
             )
         new.check_group(group)
         about_group = new.about_group(group)
@@ -163,7 +168,7 @@ def _move_device(home: Home, campaign: str, device: str, to: str, group: str) ->
     return [
         f"{device} moves from {campaign} to {to}, group {group}, at its next contact with this server",
         *([about_group] if about_group else []),
-        "the device may report to both campaigns; its privacy budget and its spending stay the same",
+        "during the move, the device may report to both campaigns; its privacy budget and its spending stay the same",
     ]
 
 
@@ -233,9 +238,10 @@ def _certificate(config: Config, host: str) -> list[str]:
     authority = config.path(AUTHORITY)
     if not authority.is_file():
         return []
-    if not authority.with_name(AUTHORITY_KEY).is_file():
+    authority_key = authority.with_name(AUTHORITY_KEY)
+    if not authority_key.is_file():
         return [
-            f"get a certificate for {host}: this command made none, because the authority's key is not in this folder"
+            f"the server needs a certificate for {host}: this command made none, because {authority_key} is missing"
         ]
     names = [host, broker.reached_as or broker.host]
     certificate, key = server_certificate(authority, names)

@@ -173,7 +173,8 @@ def _policies(fleet: Path, drawn: int, new: Config, signer: Signer, agreed: Sequ
     if short:
         least = min(allowed_reports(policy) for policy, _ in short)
         sentences.append(
-            f"warning: a device may have to send {turns} reports in this campaign and those before, but the policies of"
+            f"warning: in {new.campaign.name} and the campaigns before it, a device may have to send"
+            f" {many(turns, 'report')}, but the policies of"
             f" {many(sum(number for _, number in short), 'device')} allow fewer in a life (the strictest allows"
             f" {least}): such a device stops reporting before the end, unless it gets a policy that allows more"
         )

@@ -33,7 +33,7 @@ from undertone_aggregator.settings.config import Config
 from undertone_aggregator.settings.options import family_of, split_address
 from undertone_aggregator.settings.server_options import ServerOptions
 from undertone_aggregator.store.kept import kept_by_name
-from undertone_aggregator.store.store import NoStore, open_store
+from undertone_aggregator.store.store import NoStore, OtherStore, open_store
 from undertone_aggregator.store.store_address import store_address
 from undertone_operate.examine.doctor_broker import FAILURE, OK, SIGNING_KEY, WARNING, Finding, examine_broker
 from undertone_operate.fleet.join_codes import JoinCodes
@@ -44,7 +44,6 @@ from undertone_shared.errors import Invalid
 _LEAST_FREE = 200 << 20
 _SLOW_SYNC_SECONDS = 0.2
 _NO_AUDIT = "if nobody needs these rows, set audit = false in [store] of server.toml"
-_NO_LANDING = "if nobody needs these files, remove [landing] from server.toml"
 _DATABASE = "start the database, or correct path in [store] of server.toml"
 _UNREADABLE = "let the server's user read the store's file, or restore the folder from a backup with undertone restore"
 
@@ -77,6 +76,7 @@ def examine(folder: Path, *, alert_test: bool = False) -> Iterator[Finding]:
     except (Invalid, OSError) as wrong:
         yield Finding("server", FAILURE, str(wrong), f"edit {folder / SERVER}")
         return
+    yield from _signing_key(home.folder / server.signing_key)
     yield from _state(home)
     yield from _machine(disk)
     configs = []
@@ -99,9 +99,10 @@ def examine(folder: Path, *, alert_test: bool = False) -> Iterator[Finding]:
     for config in configs:
         yield from _ending(home, config)
         yield _store(config)
+        no_landing = f"if nobody needs these files, remove [landing] from {home.file(config.campaign.name)}"
         for fix, sentences in (
             (_NO_AUDIT, kept_by_name(config.store.audit, None)),
-            (_NO_LANDING, kept_by_name(False, config.landing.kept_days)),
+            (no_landing, kept_by_name(False, config.landing.kept_days)),
         ):
             for sentence in sentences:
                 yield Finding(f"privacy of {config.campaign.name}", WARNING, sentence, fix)
@@ -143,7 +144,9 @@ def _ending(home: Home, config: Config) -> Iterator[Finding]:
     name, now = config.campaign.name, time.time()
     sentence = state_of(read_state(home.state), name, None, now).ending(now)
     if sentence:
-        yield Finding(f"end of {name}", WARNING, sentence, "undertone campaign extend, or undertone campaign succeed")
+        succeed = "undertone campaign succeed"
+        fix = succeed if config.kind == "stream" else f"undertone campaign extend, or {succeed}"
+        yield Finding(f"end of {name}", WARNING, sentence, fix)
 
 
 def _files(home: Home) -> Iterator[Finding]:
@@ -156,8 +159,11 @@ def _files(home: Home) -> Iterator[Finding]:
             yield Finding("modes", FAILURE, sentence, f"chmod 600 {_quoted(path)}")
             return
     yield Finding("modes", OK, "no other user may open the server's secret files")
+
+
+def _signing_key(path: Path) -> Iterator[Finding]:
     try:
-        read_key(home.folder / "signing.key")
+        read_key(path)
         yield Finding("signing key", OK, "the server can sign campaigns")
     except (Invalid, OSError) as wrong:
         yield Finding("signing key", FAILURE, f"the server cannot sign campaigns: {wrong}", SIGNING_KEY)
@@ -202,7 +208,7 @@ def _room(home: Home, config: Config) -> Iterator[Finding]:
         # A server raises its soft limit to the hard one when it starts.
         found, away = room(config.broker.connections, limit()[1]), 0
     sentence = (
-        f"{many(devices, 'device has a password', 'devices have a password')}, and at most {found.connections} can be"
+        f"{many(devices, 'device may log in', 'devices may log in')}, and at most {found.connections} can be"
         f" connected at once, because of {found.why}"
     )
     if away:
@@ -374,6 +380,8 @@ def _store(config: Config) -> Finding:
             )
         return Finding(check, OK, f"{many(epochs, 'epoch')}, {many(counted, 'report')} counted")
     except NoStore:
-        return Finding(check, OK, "the store does not exist yet; the server makes it")
+        return Finding(check, OK, "this campaign has no store; the server makes one")
+    except OtherStore as wrong:
+        return Finding(check, FAILURE, str(wrong))
     except (Invalid, OSError) as wrong:
         return Finding(check, FAILURE, str(wrong), _DATABASE if store_address(config.store_url).shared else _UNREADABLE)

@@ -127,7 +127,9 @@ def examine_broker(configs: list[Config]) -> Iterator[Finding]:
     try:
         socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     except OSError as wrong:
-        yield Finding("name", FAILURE, f"{address.host} has no address: {wrong}", "check host in [broker], and the DNS")
+        yield Finding(
+            "name", FAILURE, f"no address of {address.host} was found: {wrong}", "check host in [broker], and the DNS"
+        )
         return
     end = None
     try:
@@ -137,11 +139,11 @@ def examine_broker(configs: list[Config]) -> Iterator[Finding]:
                 with context.wrap_socket(plain, server_hostname=address.host) as secure:
                     end = _end(secure)
     except OSError as wrong:
-        fix = "start the broker, or correct host, port or ca_file in [broker]"
+        fix = "start the broker, renew its certificate, or correct host, port or ca_file in [broker]"
         yield Finding("broker", FAILURE, f"no connection to the broker at {address.host}:{address.port}: {wrong}", fix)
         return
     how = "TLS, certificate and name verified" if address.tls_context() is not None else "no TLS"
-    yield Finding("broker", OK, f"{address.host}:{address.port} answers ({how})")
+    yield Finding("broker", OK, f"{address.host}:{address.port} accepts connections ({how})")
     if end is not None:
         now = time.time()
         fix = "renew the certificate, and send SIGHUP to the broker" if notice(end, now) is not None else ""
@@ -152,12 +154,13 @@ def examine_broker(configs: list[Config]) -> Iterator[Finding]:
 
 
 class _Client:
-    """A connection that remembers whether it was refused, whether it has received anything, and whether the broker
-    closed it.
+    """A connection that remembers whether it was refused or not answered, whether it has received anything, and
+    whether the broker closed it.
     """
 
     def __init__(self, address: Address, client_id: str) -> None:
         self.refused: str | None = None
+        self.silent = False
         self.heard = threading.Event()
         self.lost = threading.Event()
         self._answered = threading.Event()
@@ -167,8 +170,7 @@ class _Client:
         self._client.on_message = lambda *_: self.heard.set()
         self._client.connect(address.host, address.port, address.keepalive)
         self._client.loop_start()
-        if not self._answered.wait(_WAIT_SECONDS):
-            self.refused = "no answer"
+        self.silent = not self._answered.wait(_WAIT_SECONDS)
 
     def _on_connect(self, _c: Any, _d: Any, _f: Any, reason: Any, _p: Any) -> None:
         self.refused = str(reason) if reason.is_failure else None
@@ -200,11 +202,18 @@ def _sessions(config: Config, address: Address) -> Generator[Finding, None, bool
     worker = address.of_worker(WORKER_USERS - 1)
     client = _Client(worker, "undertone-doctor")
     try:
+        if client.silent:
+            sentence = worker.unanswered("no answer")
+            yield Finding("broker", FAILURE, sentence, "correct host, port or ca_file in [broker]")
+            return False
         if client.refused is not None:
             fix = "give the broker the password file again, or set worker_users = false if all workers share one user"
             yield Finding("password", FAILURE, worker.refusal(client.refused), fix)
             return False
-        yield Finding("password", OK, f"the broker knows the user {worker.user}")
+        yield Finding("password", OK, f"the broker accepts the user {worker.user}")
+        if worker.user == address.user:
+            # All workers share the server's own user, which publishes campaigns.
+            return True
         topic = config_topic(config.broker.prefix, "doctor")
         client.subscribe(topic)
         client.publish(topic)
@@ -214,9 +223,8 @@ def _sessions(config: Config, address: Address) -> Generator[Finding, None, bool
             sentence = f"the user {worker.user} can publish to {topic}, which the broker's access rules must not allow"
             yield Finding("access", FAILURE, sentence, fix)
         else:
-            yield Finding("access", OK, "the broker lets no worker publish campaigns")
-        if worker.user != address.user:
-            yield _client_ids(address, worker, client)
+            yield Finding("access", OK, f"the user {worker.user} cannot publish campaigns")
+        yield _client_ids(address, worker, client)
         return True
     finally:
         client.close()
@@ -227,6 +235,10 @@ def _client_ids(address: Address, worker: Address, client: _Client) -> Finding:
     thief = _Client(other, "undertone-doctor")
     taken = client.lost.wait(_QUIET_SECONDS)
     thief.close()
+    if thief.silent or thief.refused is not None:
+        why = other.unanswered("no answer") if thief.silent else other.refusal(thief.refused)
+        sentence = f"doctor cannot see whether a user can take over another user's session: {why}"
+        return Finding("client ids", WARNING, sentence, "give the broker the password file again")
     if taken:
         sentence = (
             "a user can take over another user's session with the same client id: a device could delete the server's"
@@ -268,13 +280,21 @@ def _campaign(config: Config, check: str, message: bytes | None) -> Finding:
     if not message and _state(config) == RETIRED:
         return Finding(check, OK, "the campaign is retired, and nothing broadcasts it")
     if not message:
-        return Finding(check, WARNING, "nothing broadcasts the campaign", "start the server: undertone serve")
+        return Finding(
+            check,
+            WARNING,
+            "nothing broadcasts the campaign",
+            "start the server: undertone serve; if it runs, read its log",
+        )
     try:
         fingerprint = header(message)[1]
+    except Invalid as wrong:
+        return Finding(check, FAILURE, str(wrong), "restart the server, which broadcasts the campaign again")
+    try:
         with open_store(config.store_url, campaign=config.campaign.name, read_only=True) as store:
             in_store = fingerprint in {epoch.campaign.fingerprint for epoch in store.epochs()}
     except (Invalid, OSError) as wrong:
-        return Finding(check, FAILURE, str(wrong), "restart the server, which broadcasts the campaign again")
+        return Finding(check, FAILURE, str(wrong), "check the path in [store], or restore the store from a backup")
     if not in_store:
         return Finding(
             check, FAILURE, "the store does not contain the campaign that is broadcast", "check the path in [store]"

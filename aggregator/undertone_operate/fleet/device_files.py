@@ -14,6 +14,7 @@ from typing import Any
 
 from undertone_aggregator.base.files import write_private
 from undertone_aggregator.base.owner import give_to_owner
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.campaign.stream_rounds import round_length, stream_rule
 from undertone_aggregator.counts.epochs import late_seconds
 from undertone_aggregator.counts.partial import EVERYBODY
@@ -152,7 +153,8 @@ def life_sentence(policy: dict[str, Any]) -> str:
         sentence = "the policy's lifetime is 0: a device's spending is limited in each period, not in its whole life"
         return f"{sentence}; on streams, it may spend rho = {rho / UNIT:.5f} in its whole life" if rho else sentence
     sentence = (
-        f"each device may spend epsilon = {lifetime / UNIT:.2f} in its whole life, which is {lifetime // units} reports"
+        f"each device may spend epsilon = {lifetime / UNIT:.2f} in its whole life, which is"
+        f" {many(lifetime // units, 'report')}"
     )
     if rho:
         sentence += f", and rho = {rho / UNIT:.5f} on streams"

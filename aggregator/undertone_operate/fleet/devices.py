@@ -4,6 +4,7 @@ The devices' files and the store's inventory are kept consistent. A name is neve
 device was forgotten. The reports of a revoked device stay in the sums, because they cannot be separated there.
 """
 
+import contextlib
 import json
 import shutil
 import time
@@ -41,6 +42,7 @@ from undertone_operate.fleet.device_files import (
     agreeing,
     groups_entry,
     policy_of,
+    signers,
     target_of,
     write_certificate,
     write_device,
@@ -172,7 +174,7 @@ class FleetFiles:
         known = sorted({device.group for device in self.devices().values()} - {EVERYBODY})
         if group == EVERYBODY or group in known:
             return ""
-        others = f"the others are {', '.join(known)}" if known else "the campaign has no other"
+        others = f"other groups: {', '.join(known)}" if known else "the campaign has no other"
         return f"{group} is a new group; {others}"
 
     def regroup(self, name: str, group: str) -> None:
@@ -315,7 +317,7 @@ def model_of(fleet: FleetFiles) -> tuple[Target, str, int | None]:
 
     In an empty fleet the policy allows only what the campaign needs. The same holds if the first device's policy
     refuses the campaign, for example because it was made for a predecessor with a smaller ε, a smaller bound or longer
-    slots. Raises Invalid, StoreError.
+    slots. A policy that names only earlier keys of the server gets the present key. Raises Invalid, StoreError.
     """
     first = min((fleet.folder / "devices").glob("*/device.json"), default=None)
     if first is None:
@@ -332,8 +334,22 @@ def model_of(fleet: FleetFiles) -> tuple[Target, str, int | None]:
     places = [(host, port or device.broker.port) for host, port in fleet.config.broker.places]
     if len(places) > 1:
         target = replace(target, places=tuple(places))
-    text = _planned_policy(fleet.config, target) if refuses else policy.decode()
+    text = _planned_policy(fleet.config, target) if refuses else _with_present_key(fleet.config, policy.decode())
     return target, text, None if device.outbox == DEFAULT_OUTBOX else device.outbox
+
+
+def _with_present_key(config: Config, policy: str) -> str:
+    """Return the policy, with the server's present key as its signer if it names signers but not this key.
+
+    After a change of the key, a device with the model's signers would refuse everything that this server signs. Without
+    a usable key the policy stays as it is.
+    """
+    fields = json.loads(policy)
+    with contextlib.suppress(Invalid, OSError):
+        present = signers(config)
+        if fields.get("signers") and present[0] not in map(str.lower, fields["signers"]):
+            return json.dumps({**fields, "signers": present}, indent=2) + "\n"
+    return policy
 
 
 def _planned_policy(config: Config, target: Target) -> str:

@@ -26,9 +26,9 @@ _REPLY = {
 }
 _REFUSALS = {
     "404": "reason unknown: there is no such code",
-    "409": "reason used: the code was redeemed with another key, or more than 30 days ago",
+    "409": "reason used: the code was redeemed before; redeem refuses its own key only after 30 days",
     "410": "reason expired: the time of the code or its campaign is over; reason revoked: the code, its campaign or its"
-    " device was revoked",
+    " device was revoked, or (leave) no device has joined with the code",
     "422": "reason invalid: the body is not as expected; error says why",
     "429": "reason slow_down: too many requests; Retry-After is in seconds",
     "503": "reason unavailable: the server cannot answer now; repeat the same request later",

@@ -47,7 +47,7 @@ def write_sheet(
     if path.suffix == PICTURE:
         write_private(path, picture(links[0]))
         return
-    until = time.strftime("%Y-%m-%d", time.gmtime(expires))
+    until = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(expires))
     rules = "".join(f"<p><strong>{html.escape(title)}:</strong> {html.escape(text)}</p>" for title, text in agreement)
     parts = [
         f"<section>{picture(link)}<div><p><strong>{html.escape(about)}</strong></p>"

@@ -72,6 +72,6 @@ def restore(
     if is_sealed(file) != (passphrase is not None):
         if passphrase is None:
             raise Invalid(f"{file} is encrypted: give the file of its passphrase by --passphrase-file")
-        raise Invalid(f"{file} is not encrypted, expected no --passphrase-file")
+        raise Invalid(f"undertone backup has not encrypted {file}, expected no --passphrase-file")
     sentences = restore_home(file, folder) if passphrase is None else restore_sealed_home(file, folder, passphrase)
     print(json.dumps({"home": str(folder), "notes": sentences}) if as_json else "\n".join(sentences))

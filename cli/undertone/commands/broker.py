@@ -33,13 +33,17 @@ def rotate(
 
     home = Home(folder)
     password = credentials.new_password()
+    passwords = home.broker / "passwords"
     with credentials.alone(home.broker):
-        credentials.change_passwords(home.broker / "passwords", credentials.server_users(password))
+        credentials.change_passwords(passwords, credentials.server_users(password))
     path = home.folder / f"{credentials.AGGREGATOR}.password"
     write_private(path, password + "\n")
     print(f"{path} holds the new password of the server and its workers")
     if home.broker_options.source.broker:
-        print("restart the broker and then the server")
-        print("do not send a SIGHUP instead: a SIGHUP would lose the messages that wait for the server")
+        print(
+            f"copy this file to every other machine that runs a worker, and {passwords} to a broker on another machine"
+        )
+        print("then restart the broker, and after it the server and the workers")
+        print("do not send the broker a SIGHUP instead: this would lose the messages that wait for the server")
     else:
         print("nothing uses this password: devices connect to this server itself, not to an external broker")

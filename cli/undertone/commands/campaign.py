@@ -116,8 +116,9 @@ def create(
     print("\n".join(preview(config, int(time.time()))))
     if home.join.listen is not None and config.budget.epsilon > LARGEST_FOR_PEOPLE:
         likely = percent(math.ceil(config.budget.epsilon * UNIT)) or 100
+        what = "a report" if config.stream is None else "all reports of a device's stream together"
         print(
-            f"warning: people are asked to take part; with epsilon = {float(config.budget.epsilon):g}, a report can"
+            f"warning: people are asked to take part; with epsilon = {float(config.budget.epsilon):g}, {what} can"
             f" raise a guess about one reading from 50 % to {likely} %. Choose an epsilon of at most"
             f" {LARGEST_FOR_PEOPLE}, or be ready to explain this epsilon"
         )
@@ -326,7 +327,8 @@ def extend(
     from undertone_operate.changes.extension import extend
 
     if (by is None) == (until is None):
-        raise Invalid("the new end is missing or given twice, expected either --by or --until")
+        given = "missing" if by is None else "given by both --by and --until"
+        raise Invalid(f"the new end is {given}, expected --by or --until")
     seconds = None if by is None else seconds_of("--by", by)
     end = None if until is None else int(moment_of("--until", until, UTC).timestamp())
     home = Home(folder)
@@ -336,7 +338,7 @@ def extend(
 
 @app.command()
 def delete(folder: Folder, name: Name) -> None:
-    """Delete a campaign that has no reports yet, with its plan and its store. Retire any other campaign instead."""
+    """Delete a campaign to which nothing was sent yet, with its plan and its store's file. Retire others instead."""
     from undertone_aggregator.server.folder import Home
     from undertone_aggregator.server.lifecycle import delete
 
@@ -352,8 +354,10 @@ def log(folder: Folder, name: Name, as_json: AsJson = False) -> None:
     from undertone_aggregator.server.history import history
 
     home = Home(folder)
-    home.file(name)
+    plan = home.file(name)
     entries = history(home.folder, name)
+    if not entries and not plan.is_file():
+        home.only(name)
     if as_json:
         print(json.dumps([entry.row() for entry in entries]))
         return

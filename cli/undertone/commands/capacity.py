@@ -54,7 +54,7 @@ def capacity(
         "disk after three years": lambda each: f"{each.disk_bytes / 1e9:.3g} GB",
         "open files": lambda each: f"{each.files:,}",
         "share of a processor core": lambda each: f"{100 * each.core:.2g} %",
-        "all connected again after a restart": lambda each: f"{each.back_seconds:,.0f} s",
+        "time to reconnect all after a restart": lambda each: f"{each.back_seconds:,.0f} s",
         "network": lambda each: f"{each.network_bits_per_second / 1e6:.2g} Mbit/s",
         "setup": lambda each: each.way,
     }

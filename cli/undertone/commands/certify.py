@@ -51,7 +51,11 @@ def certify(
         float | None, typer.Option(help="With --published: share of the reports that may be fake (default 0).")
     ] = None,
     levels: Annotated[
-        int | None, typer.Option(help="Number of steps between the levels that readings are rounded to (default 256).")
+        int | None,
+        typer.Option(
+            help="Number of steps between the levels that readings are rounded to (default 256; for optimal at most"
+            " 24)."
+        ),
     ] = None,
     bins: Annotated[int | None, typer.Option(help="Number of bins of square-wave (default 128).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,

@@ -86,7 +86,8 @@ def add(
     absence: Annotated[
         str | None,
         typer.Option(
-            help="Longest absence of the server, such as 2d, for which devices keep reports (default: 96 reports)."
+            help="Longest absence of the server, or of your own broker, such as 2d, for which devices keep reports."
+            " Default: as many reports as the fleet's first device keeps, or 96."
         ),
     ] = None,
     as_json: AsJson = False,
@@ -113,11 +114,12 @@ def add(
         print(about_group)
     print(life_sentence(json.loads(policy)))
     if absence is not None and outbox is not None:
+        who = "broker" if fleet.config.broker.source.broker else "server"
         print(
-            f"each device keeps its newest {outbox} reports, {24 * outbox:,} bytes, while the server is away for up"
+            f"each device keeps its newest {outbox} reports, {24 * outbox:,} bytes, while the {who} is away for up"
             f" to {absence}"
         )
-        print("a device that restarts while the server is away makes no reports until it hears from the server")
+        print(f"a device that restarts while the {who} is away makes no reports until it hears from the server")
     print(broker_advice(fleet.config.broker, fleet.broker))
 
 
@@ -159,7 +161,8 @@ def show(
     """Show one device."""
     rows = [row for row in _rows(choice.each(name), int(time.time()), None) if row["name"] == name]
     if not rows:
-        raise Invalid(f"{name} is not in the inventory of {choice.home}")
+        where = choice.home if choice.campaign is None else f"campaign {choice.campaign}"
+        raise Invalid(f"{name} is not in the inventory of {where}")
     if as_json:
         print(json.dumps(rows[0]))
         return
@@ -294,16 +297,23 @@ def export(
 
 def broker_advice(options: "BrokerOptions", folder: Path) -> str:
     """Return one sentence about how the broker, whose files are in ``folder``, learns of a change."""
-    from undertone_aggregator.mqtt.mosquitto import CONFIG_FILE
+    from undertone_aggregator.mqtt.mosquitto import CONFIG_FILE, running_pid
 
     if not options.source.broker:
         return "the server reads the changed files within a second, or when it starts"
-    if (folder / CONFIG_FILE).is_file():
+    if running_pid(folder) is not None:
         return "the server reloads its broker now, or when it starts"
-    return (
+    copy = (
         f"copy the files passwords and access from {folder} to the broker; then send the broker a SIGHUP (kill -HUP)"
         " while the server runs"
     )
+    if (folder / CONFIG_FILE).is_file():
+        # The broker has not been started, or is another one, such as one on another machine.
+        return (
+            f"a broker that you start later with {folder / CONFIG_FILE} reads the changed files; for any other"
+            f" broker, {copy}"
+        )
+    return copy
 
 
 def _rows(fleets: "Iterator[FleetFiles]", now: int, silent: int | None, *, lost: bool = False) -> list[dict[str, Any]]:

@@ -39,7 +39,7 @@ def export(
 
     writer = format_of("--format", form)
     if folder.exists():
-        raise Invalid(f"{folder} exists already: an export replaces nothing")
+        raise Invalid(f"{folder} exists already, and an export replaces nothing: name a new folder")
     with open_public(store, campaign) as results:
         facts = document(results, Estimates.of([]))
         folder.mkdir(parents=True)

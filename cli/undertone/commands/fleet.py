@@ -97,7 +97,9 @@ def fleet(
             " because the server recognises duplicates by itself"
         )
     if provisioned is not None:
-        refuse(context, ["interval", "rate", "window", "epsilon"], "with --fleet: the running campaign sets this")
+        refuse(
+            context, ["interval", "rate", "window", "epsilon"], "with --fleet: the plan of the running campaign decides"
+        )
         refuse(
             context, ["micropython"], "with --fleet: only clients that this command creates can run under MicroPython"
         )
@@ -131,7 +133,7 @@ def fleet(
     if as_json:
         print(json.dumps(result.as_json(), indent=2))
     else:
-        _show(result, has_output=output is not None, theirs=provisioned is not None)
+        _show(result, has_output=output is not None, theirs=provisioned is not None, has_rate=rate is not None)
     if result.accounts is not None and not result.accounts.holds:
         raise typer.Exit(1)
 
@@ -146,7 +148,7 @@ def _interval(clients: int, interval: int | None, rate: float | None) -> int:
     return max(1, round(clients / rate))
 
 
-def _show(result: "LoadResult", *, has_output: bool, theirs: bool) -> None:
+def _show(result: "LoadResult", *, has_output: bool, theirs: bool, has_rate: bool = False) -> None:
     from rich.console import Console
 
     from undertone.commands.verify import accounts_table, verdict
@@ -158,7 +160,7 @@ def _show(result: "LoadResult", *, has_output: bool, theirs: bool) -> None:
             console.print(f"  unexplained, {sentence}")
         console.print(verdict(result.accounts))
     console.print(
-        f"{result.clients} clients: {result.sent} reports sent, {result.acknowledged} acknowledged"
+        f"{many(result.clients, 'client')}: {many(result.sent, 'report')} sent, {result.acknowledged} acknowledged"
         f" in {result.seconds:.0f} s"
     )
     if result.latency_median is not None:
@@ -169,9 +171,9 @@ def _show(result: "LoadResult", *, has_output: bool, theirs: bool) -> None:
     if result.peak_megabytes is not None:
         console.print(f"the fleet's process took at most {result.peak_megabytes} MB of memory")
     if result.skipped:
+        cure = "fewer clients" if theirs else "a lower --rate" if has_rate else "fewer clients or a longer --interval"
         console.print(
-            f"warning: this machine was too slow: the devices skipped {many(result.skipped, 'report')}. Try fewer"
-            f" clients{'' if theirs else ' or a longer --interval'}"
+            f"warning: this machine was too slow: the devices skipped {many(result.skipped, 'report')}. Try {cure}"
         )
     if has_output:
         ledgers = [word for path in result.ledgers for word in ("--ledger", str(path))]

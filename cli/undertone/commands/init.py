@@ -129,7 +129,10 @@ def init(
     names = initialise(folder, wishes)
     print(f"{folder}: {', '.join(names)}")
     if mode == EXTERNAL:
-        print(f"start the broker: mosquitto -c {shlex.quote(str(folder.resolve() / 'broker/mosquitto.conf'))} -d")
+        conf = shlex.quote(str(folder.resolve() / "broker/mosquitto.conf"))
+        print(f"start the broker on this machine: mosquitto -c {conf} -d")
+        if not is_loopback(host):
+            print(f"or, for a broker that runs already, copy the lines of {conf} into its configuration")
     quoted = shlex.quote(str(folder))
     key = folder / "signing.key"
     print(f"each device accepts only campaigns signed with {key}, whose public key is {ensure_key(key).public}")

@@ -147,7 +147,8 @@ def revoke(
     listed = {code.id: code for code in codes.codes() if name in (None, code.campaign)}
     chosen = [code.id for code in listed.values() if code.state(now) in (OPEN, BOUND)] if every else list(ids or ())
     if unknown := [each for each in chosen if each not in listed]:
-        raise Invalid(f"the code is {unknown[0]}, expected a number that undertone join list shows")
+        of = "" if name is None else f" for campaign {name}"
+        raise Invalid(f"the code is {unknown[0]}, expected a number that undertone join list shows{of}")
     revoked = codes.revoke(chosen, now)
     for each in chosen:
         if each not in revoked:

@@ -42,7 +42,7 @@ def _show_reports(plan: "FleetPlan") -> None:
         column.justify = "right"
     console.print(
         f"{devices}, ε = {shown(plan.epsilon)} for each reading; the mean reading is"
-        f" {plan.mean:.3g}{unit}, and a device makes {plan.per_day} readings a day"
+        f" {plan.mean:.3g}{unit}, and a device makes {_many(plan.per_day, 'reading')} a day"
     )
     console.print(table)
     console.print(
@@ -127,7 +127,10 @@ def _show_stream(plan: "StreamComparison") -> None:
         f"raw, smoothed: root mean square error of {what} from noise, as a share of the range"
     )
     console.print("these errors leave out the bias from clipping, which depends on the data: see docs/cgm.md")
-    console.print(f"smoothed: the mean is assumed to move by {plan.movement:g} of the range per slot (1 sd)")
+    console.print(
+        f"smoothed: after a filter that expects the mean to move by {plan.movement:g} of the range per slot"
+        " (standard deviation)"
+    )
     for sentence in plan.guarantees:
         console.print(sentence)
     best = next(line for line in plan.lines if line.method == plan.recommended)
@@ -156,7 +159,7 @@ def _show_window(plan: "WindowPlan") -> None:
         column.justify = "right"
     kind = "" if plan.far_from_zero else ", in shares of the mean"
     devices = _many(plan.devices, "device")
-    console.print(f"{devices}; errors of a slot's mean{kind}, with a mechanism designed for the readings")
+    console.print(f"{devices}; errors of a slot's mean{kind}")
     console.print(table)
     console.print(
         "error: the error of a slot's mean from noise and bias, without a filter\n"

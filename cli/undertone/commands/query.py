@@ -47,7 +47,10 @@ def query(
     last: Annotated[int | None, typer.Option(help="Number of the last slot.")] = None,
     newest: Annotated[int | None, typer.Option(min=1, help="Use only this many newest slots.")] = None,
     group: Annotated[
-        list[str] | None, typer.Option(help="Use only these groups; by default the group all, which is everybody.")
+        list[str] | None,
+        typer.Option(
+            help="Use only these groups; by default the group all, which is everybody, or with --by group every group."
+        ),
     ] = None,
     groups: Annotated[bool, typer.Option("--groups", help="Print every group.")] = False,
     settled: Annotated[
@@ -279,10 +282,11 @@ def _show(
     from rich.console import Console
 
     from undertone.long_table import long_table
+    from undertone_aggregator.counts.partial import EVERYBODY
     from undertone_aggregator.design.budget import shown
     from undertone_aggregator.estimate.difference import MeanDifference
     from undertone_aggregator.estimate.distribution import Quantile
-    from undertone_aggregator.estimate.estimates import RangeEstimate
+    from undertone_aggregator.estimate.estimates import Estimate, RangeEstimate
     from undertone_aggregator.estimate.losses import Gap
     from undertone_aggregator.estimate.selection import Selection
 
@@ -316,12 +320,14 @@ def _show(
     certificate = "" if exact is None else f"; certificate {exact} ≤ e^{shown(results.budget.epsilon)}"
     lines = [theta + certificate, results.guarantee]
     lines.append(
-        "this is the operator's own view: it also shows slots that have not settled, late reports, and numbers over"
+        "this is the operator's own view: it can also show slots that have not settled, late reports, and numbers over"
         " fewer reports than may be published; undertone export writes what may be published"
     )
-    if total and all(isinstance(row, Selection) and row.total is None for row in rows):
+    if total and rows and all(isinstance(row, Selection) and row.total is None for row in rows):
+        names = sorted({row.series.group for row in rows if isinstance(row, Selection)})
+        of = "" if EVERYBODY in names else f" of group{'s' * (len(names) > 1)} {', '.join(names)}"
         lines.append(
-            "there is no total, because the store lists no active device; undertone devices add adds devices to it"
+            f"there is no total, because the store lists no active device{of}; undertone devices add adds devices to it"
         )
     world = results.world(estimates)
     if world is not None:
@@ -331,7 +337,8 @@ def _show(
     if estimates.filtered.any():
         lines.append(results.filter.sentence)
     if (estimates.slot > settled).any():
-        lines.append("… marks slots that have not settled: more reports may still come for them")
+        which = "… marks slots" if kind is Estimate else "the table covers slots"
+        lines.append(f"{which} that have not settled: more reports may still come for them")
     outcomes, late = results.outcomes(), results.unpublished
     if late:
         share = late / max(outcomes.get("counted", 0), late)
@@ -373,7 +380,7 @@ def _cells(row: "Row", zone: tzinfo, settled: int) -> list[str]:
     if isinstance(row, Selection):
         total = ["", ""]
         if row.total is not None and row.total_se is not None:
-            total = [f"{row.total:.4g} of {row.devices}", f"{Z * row.total_se:.2g}"]
+            total = [f"{row.total:.4g} of {many(row.devices or 0, 'device')}", f"{Z * row.total_se:.2g}"]
         mean = [f"{row.estimate:.1f}", f"{row.low:.1f} to {row.high:.1f}", _truncated(row)]
         return [local(row.start, zone), str(row.series), str(row.slots), str(row.absent), *mean, *total]
     assert isinstance(row, (Estimate, RangeEstimate))

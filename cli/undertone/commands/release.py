@@ -25,12 +25,15 @@ if TYPE_CHECKING:
 _HELP = {
     "as_papers": "take the paper's choices of objective, noise, smoothing, smoother, consistency, update, monotone",
     "block": "number of values in a block",
+    "two-level.block": "number of values in a block  [default: the square root of --horizon]",
     "c": "mean excess per truncated value in natural units, which --objective count assumes",
     "concepts": "what the synthetic items answer: thresholds (shares up to a value, and quantiles) or points (shares "
     "of single values)",
     "consistency": "how sums are made to agree with each other: least-squares or least-absolute",
     "pak.consistency": "how sums are made to agree with each other: none (not at all), least-squares or least-absolute",
     "delta": "delta of the guarantee: the probability with which epsilon may be exceeded",
+    "pak.delta": "delta of the guarantee: the probability with which epsilon may be exceeded  [default: 1 divided by "
+    "the square of --hold-out]",
     "fanout": "number of children of a node in the tree of sums",
     "k-ary.fanout": "number of children of a node in the tree of sums, an odd number  [default: the one with the least "
     "error]",

@@ -10,6 +10,7 @@ import typer
 
 from undertone.options import check_picture, with_options
 from undertone.progress import Progress
+from undertone_aggregator.base.plural import many
 from undertone_shared.errors import Invalid
 from undertone_simulator.fast.options import SimulateOptions
 
@@ -55,7 +56,10 @@ def _tell(simulated: "Simulated", seconds: float, png: Path | None, as_json: boo
     of_groups = simulated.compared(None if as_json else (EVERYBODY,))
     compared = [each for each in of_groups if each.estimate.group == EVERYBODY]
     if not compared:
-        raise Invalid("no slot has a report from which its mean can be computed, expected more devices or slots")
+        raise Invalid(
+            "no slot has a report from which its mean can be computed, expected more devices, more slots or a smaller"
+            " --drop-out"
+        )
     if png is not None:
         from undertone_simulator.fast.picture import draw
 
@@ -75,7 +79,7 @@ def _tell(simulated: "Simulated", seconds: float, png: Path | None, as_json: boo
         return
     _show(simulated, compared)
     print(
-        f"{reports} reports in {seconds:.1f} s ({run['reports_per_second'] / 1e6:.2f} million/s),"
+        f"{many(reports, 'report')} in {seconds:.1f} s ({run['reports_per_second'] / 1e6:.2f} million/s),"
         f" at most {run['peak_megabytes']:.0f} MB of memory"
     )
 
@@ -176,6 +180,7 @@ def _show(simulated: "Simulated", slots: "list[Compared]") -> None:
     level = math.fsum(each.estimate.estimate for each in slots) / len(slots)
     if errors[1] > abs(level) / 2:
         console.print(
-            "the noise hides the mean: the standard error is more than half of the mean; undertone plan says what helps"
+            "the noise hides the mean: a slot's standard error is more than half of the mean; more devices or a larger"
+            " epsilon lower this error"
         )
     console.print(facts["guarantee"])

@@ -39,6 +39,9 @@ def upgrade(
         file = store_address(url).file
         if file is not None and not file.is_file():
             raise NoStore(f"there is no store {file}")
+        # SQLite takes an empty file for a new database, so a mistyped name would become a store.
+        if file is not None and home is None and not file.stat().st_size:
+            raise NoStore(f"{file} is empty, expected a store")
     if check:
         from undertone_operate.backup.upgrade import what_would_change
 
@@ -52,4 +55,4 @@ def upgrade(
             with open_store(url, campaign=name if home is not None else None) as store:
                 print(f"{store.url}: up to date, {many(store.epoch_count(), 'epoch')}")
         except NoStore:
-            print(f"{url}: the store holds no campaign {name}")
+            print(f"{url}: the store holds no campaign{'' if home is None else f' {name}'}")

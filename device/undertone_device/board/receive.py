@@ -54,7 +54,7 @@ def parse_files(line: "bytes | str") -> "dict[str, bytes]":
     files = {}
     for name in value:
         if not isinstance(name, str) or not isinstance(value[name], str) or not name or "/" in name or name[0] == ".":
-            raise Invalid("%r is not text, or its name is empty, begins with a dot or has a slash" % (name,))
+            raise Invalid("the file %r is not text, or its name is empty, begins with a dot or has a slash" % (name,))
         files[name] = value[name].encode()
     for name in ("device.json", "policy.json"):
         if name not in files:

@@ -55,7 +55,7 @@ def fetch(url: str, digest: str, root: str = "") -> str:
     _install(url, path, files)
     for name in files:
         if _sha256(path + "/" + name) != files[name]:
-            raise Invalid("%s is missing or damaged, expected the sha256 %s" % (name, files[name]))
+            raise Invalid("%s is missing, or its sha256 is not %s" % (name, files[name]))
     storage.write(STATE, ("%s %s %d" % (good, folder, BOOTS)).encode())
     return folder
 

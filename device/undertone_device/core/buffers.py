@@ -2,7 +2,7 @@
 
 import array
 
-from undertone_shared.checks import SMALL, check_integer
+from undertone_shared.checks import SMALL, check_sample
 from undertone_shared.errors import Invalid
 
 try:
@@ -33,7 +33,7 @@ def summary(samples: "Sequence[int]") -> "tuple[int, int, int, int]":
     total = last = 0
     largest = -SMALL
     for sample in samples:
-        last = check_integer("a sample", sample, 1 - SMALL, SMALL - 1)
+        last = check_sample(sample)
         total += last
         largest = max(largest, last)
     return len(samples), total, largest if len(samples) else 0, last

@@ -21,8 +21,8 @@ def begin(now: int, slot: int, rest: int, at_once: bool, seconds: int) -> tuple[
     """Return (from, until) of a pause requested at ``now``, with slots of ``slot`` seconds and the policy's ``rest``.
 
     It starts at the first edge of a slot once ``rest`` has passed, so that its owner does not know the readings that it
-    omits. ``at_once``: it starts now and omits the open slot, but then lasts at least a day and at least the rest.
-    ``seconds``: its length, 0 for no end.
+    omits. ``at_once``: it starts now and omits the open slot. ``seconds``: its length, 0 for no end. It
+    lasts at least a slot and at least the rest (with ``at_once``: a day and the rest), and until an edge of a slot.
     """
     start = now if at_once else _edge(now + rest, slot)
     least = max(rest, DAY) if at_once else max(rest, slot)

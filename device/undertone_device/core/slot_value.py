@@ -4,7 +4,7 @@ No sample is used in two slots, with two exceptions: a counter's last reading in
 slot, and the last state of a duration goes on in the next slot.
 """
 
-from undertone_shared.errors import Invalid
+from undertone_shared.checks import check_sample
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,14 +18,6 @@ if TYPE_CHECKING:
 # Mask for ticks, which are milliseconds modulo 2^30, as MicroPython counts them.
 TICKS_MASK = (1 << 30) - 1
 _LARGEST = (1 << 30) - 1
-
-
-def check_sample(sample: "Sample") -> int:
-    """Return the sample. Raises Invalid unless it is an integer of 30 bits and sign."""
-    if not isinstance(sample, int) or not -_LARGEST <= sample <= _LARGEST:
-        # The sample itself is a reading, which must not be in a sentence that may reach a log.
-        raise Invalid("a sample is out of range or no integer, expected an integer from -(2^30-1) to 2^30-1")
-    return sample
 
 
 class SlotValue:

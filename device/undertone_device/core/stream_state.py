@@ -5,7 +5,8 @@ The state of a chain contains the household's reading, so no byte of it is store
 """
 
 from undertone_device.core.ledger import in_ticks
-from undertone_device.core.slot_value import SlotValue, check_sample
+from undertone_device.core.slot_value import SlotValue
+from undertone_shared.checks import check_sample
 from undertone_shared.errors import Invalid
 from undertone_shared.stream import GAUSSIAN, LARGEST_RHO
 

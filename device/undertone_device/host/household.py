@@ -26,11 +26,11 @@ WHY = {
     "clock": "this clock and the server's do not agree, or the server is silent",
     "ended": "the campaign is over",
     "entropy": "this machine gave no random numbers",
-    "lifetime": "one more report would exceed the policy's limit for life: nothing is sent until a policy allows more",
+    "lifetime": "one more report would exceed the policy's limit for life, which only a new policy can raise",
     "no_campaign": "there is no campaign",
     "one_shot": "the device makes one report after each start, and has made it",
-    "pause": "the household has paused it; undertone device resume ends the pause",
-    "period": "the device has made as many reports as its owner allows in this period",
+    "pause": "the household has paused it; undertone-device resume ends the pause",
+    "period": "the owner allows no further report in this period",
     "rate": "too little time has passed since the last report",
     "reports": "the stream has made all reports of this window",
     "rest": "the device rests between two reports",
@@ -106,7 +106,8 @@ def explain(state: dict[str, Any]) -> list[str]:
     for number, campaigns in state["history"]:
         names = ", ".join(campaigns)
         lines.append(
-            f"history     {_date(number)}: the device also accepts {names}; the agreement and all limits still hold"
+            f"history     {_date(number)}: the device was told to accept {names} as well; the agreement and all limits"
+            " still hold"
         )
     if state["outside"]:
         lines.append(
@@ -125,7 +126,7 @@ def _campaign(campaign: dict[str, Any] | None) -> list[str]:
     if campaign is None:
         return ["campaign    none accepted: nothing is reported"]
     theta = campaign["theta"]
-    theta = "none yet (threshold rounds)" if theta is None else f"{theta} {campaign['unit']}"
+    theta = "none yet (threshold rounds)" if theta is None else f"at most {theta} {campaign['unit']}"
     lines = [
         f"campaign    {campaign['name']}, which measures the {campaign['measure']} of {campaign['sensor']}",
         f"epoch       {campaign['epoch']} ({_date(campaign['epoch'])}), slots of {campaign['slot_seconds']} s,"
@@ -293,7 +294,7 @@ def pause_lines(pause: list[int], now: int) -> list[str]:
     start, until = pause
     if until <= now:
         return []
-    end = "until undertone device resume ends it" if until == ENDLESS else f"to {_date(until)}"
+    end = "until undertone-device resume ends it" if until == ENDLESS else f"to {_date(until)}"
     return [f"pause       from {_date(start)} {end}: nothing is reported, and others can see the silence"]
 
 

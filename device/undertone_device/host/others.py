@@ -7,8 +7,9 @@ last week of slots, or of the last 1000 slots if a week has more.
 
 import json
 
-from undertone_device.core.slot_value import SlotValue, check_sample
+from undertone_device.core.slot_value import SlotValue
 from undertone_device.mqtt.packets import CONNECTED, DENIED, LOST, MESSAGE
+from undertone_shared.checks import check_sample
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -224,4 +224,4 @@ class PahoTransport:
     def _on_disconnect(self, client: "Any", data: "Any", flags: "Any", code: "Any", properties: "Any") -> None:
         # MQTT 3.1.1 has no packet in which a server says why it closes a connection.
         unsaid = str(code) == "Unspecified error"
-        self._lost("the server closed the connection" if unsaid else str(code))
+        self._lost("the connection was lost" if unsaid else str(code))

@@ -77,7 +77,7 @@ def rtu_bytes(register: Register) -> int:
 
 def rtu_value(register: Register, frame: bytes) -> int:
     """Return the reading in a frame. Raises ValueError for an invalid one."""
-    if len(frame) != rtu_bytes(register) or frame[0] != register.unit or _with_crc(frame[:-2]) != frame:
+    if _with_crc(frame[:-2]) != frame or frame[0] != register.unit:
         raise ValueError("the answer is missing, damaged or from another meter")
     return register.value(frame[1:-2])
 
@@ -99,7 +99,7 @@ def tcp_bytes(frame: bytes) -> int:
 
 def tcp_value(register: Register, transaction: int, frame: bytes) -> int:
     """Return the reading in a frame. Raises ValueError for an invalid one."""
-    head = struct.pack(">HHHB", transaction, 0, register.answer_bytes() + 1, register.unit)
-    if frame[:7] != head:
+    begins = struct.pack(">HH", transaction, 0)
+    if frame[:4] != begins or len(frame) != tcp_bytes(frame) or frame[6:7] != bytes((register.unit,)):
         raise ValueError("no valid answer to this request")
     return register.value(frame[7:])

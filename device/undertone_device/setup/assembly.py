@@ -53,7 +53,7 @@ def tls_context(broker: "BrokerSettings", policy: "Policy") -> "Any":
     """Make the verified TLS context; None if the policy is insecure and no ``tls`` is configured. Raises Invalid."""
     if broker.tls is None:
         if not policy.insecure:
-            raise Invalid('broker has no field tls, and the policy does not say "insecure": true')
+            raise Invalid('broker has no tls, and the policy does not say "insecure": true')
         return None
     context = verified_context(read_bounded(broker.tls, _LARGEST_CA)) if broker.tls else system_context()
     if broker.identity:

@@ -109,7 +109,7 @@ def settings_line(folder: Path, sensor: Path | None = None) -> bytes:
         try:
             texts[name] = path.read_text(encoding="utf-8")
         except UnicodeDecodeError:
-            raise Invalid(f"{path} is no text, expected PEM, JSON or Python") from None
+            raise Invalid(f"{path} is not UTF-8 text (a certificate must be PEM)") from None
         except OSError as error:
             raise Invalid(f"{path} cannot be read: {error.strerror}") from None
     line = json.dumps(texts).encode() + b"\n"

@@ -88,7 +88,7 @@ class WindowAnalysis:
         """Return the reading that ``level`` represents: level · theta/``levels``. Raises Invalid if there are edges."""
         check_integer("level", level, 0, self.levels)
         if self.edges is not None:
-            raise Invalid("a mechanism with edges has no value per level: its bins are not evenly spaced")
+            raise Invalid("a mechanism with edges has no value per level: its bins may have different widths")
         return (level * theta, self.levels)
 
     def decode(self, symbol: int, theta: int) -> tuple[int, int]:
@@ -99,7 +99,7 @@ class WindowAnalysis:
         """
         check_integer("symbol", symbol, self.first, self.symbols - 1)
         if self.edges is not None:
-            raise Invalid("a mechanism with edges has no unbiased decode: its bins are not evenly spaced")
+            raise Invalid("a mechanism with edges has no unbiased decode: its bins may have different widths")
         unit = (self.a - self.b) * self.window * self.stride * self.levels
         j = symbol - self.first
         return (theta * (unit + self.total * (2 * j - self.cells + 1)), 2 * unit)
@@ -261,7 +261,7 @@ class TableAnalysis:
         """Return the unbiased estimate of the truncated reading, exactly. Raises Invalid without decode values."""
         check_integer("symbol", symbol, 0, self.symbols - 1)
         if self.decoded is None:
-            raise Invalid("this table has no decode values: a device never decodes")
+            raise Invalid("this table has no decode values, so no report can be decoded")
         return (self.decoded[0][symbol] * theta, self.decoded[1] * self.reach)
 
     def variance(self, level: int, theta: int) -> tuple[int, int]:

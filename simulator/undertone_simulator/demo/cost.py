@@ -8,6 +8,7 @@ from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.design.budget import shown
 from undertone_shared.off_board.intake import unpack
 from undertone_simulator.wire.ledger import Key
@@ -34,8 +35,8 @@ def cost(epsilon: Fraction, per_day: int, readings: int, turns: TurnsCost | None
     reading, day, spent = (shown(epsilon * n) for n in (1, per_day, readings))
     if turns is None:
         return [
-            f"spent: ε = {reading} per reading (event level), {day} per played day of {per_day}"
-            f" readings, {spent} in all for the {readings} readings of a device in this demo",
+            f"spent: ε = {reading} per reading (event level), {day} per played day of"
+            f" {many(per_day, 'reading')}, {spent} in all for the {many(readings, 'reading')} of a device in this demo",
             meaning(epsilon, per_day),
         ]
     window = turns.window
@@ -43,7 +44,7 @@ def cost(epsilon: Fraction, per_day: int, readings: int, turns: TurnsCost | None
     apart = "no device published twice" if closest is None else f"a device's messages are at least {closest} s apart"
     return [
         f"spent: ε = {reading} for all readings in any {window} s: a device reports in one of every {turns.stride}"
-        f" slots, and rests in between; {spent} in all for its {readings} reports in this demo",
+        f" slots, and rests in between; {spent} in all for the {many(readings, 'report')} of a device in this demo",
         f"what it means: for somebody who already knows everything else about the household, all that its device ever"
         f" sends shifts the odds of what happened in any {window} s by a factor of at most e^{reading} ="
         f" {math.exp(epsilon):.3g}; for a habit over d such windows, the exponent is d times as large",

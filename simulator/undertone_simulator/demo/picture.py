@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.design.budget import shown
 from undertone_aggregator.estimate.estimates import Z
 from undertone_simulator.demo.plan import DemoResult
@@ -178,7 +179,11 @@ def _ways(axes: Axes, result: ReportsResult) -> None:
         errors = [getattr(way, f"{name}_error") for way in result.ways]
         axes.barh(y + offset, errors, height=0.36, color=colour, label=name)
     axes.set_yticks(
-        y, [f"{way.label}, θ = {way.theta}\n{way.held} of {len(way.slots)} intervals hold" for way in result.ways]
+        y,
+        [
+            f"{way.label}, θ = {way.theta}\n{way.held} of {len(way.slots)} intervals hold the truth"
+            for way in result.ways
+        ],
     )
     axes.invert_yaxis()
     _tidy(axes, f"Error of a slot's mean, in {result.unit}")
@@ -189,10 +194,11 @@ def _ways(axes: Axes, result: ReportsResult) -> None:
 
 
 def _cost(axes: Axes, result: ReportsResult) -> None:
-    a_day = f"a played day\n({result.per_day} readings)", result.per_day
+    a_day = f"a played day\n({many(result.per_day, 'reading')})", result.per_day
     if result.turns is not None:
         a_day = f"any {result.turns.window} s\n(1 report)", 1
-    spans = [("one reading", 1), a_day, (f"this demo\n({result.readings_spent} readings)", result.readings_spent)]
+    spent = result.readings_spent
+    spans = [("one reading", 1), a_day, (f"this demo\n({many(spent, 'reading')})", spent)]
     names = [name for name, _ in spans]
     costs = [float(result.epsilon * count) for _, count in spans]
     bars = axes.barh(names, costs, color=[BLUE, "#7f93ab", "#7f93ab"], height=0.62)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.campaign.binding import PAUSED, RUNNING, STATE, open_campaign
 from undertone_aggregator.store.store import open_store
 from undertone_shared.errors import Invalid
@@ -123,7 +124,7 @@ def _start_devices(plan: PreparedDemo, processes: Processes, *, with_micropython
         )
     )
     processes.wait_until_connected(in_fleet)
-    display.say(f"one process runs {in_fleet} devices, each with an MQTT connection and random bytes of its own")
+    display.say(f"one process runs {many(in_fleet, 'device')}, each with its own MQTT connection and random bytes")
     if with_micropython:
         row = options.devices - 1
         columns = range(plan.first_column, plan.first_column + options.slots)

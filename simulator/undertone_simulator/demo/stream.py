@@ -113,8 +113,8 @@ class StreamResult:
     def table(self) -> tuple[str, list[str], list[list[str]]]:
         """Return a table of estimates and truths."""
         title = (
-            f"Mean over the n devices that reported, in {self.unit}, ± 95 %, and the means of their clipped and raw"
-            " readings"
+            f"Mean of the readings of the n devices that reported, in {self.unit}, with its 95 % interval; true means"
+            " of the clipped and of the raw readings"
         )
         rows = [
             [
@@ -133,14 +133,16 @@ class StreamResult:
         """Return sentences about θ, the guarantee, the errors, the MicroPython device's part, and the accounts."""
         level = sum(slot.truth_raw for slot in self.slots) / len(self.slots)
         weak = "warning: the standard error is above half the mean: take more devices, a larger ε or the smoothed means"
+        shared = " (slots share noise, so all slots may be off in the same direction)"
+        if self.mechanism == "direct":
+            shared = ""
         source = "found by a Square Wave report of each device" if self.found else "a public number from the plan"
         return [
             f"[bold]θ = {self.theta} {self.unit}[/], {source}, signed and broadcast to all devices",
             self.guarantee,
             f"the error of a slot is {self.measured_error:.1f} {self.unit} as measured, and {self.predicted_error:.1f}"
-            f" {self.unit} as stated (slots share noise, so all slots may be off in the same direction); the worst slot"
-            f" is off by {self.worst:.1f} standard errors; after smoothing, the error is {self.smoothed_error:.1f}"
-            f" {self.unit}",
+            f" {self.unit} as stated{shared}; the worst slot is off by {self.worst:.1f} standard errors; after"
+            f" smoothing, the error is {self.smoothed_error:.1f} {self.unit}",
             *([weak] if self.predicted_error > level / 2 else []),
             f"reports that real MicroPython drew: {self.micropython}",
             self.accounts.sentence(),

@@ -58,7 +58,7 @@ class SimulateOptions(FleetOptions):
     ] = None
     seed: Annotated[int, "Seed of everything: population, cohort, noise, drop-outs."] = 1
     plan: Annotated[
-        Path | str | None, "A campaign's TOML file; its table [campaign] is used in place of options such as --epsilon."
+        Path | str | None, "A campaign's TOML file, which is used in place of options such as --epsilon."
     ] = None
     as_papers: Annotated[
         bool,

@@ -16,13 +16,22 @@ from pathlib import Path
 import numpy as np
 
 from undertone_aggregator.base.open_files import allow_connections
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.settings.config import Config
 from undertone_aggregator.settings.toml import toml
 from undertone_operate.fleet.read_devices import read_provisioned
 from undertone_shared.errors import Invalid
 from undertone_simulator.load.load_options import FAULTS, LoadOptions, LoadResult
 from undertone_simulator.mosquitto import free_port
-from undertone_simulator.processes import CONNECT_SECONDS, NO_MICROPYTHON, Failed, Processes, end, find_micropython
+from undertone_simulator.processes import (
+    CONNECT_SECONDS,
+    NO_MICROPYTHON,
+    Failed,
+    Processes,
+    check_alive,
+    end,
+    find_micropython,
+)
 from undertone_simulator.readings.populations import Synthetic, population
 from undertone_simulator.readings.readings import Readings
 from undertone_simulator.site import make_site
@@ -55,7 +64,7 @@ def run(options: LoadOptions, folder: Path, show: Show) -> LoadResult:
     source = population(options.population, options.seed)
     if options.provisioned is not None:
         return _theirs(options, options.provisioned, folder, source, show)
-    show(f"making the files of {options.clients} devices")
+    show(f"making the files of {many(options.clients, 'device')}")
     plan = _campaign(options, source)
     site = make_site(folder, plan, CAMPAIGN, options.clients, free_port(), write_seconds=1, boots_per_day=1000)
     with Processes(folder, site) as processes:
@@ -82,14 +91,14 @@ def _theirs(options: LoadOptions, fleet: Path, folder: Path, source: Synthetic, 
         )
     names = [member.name for member in read_provisioned(fleet)]
     if len(names) < options.clients:
-        raise Invalid(f"clients is {options.clients}, expected at most the {len(names)} devices of {fleet}")
+        raise Invalid(f"clients is {options.clients}, expected at most the {many(len(names), 'device')} of {fleet}")
     with Processes(folder) as processes:
         began = time.monotonic()
         _start(options, fleet, folder, names, source, processes)
         processes.wait_until_connected(options.clients, options.ramp_up + CONNECT_SECONDS, show)
         sent = _follow(options, folder, processes, show)
         if not sent.sent:
-            raise Failed(f"no report was sent in {options.slots} slots: has the campaign ended?")
+            raise Failed(f"no report was sent in {many(options.slots, 'slot')}: has the campaign ended?")
         return _result(options, time.monotonic() - began, sent, None, processes)
 
 
@@ -153,8 +162,7 @@ def _follow(options: LoadOptions, folder: Path, processes: Processes, show: Show
         # reports.
         show("stopping")
         end(processes.fleet, signal.SIGTERM)
-    if processes.fleet.returncode:
-        raise Failed(f"the fleet ended with code {processes.fleet.returncode}: {processes.words('fleet.log')[-500:]}")
+    check_alive(processes.fleet, "the fleet", processes.words("fleet.log"))
     return tail.poll()
 
 
@@ -166,7 +174,7 @@ def _wait(
     while fleet.poll() is None:
         sent = tail.poll()
         state = "reporting" if sent.plays else "waiting for the campaign"
-        show(f"{state}: {len(sent.sent)} reports sent, {len(sent.acked)} acknowledged")
+        show(f"{state}: {many(len(sent.sent), 'report')} sent, {len(sent.acked)} acknowledged")
         if not sent.plays and time.monotonic() > deadline:
             refused = processes.last_line("fleet.log", REFUSED) or "no campaign came"
             raise Failed(f"no device accepted a campaign within {_CAMPAIGN_SECONDS:g} s: {refused}")

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.settings.config import Config
 from undertone_shared.errors import Invalid
 from undertone_simulator.planning.fleet_plan import FleetPlan
@@ -37,9 +38,10 @@ def in_slots(config: Config, planned: Plan) -> str:
     """Return a sentence about how to read the plan if the campaign's slots differ from the readings' slots, else ""."""
     if not isinstance(planned, FleetPlan | WindowPlan) or planned.per_day * config.campaign.slot_seconds == _DAY:
         return ""
+    slots = many(planned.per_day, "slot")
     return (
         f"the campaign's slots last {config.campaign.slot_seconds} s, but the prediction's readings have"
-        f" {planned.per_day} slots a day: below, a day means {planned.per_day} slots"
+        f" {slots} a day: below, a day means {slots}"
     )
 
 

@@ -324,22 +324,22 @@ def visible(
     slot, day = spans[0].standard_error, spans[-1].standard_error
     left = population.mean - bias
     curve = float(np.std(population.profile)) * left / population.mean if population.mean else 0.0
+    unit = population.unit and f" {population.unit}"
     fleet = f"with {many(devices, 'device')} at ε = {shown(epsilon)}"
-    level = f"the truncated mean is {left:.3g} {population.unit}"
+    level = f"the truncated mean is {left:.3g}{unit}"
     if day > left / 2:
         return (
-            f"{fleet} nothing would be visible: {level}, and even over a day its standard error is {day:.3g}"
-            f" {population.unit}",
+            f"{fleet} nothing would be visible: {level}, and even over a day its standard error is {day:.3g}{unit}",
         )
     if slot > left / 2:
         return (
             f"{fleet}, without the filter, nothing would be visible in a single slot: {level}, and its standard error"
-            f" is {slot:.3g} {population.unit} in a slot and {day:.3g} {population.unit} over a day",
+            f" is {slot:.3g}{unit} in a slot and {day:.3g}{unit} over a day",
         )
-    if slot > curve:
+    if slot > curve and population.per_day > 1:
         return (
             f"{fleet}, without the filter, the level would be visible, but not the daily curve: a slot's standard error"
-            f" is {slot:.3g} {population.unit}, and the curve's standard deviation is {curve:.3g} {population.unit}",
+            f" is {slot:.3g}{unit}, and the curve's standard deviation is {curve:.3g}{unit}",
         )
     return ()
 
@@ -350,6 +350,7 @@ def statements(epsilon: Fraction, per_day: int, slots: int) -> tuple[str, ...]:
     return (
         f"each reading is protected by ε = {reading} (event level), from whoever sees only its report, and also from"
         " whoever knows all other readings",
-        f"each day: {per_day} readings add up to ε = {day}",
-        f"the campaign: {slots} readings add up to ε = {whole}; a habit repeated daily is not hidden",
+        f"each day: {many(per_day, 'reading adds', 'readings add')} up to ε = {day}",
+        f"the campaign: {many(slots, 'reading adds', 'readings add')} up to ε = {whole}; a habit repeated daily is not"
+        " hidden",
     )

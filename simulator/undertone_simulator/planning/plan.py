@@ -181,6 +181,7 @@ def _wanted(error: float | str, population: KnownPopulation) -> float:
         raise Invalid(f"error is {error!r}, expected a positive number or percentage")
     if share and population.far_from_zero:
         raise Invalid(
-            f"error is {error!r}, expected a number in {population.unit}, not a share: these readings are far from zero"
+            f"error is {error!r}, expected a number in {population.unit or 'the unit of the readings'}, not a share:"
+            " these readings are far from zero"
         )
     return population.mean * value / 100 if share else value

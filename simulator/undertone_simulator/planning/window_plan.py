@@ -16,6 +16,7 @@ from fractions import Fraction
 import numpy as np
 
 from undertone_aggregator.base.notebook import Summarised
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.design import Budget, hybrid, most_levels
 from undertone_aggregator.design.budget import shown
 from undertone_aggregator.design.fitted import Promise
@@ -45,13 +46,12 @@ TURNS, EVENT = "turns", "event"
 
 @dataclass(frozen=True)
 class Way:
-    """One way of collecting: its slot, a device's reports per day, errors as shares of the mean, and its cost.
+    """One way of collecting: its slot, a device's reports per day, errors as shares of the mean, and its guarantee.
 
     ``raw``: the error without filter and model; ``noise`` and ``bias`` are its two parts. ``filtered``: the error of
-    the number that `undertone query` shows; None if no campaign was simulated. ``held``: how a simulated campaign
-    collects in this way: in "turns", or "event" for ε of each reading; None if none is simulated.
-    ``same``: True if the way gives the plan's guarantee, ε for any window. ``bottom``: if not 0, readings are also
-    truncated from below at this value.
+    the number that `undertone query` shows; None if no campaign was simulated. ``held``: the campaign that is simulated
+    for this way: `TURNS`, or `EVENT` (ε for each reading); None: no campaign. ``same``: True if the plan's ε holds for
+    any window, in a stream with a δ. ``bottom``: if not 0, readings are also truncated from below at this value.
     """
 
     name: str
@@ -92,7 +92,7 @@ class WindowPlan(Summarised):
 
     def text(self, share: float) -> str:
         """Return a share of the mean as text: in the unit if readings are far from zero, else in %."""
-        return f"{share * self.mean:.3g} {self.unit}" if self.far_from_zero else f"{100 * share:.3g} %"
+        return f"{share * self.mean:.3g} {self.unit}".rstrip() if self.far_from_zero else f"{100 * share:.3g} %"
 
     def facts(self) -> dict[str, str]:
         """Return size, ε, window, and each way with its raw error."""
@@ -196,7 +196,8 @@ def plan_window(
     seconds = 86400 // source.per_day
     if source.per_day < 2 or days < 1:
         raise Invalid(
-            f"the readings cover {days} days of {source.per_day} slots, expected a whole day of 2 or more slots"
+            f"the readings cover {many(days, 'day')} of {many(source.per_day, 'slot')}, expected a whole day of 2 or"
+            " more slots"
         )
     if window_seconds < seconds or window_seconds % seconds or window_seconds > 31 * 86400:
         raise Invalid(f"window is {window_seconds} s, expected a multiple of the slot's {seconds} s, at most 31 days")

@@ -104,10 +104,10 @@ def _integers(
     numbers = np.asarray(array, dtype=np.float64) * factor
     present = np.isfinite(numbers) & (np.abs(numbers) <= LARGEST_READING)
     if not present.any():
-        raise Invalid(f"{where}: there is no reading in it")
+        raise Invalid(f"{where}: there is no usable reading in it: each is missing or too large")
     whole = np.rint(np.where(present, numbers, 0.0))
     if not unit and np.any(np.abs(numbers[present] - whole[present]) > 1e-6):
         raise Invalid(f"{where}: readings have fractions: give their unit with --unit, such as kwh")
     gaps = int(present.size - np.count_nonzero(present))
-    notes = [f"{where}: {gaps} of {present.size} readings are missing"] if gaps else []
+    notes = [f"{where}: {gaps} of {present.size} readings are missing or too large"] if gaps else []
     return whole.astype(np.int64), present, notes

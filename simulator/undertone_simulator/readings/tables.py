@@ -134,8 +134,8 @@ def arrange(path: Path, table: Table, faults: Faults) -> Grid:
     timed = number(first[0]) is None and second_of(first[0]) is not None
     if roles is None and len(first) == 3 and timed and 2 * len({row[0] for _, row in table.rows}) <= len(table.rows):
         raise Invalid(
-            f"{path.name} has the time {first[0]} in several rows, so it seems to have the columns time, household "
-            "and reading; the households are numbers, expected names with a letter, such as h7"
+            f"{path.name} has several rows with the same time, so it seems to have the columns time, household and"
+            " reading; the households are numbers, expected names with a letter, such as h7"
         )
     return _long(path, table, roles, faults) if roles is not None else _wide(path, table, faults)
 
@@ -166,7 +166,7 @@ def _long(path: Path, table: Table, roles: tuple[int, int, int], faults: Faults)
         else:
             source.append((row, household, second, value))
     if not source:
-        raise Invalid(f"{path.name}: there is no reading in it")
+        raise Invalid(f"{path.name}: no row has both a time and a reading that is a number")
     step = _step(sorted({second for _, _, second, _ in source}))
     phase = Counter(second % step for _, _, second, _ in source).most_common(1)[0][0] if step else 0
     readings: dict[tuple[str, int], float] = {}
@@ -200,7 +200,7 @@ def _wide(path: Path, table: Table, faults: Faults) -> Grid:
             faults.add(row, f"the time is {cells[0]!r}, expected a date and time; left out")
             continue
         if timed and times and second <= times[-1]:
-            faults.add(row, f"its time {cells[0]} is not after that of the row before; left out")
+            faults.add(row, f"its time {cells[0]} is not after that of an earlier row; left out")
             continue
         times.append(second)
         values = [number(text) for text in cells[timed:]]
@@ -212,7 +212,10 @@ def _wide(path: Path, table: Table, faults: Faults) -> Grid:
         raise Invalid(f"{path.name}: there is no reading in it")
     for name, column in zip(names[timed:], np.isnan(np.array(rows)).all(axis=0).tolist(), strict=True):
         if column and any(cells[names.index(name)] for _, cells in table.rows):
-            raise Invalid(f"{path.name}: {name} has no number in it, expected readings in every column but the first")
+            raise Invalid(
+                f"{path.name}: {name} has no number in it, expected readings in every column, except for times in the"
+                " first"
+            )
     step = _step(times) if len(times) > 1 and timed else 0
     place = [(second - times[0]) // step for second in times] if step else list(range(len(rows)))
     numbers = _empty(path, len(rows[0]), place[-1] + 1)
@@ -229,7 +232,8 @@ def _step(seconds: Sequence[int]) -> int:
 def _empty(path: Path, households: int, slots: int) -> Floats:
     if households * slots > _LARGEST_GRID:
         raise Invalid(
-            f"{path.name} spans {slots} time steps for {households} households, expected fewer; is a time wrong?"
+            f"{path.name} spans {slots} time steps for {many(households, 'household')}, expected fewer; is a time"
+            " wrong?"
         )
     return np.full((households, slots), np.nan)
 

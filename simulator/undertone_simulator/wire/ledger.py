@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from undertone_aggregator.base.plural import many
 from undertone_shared.errors import Invalid
 
 Key = tuple[str, bytes]
@@ -214,5 +215,5 @@ def read_ledgers(paths: Iterable[Path]) -> Sent:
         lines, torn = result.lines, result.torn
         LedgerTail(path, result).poll()
         if result.torn - torn > result.lines - lines:
-            raise Invalid(f"{path} is not a ledger: {result.torn - torn} of its lines are unreadable")
+            raise Invalid(f"{path} is not a ledger: {many(result.torn - torn, 'line is', 'lines are')} unreadable")
     return result

@@ -67,7 +67,7 @@ class Accounts:
         unexplained = many(self.unexplained.total(), "is", "are")
         return (
             f"accounts: {many(self.sent, 'report')} sent, {self.acknowledged} acknowledged, {self.counted} counted,"
-            f" {self.duplicates} duplicate deliveries, {self.rejected.total()} rejected,"
+            f" {many(self.duplicates, 'duplicate delivery', 'duplicate deliveries')}, {self.rejected.total()} rejected,"
             f" {self.lost.total()} lost by a named fault,"
             f" {'nothing is' if self.holds else unexplained} unexplained"
         )

@@ -87,7 +87,7 @@ def _run(*arguments: str) -> tuple[float, float, str]:
         [sys.executable, "-c", _MEASURED, *arguments], capture_output=True, encoding="utf-8", check=False
     )
     if done.returncode:
-        raise RuntimeError(f"undertone {' '.join(arguments)} ended with {done.returncode}: {done.stderr}")
+        raise RuntimeError(f"undertone {' '.join(arguments)} ended with code {done.returncode}: {done.stderr}")
     return _seconds_of_children() - before, int(done.stderr.split()[-1]) / 1024, done.stdout
 
 

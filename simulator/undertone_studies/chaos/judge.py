@@ -57,7 +57,7 @@ def failures(soak: SoakProcesses, events: Iterable[Event], accounts: Accounts, s
             yield f"{name}: no line of the server's log matches {pattern!r}"
     for event, sentence in soak.refusals:
         if not re.search(REFUSED[event], sentence):
-            yield f"{event}: the server said {sentence!r}, expected {REFUSED[event]!r}"
+            yield f"{event}: the server said {sentence!r}, which does not match {REFUSED[event]!r}"
     if "flood" in names and not accounts.rejected_deliveries:
         yield "flood: the server rejected no report"
     yield from _thetas(soak.plan, Timeline(store.epochs()))

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from undertone_shared.errors import Invalid
+from undertone_studies.outcome import several
 from undertone_studies.registry import EXPERIMENTS, StudyOptions
 from undertone_studies.results import page_of, write, write_page, write_results
 
@@ -36,7 +37,7 @@ def experiment(
         int | None, typer.Option(min=1, help="Number of repeats; by default few, while the papers take 100.")
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Run only as much as shows that the experiment works, with one repeat.")
+        bool, typer.Option("--quick", help="Run only as much as shows that the experiment works.")
     ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Seed of all noise and synthetic data.")] = 1,
     output: Annotated[
@@ -89,4 +90,7 @@ def _all(options: StudyOptions, output: Path | None, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"page": str(page), "skipped": skipped}, ensure_ascii=False))
     else:
-        print(f"{page}: {len(EXPERIMENTS.names()) - len(skipped)} experiments; {len(skipped)} more could not run")
+        print(
+            f"{page}: {several(len(EXPERIMENTS.names()) - len(skipped), 'experiment')}; {len(skipped)} more could not "
+            "run"
+        )

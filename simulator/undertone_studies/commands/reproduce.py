@@ -8,6 +8,7 @@ import typer
 
 from undertone_shared.errors import Invalid
 from undertone_studies.commands.experiment import data_folder
+from undertone_studies.outcome import several
 from undertone_studies.registry import EXPERIMENTS, StudyOptions
 from undertone_studies.results import write_results
 
@@ -46,7 +47,7 @@ def reproduce(
         int | None, typer.Option(min=1, help="Number of repeats; by default few, while the papers take 100.")
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Run only as much as shows that the experiments work, with one repeat.")
+        bool, typer.Option("--quick", help="Run only as much as shows that the experiments work.")
     ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Seed of all noise and synthetic data.")] = 1,
     workers: Annotated[
@@ -63,4 +64,4 @@ def reproduce(
     page, skipped = write_results(
         options, output, lambda sentence: print(sentence, file=sys.stderr, flush=True), chosen=names
     )
-    print(f"{page}: {len(names) - len(skipped)} experiments; {len(skipped)} more could not run")
+    print(f"{page}: {several(len(names) - len(skipped), 'experiment')}; {len(skipped)} more could not run")

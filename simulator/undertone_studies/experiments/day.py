@@ -25,7 +25,7 @@ TITLE = "Any 24 hours: errors at one guarantee"
 PARAGRAPH = (
     "The paper LDP-IDS compares two ways to protect a window of time when frequencies are estimated. One way divides "
     "the budget between the reports. The other divides the devices into groups, which report in turns. This study "
-    "makes the same comparison for means of the readings of real meters. It adds longer slots, correlated noise and "
+    "makes the same comparison for means of the readings of households. It adds longer slots, correlated noise and "
     "the filter.\n\nEach block of rows has one ε and one number of devices. In each block, all rows except the last "
     "have the same ε for any 24 hours (streams also have a δ). Errors are differences from the true mean of all "
     "devices. The column `predicted error, %` has the error that the planner predicts. The column `simulated error, %` "

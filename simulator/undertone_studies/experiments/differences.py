@@ -22,7 +22,7 @@ from undertone_simulator.readings.chosen import ChosenReadings, open_source
 from undertone_simulator.readings.readings import Readings
 from undertone_studies.cgm_populations import EDRP_FILE
 from undertone_studies.experiments.selections import CYCLE, EVENING, NIGHT, WAYS, WHOLE, MeanError, fleet_of, measure
-from undertone_studies.outcome import Cell, Outcome
+from undertone_studies.outcome import Cell, Outcome, several
 from undertone_studies.panel import Panel
 from undertone_studies.registry import StudyOptions
 
@@ -123,8 +123,8 @@ def run(options: StudyOptions) -> Outcome:
         "differences of truncated means (in streams: of clipped means). Each `±` is the standard error of the share "
         "before it. It is computed from how much the campaigns differ. The column `width` is the mean half-width of "
         "the intervals, divided by 1.96 `rmse`.",
-        f"Each row is from {repeats} campaigns. A campaign has {DAYS} days after the threshold rounds, or {DAYS} days "
-        "without rounds. The ways of collecting are those of the study `selections`.",
+        f"Each row is from {several(repeats, 'campaign')}. A campaign has {DAYS} days after the threshold rounds, or "
+        f"{DAYS} days without rounds. The ways of collecting are those of the study `selections`.",
     ]
     places = [float(place) for place in range(len(PAIRINGS))]
     curves = {

@@ -23,7 +23,7 @@ from undertone_studies.filtering import (
     synthetic,
     turns,
 )
-from undertone_studies.outcome import Cell, Outcome
+from undertone_studies.outcome import Cell, Outcome, several
 from undertone_studies.panel import Panel
 from undertone_studies.registry import StudyOptions
 
@@ -80,8 +80,8 @@ def run(options: StudyOptions) -> Outcome:
         "slots. (The causal series counts from the third cycle on.) The columns `held` have the share of 95 % "
         "intervals that contain the truncated mean. For each cell, the study draws the noise several times. The share "
         "is the mean over all draws, and the columns `±` have the standard error of this mean. The study makes "
-        f"{_AT_A_TIME} draws at a time, until both columns `±` are {_KNOWN} or less ({_most_draws(options)} draws at "
-        "most).",
+        f"{_AT_A_TIME} draws at a time, until both columns `±` are {_KNOWN} or less "
+        f"({several(_most_draws(options), 'draw')} at most).",
         "The column `after half, %` has the error of the causal filter in per cent of the mean, without the first 14 "
         "cycles (in a series of fewer than 28 cycles: without the first half). The column `seconds` has the time of "
         "one fit with smoothing, on one thread.",

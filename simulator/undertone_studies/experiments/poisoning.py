@@ -17,7 +17,7 @@ from undertone_simulator.readings.behaviour import Behaviour
 from undertone_simulator.readings.populations import population
 from undertone_simulator.seeded import Seeded
 from undertone_simulator.wire.liar import largest_lie
-from undertone_studies.outcome import Cell, Outcome
+from undertone_studies.outcome import Cell, Outcome, several
 from undertone_studies.panel import Panel
 from undertone_studies.registry import StudyOptions
 
@@ -63,8 +63,8 @@ def run(options: StudyOptions) -> Outcome:
                 y.append(mean)
     notes = [
         f"The readings are those of {DEVICES} households in the evening, and each shift is the mean of "
-        f"{options.repeats or REPEATS} repeats. For the median, the devices are divided into {GROUPS} random groups, "
-        "and the median of the groups' means is taken. Shifts and bound are in % of θ.",
+        f"{several(options.repeats or REPEATS, 'repeat')}. For the median, the devices are divided into {GROUPS} "
+        "random groups, and the median of the groups' means is taken. Shifts and bound are in % of θ.",
         "ε is for one reading (event level). Fake devices (liars) do not reduce anybody's privacy.",
     ]
     columns = ("mechanism", "ε", "share of liars", "shift of the mean, %", "shift of the median, %", "bound, %")

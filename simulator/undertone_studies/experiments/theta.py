@@ -3,7 +3,7 @@
 import statistics
 
 from undertone_studies import theta
-from undertone_studies.outcome import Outcome
+from undertone_studies.outcome import Outcome, several
 from undertone_studies.panel import Panel
 from undertone_studies.registry import StudyOptions
 
@@ -41,7 +41,8 @@ def run(options: StudyOptions) -> Outcome:
     )
     columns, lines = theta.table(rows)
     notes = [
-        f"Each cell is from {runs} runs. The *regret* of a run is the mean square error with the θ that the method "
+        f"Each cell is from {several(runs, 'run')}. The *regret* of a run is the mean square error with the θ that "
+        "the method "
         "chose, divided by the mean square error with the best θ. A cell has the median, the 90 % quantile and the "
         "worst regret, and in parentheses the number of runs with a regret above 3. ε is for one reading (event "
         "level). The method `robust` also gives a range for θ, which is meant to contain the best θ with a "
@@ -60,9 +61,9 @@ def _confidence(mode: str, rows: "list[theta.Regret]") -> str:
     """Return a sentence: how often a θ far from the best is flagged, and how often ranges contain the best."""
     runs, held, off, told = (sum(getattr(row, name) for row in rows) for name in ("runs", "held", "off", "told"))
     return (
-        f"In the rows `{mode}`, the range of the method `robust` contains the best θ in {held} of {runs} runs. In "
-        f"{off} runs the θ that `robust` chose is more than {theta.OFF} times too large or too small. {told} of these "
-        f"{off} runs have a warning or a range that contains the best θ."
+        f"In the rows `{mode}`, the range of the method `robust` contains the best θ in {held} of "
+        f"{several(runs, 'run')}. In {several(off, 'run')} the θ that `robust` chose is more than {theta.OFF} times "
+        f"too large or too small; in {told} of them there is a warning, or the range contains the best θ."
     )
 
 

@@ -93,7 +93,7 @@ def test_a_server_takes_all_files_that_it_may_have(home: tuple[Home, int]) -> No
         assert "at most 768 at once, because of the limit of 1024 open files" in log.read_text(encoding="utf-8")
         finding = finding_of(folder)
         assert (finding.result, finding.fix) == ("ok", "")
-        assert "2 devices have a password, and at most 768 can be connected at once" in finding.sentence
+        assert "2 devices may log in, and at most 768 can be connected at once" in finding.sentence
 
 
 @pytest.mark.slow
@@ -111,7 +111,7 @@ def test_running_out_is_one_alarm_and_doctor_says_how_many_are_needed(home: tupl
     assert "can open no further file (its limit is 100)" in alarm["message"]
     assert "undertone doctor" in alarm["message"]
     assert finding.result == "failure"
-    said = "2 devices have a password, and at most 1 can be connected at once, because of the limit of 100 open files"
+    said = "2 devices may log in, and at most 1 can be connected at once, because of the limit of 100 open files"
     assert said in finding.sentence
     assert f"LimitNOFILE={RESERVE + 2}" in finding.fix
 

@@ -201,6 +201,22 @@ def test_the_campaign_is_issued_again_every_hour(tmp_path: Path) -> None:
     assert len({message[:12] for message in messages}) == 3
 
 
+def test_a_paused_campaign_stays_broadcast_also_after_a_restart(tmp_path: Path) -> None:
+    """A device that hears no broadcast for days makes no reports, and a pause promises that reports still count."""
+    before, during = Outlet(), Outlet()
+    with open_store(tmp_path / "s.sqlite") as store:
+        config, journal = server.config(tmp_path), Journal(Nobody())  # type: ignore[arg-type]
+        Coordinator(config, server.SEED, store, before, journal).tick(NOW)
+        paused = Coordinator(config, server.SEED, store, during, journal)
+        for second in range(60, 3 * 3600, 30):
+            paused.pause(NOW + second)
+        assert store.epoch_count() == 1
+    assert {topic for topic, _ in during.messages} == {"undertone/v2/meters/config"}
+    issued = [header(payload)[0] for _, payload in during.messages]
+    assert issued == [NOW + 60, NOW + 60 + 3600, NOW + 60 + 7200]
+    assert {payload[12:] for _, payload in during.messages} == {before.messages[0][1][12:]}
+
+
 @pytest.mark.slow
 def test_a_clock_that_is_set_back_silences_nothing(tmp_path: Path) -> None:
     """When the clock is set back, the server publishes again: the campaign, its status and the newest settled slot.

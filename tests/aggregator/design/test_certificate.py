@@ -34,6 +34,9 @@ def test_a_largest_variance_is_shown_where_readings_are_decoded_without_bias() -
 def test_the_table_of_moments_has_few_rows_and_the_ends(levels: int, rows: int) -> None:
     made = certify_named("hybrid", "1", levels)
     lines = made.lines()
+    assert lines[0].split(": ")[1] == ", ".join(
+        f"{key} {made.summary()[key]}" for key in made.summary() if key != "kind"
+    )
     table = lines[lines.index(next(line for line in lines if "level" in line and "ratio" in line)) + 1 : -2]
     assert len(table) == rows
     assert any("exact, by summation over the weights" in line for line in lines)

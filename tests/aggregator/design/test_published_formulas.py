@@ -159,10 +159,10 @@ def joined(blanket: Blanket, reports: int, cells: int, monkeypatch: pytest.Monke
 def test_a_slots_losses_are_a_mixture_over_the_blankets_on_a_grid_of_losses(
     ratio: Fraction, reports: int, cells: int, wide: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The grid has ``cells`` steps in a standard deviation.
+    """The grid of losses has ``cells`` steps in the spread: the standard deviation of the loss, at most ln ``ratio``.
 
-    It reaches at least 1.2 times ``wide`` standard deviations, or ln p, the largest loss, if that is less. Narrow spans
-    are tested too: they leave out some probability, which counts as lost.
+    It reaches at least 1.2 times ``wide`` times this spread, or ln ``ratio``, the largest loss, if that is less. A
+    small ``wide`` is tested, too: it leaves out some counts, whose probability counts as lost.
     """
     monkeypatch.setattr(module, "_WIDE", wide)
     blanket = Blanket(2 / (ratio + 1) + Fraction(1, 100) * (1 - 2 / (ratio + 1)), ratio)

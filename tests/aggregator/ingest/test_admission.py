@@ -225,6 +225,14 @@ def test_time_is_counted_in_the_campaigns_slots() -> None:
     ]
 
 
+def test_a_refusal_is_counted_in_the_slot_in_which_it_arrived() -> None:
+    gate, batch = Admission(PREFIX, "meters", 60, Seen(), cells=cells_of), Batch()
+    gate.timeline = Timeline(two_epochs())
+    gate.judge(*delivery(NEW, OTHER, FIRST + 150), False, (FIRST + 170) * 60 + 59, batch)
+    gate.judge("undertone", b"", False, (FIRST + 170) * 60 + 60, batch)
+    assert batch.refused == {("topic", FIRST + 171): 1}
+
+
 def test_long_slots_may_be_96_slots_late() -> None:
     gate = Admission(PREFIX, "meters", 3600, Seen(), cells=cells_of)
     assert gate._late == 96 * 3600
@@ -337,7 +345,7 @@ def test_the_topic_rule_is_the_one_of_levels_read_one_by_one(levels: list[str]) 
 
 
 def payload(chance: random.Random) -> bytes:
-    """Bytes near an honest report: each field is mostly plausible, and some reports are cut, longer or random."""
+    """Bytes near an honest report: many fields are plausible, and some reports are cut, longer or random."""
     slot = chance.choice([chance.randrange(FIRST - 3, FIRST + 130), chance.getrandbits(32)])
     made = (
         bytes([chance.choice([2, 2, 2, 0, 255]), chance.choice([0, 0, 1, 1, 2, 3])])

@@ -249,6 +249,16 @@ def test_a_batch_of_one_poison_report(payload: bytes) -> None:
     compare([OLD], [Delivery(topic, payload, False, None)], 1, FIRST + 50)
 
 
+@pytest.mark.parametrize(
+    ("at", "changed"), [(0, bytes([report.VERSION + 1])), (20, bytes(4))], ids=["version", "number"]
+)
+def test_what_is_no_report_is_refused_among_plain_reports(at: int, changed: bytes) -> None:
+    deliveries = [Delivery(*delivery(OLD.campaign, f"d{n}", FIRST + 1), False, None) for n in range(LEAST)]
+    topic, payload, retained, mark = deliveries[0]
+    deliveries[0] = Delivery(topic, payload[:at] + changed + payload[at + len(changed) :], retained, mark)
+    assert compare([OLD], deliveries, LEAST, FIRST + 50) == (LEAST - 1, LEAST - 1)
+
+
 def test_columns_are_the_reports_fields() -> None:
     payloads = [
         report.pack(report.REPORT, b"abcdefgh", 2**32 - 1, (2**32 - 1,), 2**32 - 1),

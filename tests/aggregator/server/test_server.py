@@ -165,6 +165,10 @@ def test_insecure_beside_an_authority_is_a_mistake(tmp_path: Path) -> None:
             'hosts = ["a", "b", "c"]\n[store]\npath = "postgresql://u@h/d"',
             ("server.partitions", 8, 3),
         ),
+        (
+            'hosts = ["a", "b", "c"]\n[store]\npath = "postgresql://u@h/d"\n[server]\nworkers = 8',
+            ("server.partitions", 8, 3),
+        ),
     ],
 )
 def test_brokers_share_the_sessions_evenly(tmp_path: Path, lines: str, facts: tuple[object, ...] | None) -> None:

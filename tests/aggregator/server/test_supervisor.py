@@ -20,11 +20,11 @@ import pytest
 
 from support.ci import absent
 from support.command import undertone
-from support.direct import write_home
+from support.direct import Device, write_home
 from support.many import PLAN, Running, undertone_process
 from support.waiting import wait_for
 from undertone_aggregator.base.log import Journal
-from undertone_aggregator.campaign.binding import RUNNING
+from undertone_aggregator.campaign.binding import PAUSED, RUNNING
 from undertone_aggregator.campaign.collection import cells_of
 from undertone_aggregator.campaign.runner import RunOptions
 from undertone_aggregator.campaign.state import FAILED, CampaignState, read_state
@@ -36,9 +36,11 @@ from undertone_aggregator.mqtt.source import BrokerSource, Outgoing, Source
 from undertone_aggregator.server import health
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.server.health import serve_health
+from undertone_aggregator.server.lifecycle import change_state
 from undertone_aggregator.server.metrics import FAMILIES
 from undertone_aggregator.server.supervisor import Member, Server, _first
 from undertone_aggregator.store.store import open_store
+from undertone_device.mqtt.packets import MESSAGE
 from undertone_shared.errors import Invalid
 from undertone_simulator.mosquitto import Mosquitto
 
@@ -380,6 +382,29 @@ def test_a_campaigns_life_by_the_commands(folder: Path, start: Callable[[], Runn
         "power": "retired",
         "water": "running",
     }
+
+
+@pytest.mark.slow
+def test_a_paused_campaign_is_broadcast_after_a_restart(tmp_path: Path, free_port: Callable[[], int]) -> None:
+    port = free_port()
+    write_home(tmp_path, port, ["d1"], prefix="undertone-test/many")
+    Home(tmp_path).write_plan("power", PLAN.format(name="power", epsilon=1))
+    for paused in (False, True):
+        running = Running(tmp_path)
+        try:
+            wait_for(lambda running=running: running.healthy() and running.ready("power"))
+            assert (running.states()["power"]["state"] == "paused") is paused
+            device = Device(port, "d1")
+            try:
+                device.subscribe("undertone-test/many/power/config")
+                device.wait(MESSAGE)
+            finally:
+                device.socket.close()
+            if not paused:
+                change_state(Home(tmp_path), "power", PAUSED)
+                wait_for(lambda running=running: running.states()["power"]["state"] == "paused")
+        finally:
+            running.end()
 
 
 def test_a_folder_that_is_none_is_told(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_what_the_papers_leave_open_can_be_chosen() -> None:
         ({"bins": "logarithmic"}, ("campaign.bins", "'logarithmic'", "'linear'", "as_papers")),
         ({"cohort_share": 0.05}, ("campaign.cohort_share", 0.05, "as_papers")),
         ({"blocks": 8}, ("campaign.blocks", 8, "as_papers")),
-        ({"filter": True}, ("campaign.filter", "True", "as_papers")),
+        ({"filter": True}, ("campaign.filter is true, expected false", "as_papers")),
         ({"collect": "stream"}, ("campaign.collect", "'stream'", "as_papers")),
         ({"rounds": [48, 48]}, ("campaign.rounds", "[48, 48]", "one round")),
         ({"query": "shown"}, ("campaign.query", "'shown'", "ranges:R", "fleet")),

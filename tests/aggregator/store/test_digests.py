@@ -70,13 +70,13 @@ def test_the_newest_reports_cannot_be_recognised_from_the_store_alone(tmp_path: 
         if compacted:
             seen = Seen()
             seen.load(store.segments(SEEN))
-            store.compact(SEEN, "0of1", seen.snapshot())
+            store.compact(SEEN, seen.snapshot())
     assert recognised(file, drawn, compacted=compacted) < 40
     # In data without the mask, which the store keeps in memory only, the same search finds every report.
     with open_store(file) as store:
         plain = b"".join(data for _, data in store.segments(SEEN))
         with store.transaction():
-            store.compact("other", "0of1", plain)
+            store.compact("other", plain)
     with contextlib.closing(sqlite3.connect(file)) as database, database:
         database.execute("DELETE FROM segments WHERE state = ?", (SEEN,))
         database.execute("UPDATE segments SET state = ?", (SEEN,))

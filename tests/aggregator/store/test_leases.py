@@ -96,7 +96,7 @@ def test_a_late_commit_is_refused_and_leaves_nothing(opened: Opened) -> None:
         for late in (
             lambda: store.commit("0of2", Batch(outcomes=Counter(counted=5), seen=bytearray(b"\2"))),
             lambda: store.set_meta({"status": "late"}),
-            lambda: store.compact(SEEN, "0of2", b"\3"),
+            lambda: store.compact(SEEN, b"\3"),
             lambda: store.set_devices([]),
         ):
             with pytest.raises(Fenced):

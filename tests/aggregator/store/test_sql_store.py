@@ -238,7 +238,7 @@ def test_campaigns_in_one_database_do_not_meet(postgres: Postgres) -> None:
     with pytest.raises(Invalid, match="holds no campaign gas"):
         open_store(url, campaign="gas", read_only=True)
     with open_store(url, campaign="load") as load, open_store(url, campaign="water") as water:
-        water.compact(SEEN, "0of1", b"", everyone=True)
+        water.compact(SEEN, b"")
         assert [data for _, data in load.segments(SEEN)] == [b"load"]
         with load.exclusive(0), water.exclusive(0):
             pass

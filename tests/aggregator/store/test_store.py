@@ -349,7 +349,7 @@ def test_deduplication_resumes_and_compacts(opened: Callable[[], Store]) -> None
         seen = Seen()
         seen.load(store.segments(SEEN))
         assert len(seen) == 3
-        store.compact(SEEN, "0of1", seen.snapshot())
+        store.commit("0of1", Batch(), {SEEN: seen.snapshot()})
         assert [is_snapshot for is_snapshot, _ in store.segments(SEEN)] == [True]
         again = Seen()
         again.load(store.segments(SEEN))
@@ -369,12 +369,13 @@ def test_compacting_forgets_what_it_replaces_and_no_other_workers(opened: Callab
                 store.commit(worker, Batch(seen=part, chains=part, sequences=part))
         before = [b"0of21", b"0of22", b"1of21", b"1of22"]
         assert [sorted(rows) for rows in data(store)] == [before] * 3
-        for state in STATES:
-            store.compact(state, "0of2", state.encode())
+        part = bytearray(b"in the snapshots")
+        whole = Batch(seen=part, chains=part, sequences=part)
+        store.commit("0of2", whole, {state: state.encode() for state in STATES})
         assert data(store) == [[*before[2:], state.encode()] for state in STATES]
         assert [is_snapshot for is_snapshot, _ in store.segments(SEEN)] == [False, False, True]
         for state in STATES:
-            store.compact(state, "0of1", b"all", everyone=True)
+            store.compact(state, b"all")
     with opened() as store:
         assert data(store) == [[b"all"]] * 3
 

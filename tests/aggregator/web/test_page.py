@@ -514,8 +514,18 @@ def test_events_are_asked_for_again_after_a_proxys_error(open_page: Callable[...
         page.route("**/events", lambda route: route.fulfill(status=502, body="no server"), times=1)
 
     page = open_page(f"#{name}", losing=True, prepare=refuse_once)
-    until(page, "document.getElementById('link').textContent === 'the server does not answer: trying again'")
+    until(page, "document.getElementById('link').textContent === 'the server sends no news: trying again'")
     until(page, "document.getElementById('link').textContent === 'connected'")
+
+
+def test_a_proxy_without_its_server_is_no_answer(open_page: Callable[..., Any], name: str) -> None:
+    def refuse_once(page: Any) -> None:
+        page.route("**/api/v1/campaigns", lambda route: route.fulfill(status=502, body="<p>no server"), times=1)
+
+    page = open_page("", losing=True, prepare=refuse_once)
+    until(page, "document.getElementById('link').textContent === 'the server does not answer'")
+    until(page, f"document.getElementById('cards').textContent.includes('{name}')")
+    assert page.inner_text("#link") == ""
 
 
 def test_when_a_campaign_ended_is_said_and_whose_reports_are_there(open_page: Callable[..., Any], name: str) -> None:
@@ -561,6 +571,14 @@ def test_what_says_nothing_is_not_compared_and_zero_has_no_sign(open_page: Calla
     asked = "import(new URL('static/{}', location)).then(({{ {} }}) => {})"
     amounts = "[[-0.004, 1.4], [-158, 30]].map(([value, error]) => amount(value, error, 'l').value)"
     assert page.evaluate(asked.format("format.js", "amount", amounts)) == ["0", "−158"]
+    ages = "[0, 59, 90, 7200, 47 * 3600].map(ago)"
+    assert page.evaluate(asked.format("format.js", "ago", ages)) == [
+        "now",
+        "59 seconds ago",
+        "1 minute ago",
+        "2 hours ago",
+        "1 day ago",
+    ]
     rows = [
         {"mean": 60, "against": -24, "estimate": 84, "standard_error": 42, "verdict": "more"},
         {"mean": 120, "against": 100, "estimate": 20, "standard_error": 5, "verdict": "more"},
@@ -583,13 +601,15 @@ def test_a_picked_difference_is_as_certain_by_group_as_where_two_are_compared(
     asked = "import(new URL('static/compare.js', location)).then(({{ certainty, chance }}) => {})"
     certain = "[0.2, 0.02, 0.001].map((chance) => certainty({ chance }, 6))"
     assert page.evaluate(asked.format(certain)) == ["unclear", "alone", "clear"]
-    pairs = "[[0.1135, 4], [0.015, 4], [0.04, 10], [0.015, 2], [0.001, 4], [1e-9, 0]]"
+    pairs = "[[0.1135, 4], [0.015, 4], [0.0172, 4], [0.04, 10], [0.015, 2], [0.001, 4], [1e-9, 0]]"
     words = f"{pairs}.map(([p, n]) => chance({{ chance: p }}, n))"
     nothing = "If both were really equal, chance alone would show a difference this large in"
     assert page.evaluate(asked.format(words)) == [
         f"{nothing} about 1 of 9 cases.",
         f"{nothing} about 1 of 67 cases. But if you chose these two because they differ: 4 groups have 6 pairs, and"
         " chance alone makes at least one pair differ as much in up to 1 of 11 cases.",
+        f"{nothing} about 1 of 58 cases. But if you chose these two because they differ: 4 groups have 6 pairs, and"
+        " chance alone makes at least one pair differ as much in up to 1 of 9 cases.",
         f"{nothing} about 1 of 25 cases. But if you chose these two because they differ: 10 groups have 45 pairs, and"
         " chance alone often makes at least one pair differ as much.",
         f"{nothing} about 1 of 67 cases.",

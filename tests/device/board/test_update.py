@@ -161,7 +161,7 @@ def test_damaged_code_and_another_release_are_refused(site, flash):
     good = module.read_bytes()
     try:
         module.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
-        assert "undertone_device/mqtt/client.mpy is missing or damaged" in fetch(flash, url, digest).stdout
+        assert "undertone_device/mqtt/client.mpy is missing, or its sha256 is not" in fetch(flash, url, digest).stdout
     finally:
         module.write_bytes(good)
     assert not (flash / "code").exists()

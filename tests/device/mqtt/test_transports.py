@@ -264,7 +264,7 @@ def test_a_connection_that_the_server_closes_is_said_in_words():
         thread.start()
         transport = phone(server.getsockname()[1])
         transport.connect()
-        assert events_until(transport, "lost")[-1] == ("lost", "the server closed the connection")
+        assert events_until(transport, "lost")[-1] == ("lost", "the connection was lost")
         thread.join()
 
 

@@ -449,7 +449,7 @@ def test_a_campaign_outside_what_was_agreed_to_is_a_new_question(
     take_part(again)
     says(again, "A new question for you: may heat follow? That is outside what you agreed to")
     again.get_by_text("About this measurement").click()
-    says(again, "load-2 follows, within what you agreed to")
+    says(again, "followed by load-2, within what you agreed to")
 
 
 LOADED = (

@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+import struct
 import sys
 from collections.abc import Callable
 
@@ -136,6 +137,22 @@ def test_a_valid_checksum_around_anything_raises_nothing():
         p1.P1(("1-0:1.8.1", "0-1:24.2.1")).feed(b"/" + text + b"!%04X\r\n" % checked)
         text = bytes(byte & 0x7F for byte in damaged(LINES, source))
         iec62056.Readout(("1.8.0",)).feed(readout(text.replace(b"\x02", b"").replace(b"\x03", b"")))
+
+
+def test_a_modbus_exception_is_told_apart_from_a_damaged_answer():
+    register = modbus.Register(17, 3, 107, 2, "unsigned")
+    frame = b"\x11\x83\x02"
+    whole = frame + struct.pack("<H", crc.crc16(frame, crc.MODBUS, 0xFFFF))
+    with pytest.raises(ValueError, match="no value for this register"):
+        modbus.rtu_value(register, whole)
+    with pytest.raises(ValueError, match="missing, damaged or from another meter"):
+        modbus.rtu_value(register, whole[:-1])
+    with pytest.raises(ValueError, match="missing, damaged or from another meter"):
+        modbus.rtu_value(register, b"")
+    with pytest.raises(ValueError, match="no value for this register"):
+        modbus.tcp_value(register, 1, b"\0\1\0\0\0\3" + frame)
+    with pytest.raises(ValueError, match="no valid answer"):
+        modbus.tcp_value(register, 2, b"\0\1\0\0\0\3" + frame)
 
 
 def test_modbus_answers_are_values_or_value_errors():

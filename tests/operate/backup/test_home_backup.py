@@ -120,6 +120,14 @@ def test_stores_are_whole_and_nothing_is_replaced(home: Path, tmp_path: Path) ->
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []
 
 
+def test_a_restore_names_the_landed_files_by_the_new_folder(home: Path, tmp_path: Path) -> None:
+    plan, again = home / "campaigns/power.toml", tmp_path / "again"
+    plan.write_text(f'{plan.read_text(encoding="utf-8")}\n[landing]\nfolder = "landed"\n', encoding="utf-8")
+    back_up_home(home, tmp_path / "backup.tar")
+    told = restore_home(tmp_path / "backup.tar", again)
+    assert f"the backup does not contain the landed files in {again}/landed" in told
+
+
 @pytest.mark.parametrize("wrong", ["cut", "changed", "outside", "empty"])
 def test_what_is_not_whole_leaves_nothing(home: Path, tmp_path: Path, wrong: str) -> None:
     file, target = tmp_path / "backup.tar", tmp_path / "target"
@@ -144,6 +152,23 @@ def test_what_is_not_whole_leaves_nothing(home: Path, tmp_path: Path, wrong: str
     assert not target.exists()
     assert not (tmp_path / "escaped").exists()
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []
+
+
+def test_files_outside_of_the_folder_are_named(home: Path, tmp_path: Path) -> None:
+    """A backup does not contain them, wherever the settings name them."""
+    elsewhere = tmp_path / "elsewhere"
+    settings = (home / "server.toml").read_text(encoding="utf-8")
+    for before, after in (
+        ('\npath = "stores"', f'\npath = "{elsewhere}"'),
+        ("[join]\n", f'[join]\ncertificate = "{elsewhere}/join.crt"\nkey = "{elsewhere}/join.key"\n'),
+    ):
+        assert settings.count(before) == 1, before
+        settings = settings.replace(before, after)
+    (home / "server.toml").write_text(settings, encoding="utf-8")
+    fill(home)
+    named = "\n".join(back_up_home(home, tmp_path / "backup.tar").notes)
+    for name in ("power.sqlite", "join.crt", "join.key"):
+        assert f"{elsewhere / name} is outside the folder" in named
 
 
 def crafted(file: Path, members: list[tuple[str, int]], content: bytes = b"x") -> None:

@@ -97,6 +97,9 @@ def test_a_home_comes_back_by_its_passphrase_alone(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["again", "backup", "home", "other", "phrase"]
     plain = tmp_path / "plain"
     run("backup", home, plain)
+    cut = tmp_path / "cut"
+    cut.write_bytes(file.read_bytes()[:20])
+    assert "truncated" in run("restore", cut, tmp_path / "third", "--passphrase-file", phrase, code=2)
     assert "not encrypted" in run("restore", plain, tmp_path / "third", "--passphrase-file", phrase, code=2)
 
 

@@ -163,7 +163,7 @@ def test_what_cannot_be_extended_is_named(home: Home) -> None:
     plan.write_text(home.file("light").read_text(encoding="utf-8").replace("2880", "2000"), encoding="utf-8")
     assert "not shortened" in run("campaign", "apply", home.folder, "light", plan, code=2)
     run("campaign", "succeed", home.folder, "light", "light-2")
-    assert "light-2 starts when light ends" in extend(home, "--by", "1d", code=2)
+    assert "light-2 succeeds light" in extend(home, "--by", "1d", code=2)
     run("campaign", "retire", home.folder, "light", "--although-waiting")
     assert "retired" in extend(home, "--by", "1d", code=2)
 
@@ -177,6 +177,8 @@ def test_a_campaign_that_is_over_is_not_extended(home: Home) -> None:
     (only,) = tick(home, int(time.time()) - 61 * DAY, "past")
     said = run("campaign", "extend", home.folder, "past", "--by", "9d", code=2)
     assert f"campaign past ended at {utc(only.campaign.end)}" in said
+    said = run("campaign", "extend", home.folder, "past", "--by", "1h", code=2)
+    assert f"campaign past ended at {utc(only.campaign.end)}" in said, "not that this end is too early"
     assert home.config("past").campaign.report_slots == 2880
     run("campaign", "succeed", home.folder, "past", "past-2")
     assert home.config("past-2").campaign.start is None, "it starts at once"

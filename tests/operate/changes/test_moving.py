@@ -63,6 +63,19 @@ def test_a_fleet_goes_to_another_address(home):
     assert settings(home, "heat", "heat-002")["broker"]["host"] == "new.example"
 
 
+def test_an_endpoint_without_tls_is_not_announced_to_other_machines(tmp_path):
+    folder = tmp_path / "home"
+    run("init", folder)
+    run("campaign", "create", folder, "power", *CREATE)
+    run("devices", "add", 1, "--home", folder, "--campaign", "power")
+    before = (folder / "server.toml").read_text(encoding="utf-8")
+    refused = run("move", folder, "new.example", code=2)
+    assert "new.example needs broker.host, broker.certificate and broker.key" in refused
+    assert (folder / "server.toml").read_text(encoding="utf-8") == before
+    run("move", folder, "127.0.0.1:9999")
+    assert settings(Home(folder), "power", "power-001")["broker"]["port"] == 9999
+
+
 def test_a_move_says_what_phones_need(tmp_path):
     run("init", tmp_path / "home", "--host", "old.example", "--join-port", 8444)
     run("campaign", "create", tmp_path / "home", "power", *CREATE)

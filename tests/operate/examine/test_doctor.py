@@ -234,6 +234,10 @@ def test_what_is_wrong_is_a_failure_with_its_fix(tmp_path: Path, monkeypatch: py
         checks = results(folder)
         assert {check for check, result in checks.items() if result == "failure"} == {"access", "client ids"}
         assert checks["broadcast of power"] == "warning", "the server does not run"
+        separate = server.read_text(encoding="utf-8")
+        server.write_text(separate.replace("[broker]\n", "[broker]\nworker_users = false\n"), encoding="utf-8")
+        assert "access" not in results(folder), "the server's own user publishes campaigns"
+        server.write_text(separate, encoding="utf-8")
         write_private(folder / "aggregator.password", "another\n")
         assert results(folder)["password"] == "failure"
     (folder / "signing.key").chmod(0o644)
@@ -257,6 +261,18 @@ def test_init_for_a_broker_of_ones_own(tmp_path: Path, mosquitto_binary: str, fr
             child.terminate()
 
 
+def test_a_port_that_says_nothing_has_refused_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor_broker, "_WAIT_SECONDS", 0.3)
+    folder = tmp_path / "home"
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        broker = f"mqtt://127.0.0.1:{silent.getsockname()[1]}"
+        assert undertone("init", str(folder), "--broker", broker).returncode == 0
+        Home(folder).write_plan("power", PLAN.format(name="power", epsilon=1))
+        (told,) = (finding for finding in examine(folder) if finding.result == "failure")
+    assert told.check == "broker"
+    assert "does not answer as a broker does (no answer): does this port expect TLS?" in told.sentence
+
+
 def test_a_broker_that_forgets_is_seen_by_its_file_and_a_damaged_store_by_a_look_at_all_of_it(tmp_path: Path) -> None:
     folder = tmp_path / "home"
     assert undertone("init", str(folder), "--broker", "mqtt://127.0.0.1").returncode == 0
@@ -278,6 +294,13 @@ def test_a_broker_that_forgets_is_seen_by_its_file_and_a_damaged_store_by_a_look
     data[-4096 * 4 : -4096] = bytes(4096 * 3)
     store.write_bytes(data)
     assert results(folder)["store of power"] == "failure"
+    with open_store(tmp_path / "other.sqlite", campaign="heat") as other:
+        other.set_meta({"campaign": "heat"})
+        other.backup(tmp_path / "copy.sqlite")
+    (tmp_path / "copy.sqlite").replace(store)
+    told = next(finding for finding in examine(folder) if finding.check == "store of power")
+    assert told.sentence.endswith("holds the campaign heat, expected power: use another store")
+    assert told.fix == "", "the sentence says what to do"
     config.unlink()
     assert results(folder)["broker's file"] == "warning", "what cannot be known is said"
 
@@ -303,6 +326,12 @@ def test_what_cannot_be_examined_is_a_finding_too(tmp_path: Path, monkeypatch: p
     assert undertone("init", str(folder), "--page", "[::1]:0").returncode == 0
     Home(folder).write_plan("power", PLAN.format(name="power", epsilon=1))
     assert results(folder)["store of power"] == "ok", "its server makes it"
+    plan = folder / "campaigns/power.toml"
+    without = plan.read_text(encoding="utf-8")
+    plan.write_text(f'{without}\n[landing]\nfolder = "landed"\n', encoding="utf-8")
+    told = [finding.fix for finding in examine(folder) if finding.check == "privacy of power"]
+    assert told == [f"if nobody needs these files, remove [landing] from {plan}"]
+    plan.write_text(without, encoding="utf-8")
     with contextlib.suppress(OSError), socket.create_server(("::1", 0), family=socket.AF_INET6):
         assert results(folder)["ports"] == "ok"
 
@@ -368,6 +397,11 @@ def test_a_signing_key_that_is_gone_is_a_failure_and_no_command_makes_a_second(t
     key = folder / "signing.key"
     key.rename(folder / "kept.key")
     assert results(folder)["signing key"] == "failure"
+    server = folder / "server.toml"
+    text = server.read_text(encoding="utf-8")
+    server.write_text(re.sub("^#? ?signing_key = .*", 'signing_key = "kept.key"', text, flags=re.M), encoding="utf-8")
+    assert results(folder)["signing key"] == "ok", "it is the file that the settings name"
+    server.write_text(text, encoding="utf-8")
     assert undertone("doctor", str(folder)).returncode == 1
     devices = ("devices", "add", "2", "--home", str(folder), "--campaign", "a")
     refused = undertone(*devices)

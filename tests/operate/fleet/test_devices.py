@@ -15,6 +15,7 @@ from support.paho_client import leave
 from support.waiting import wait_for
 from undertone_aggregator.base.log import Journal
 from undertone_aggregator.mqtt.endpoint.access import read_access
+from undertone_aggregator.mqtt.signing import make_key
 from undertone_aggregator.mqtt.source import open_source
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.server.hang_up import watch_hang_up
@@ -272,6 +273,29 @@ def test_who_contradicts_itself_is_known_only_with_audit(run, tmp_path):
     done = undertone(*home, "--json")
     assert json.loads(done.stdout) == ["load-002"]
     assert done.stderr == f"{needed} is off now, so the list can lack devices: {log}\n"
+
+
+def test_new_devices_know_the_servers_present_key(run, tmp_path):
+    """After a change of the key, a device like the first one would refuse everything that the server signs."""
+    home = tmp_path / "home"
+
+    def signers(number: int) -> list[str]:
+        path = home / f"fleets/load/devices/load-{number:03d}/policy.json"
+        return json.loads(path.read_text(encoding="utf-8"))["signers"]
+
+    (old,) = signers(1)
+    (home / "signing.key").rename(tmp_path / "old.key")
+    present = make_key(home / "signing.key").public
+    run("devices", "add", "1")
+    assert (signers(1), signers(4)) == ([old], [present])
+    first = home / "fleets/load/devices/load-001/policy.json"
+    fields = json.loads(first.read_text(encoding="utf-8"))
+    first.write_text(json.dumps({**fields, "signers": [old, present]}), encoding="utf-8")
+    run("devices", "add", "1")
+    assert signers(5) == [old, present]
+    (home / "signing.key").unlink()
+    run("devices", "add", "1")
+    assert signers(6) == [old, present]
 
 
 def test_an_absence_sizes_what_new_devices_keep(run, tmp_path):

@@ -524,7 +524,8 @@ def test_the_commands(tmp_path):
     states = [row["state"] for row in json.loads(run("join", "list", "--home", folder, "--json"))]
     assert states == [REVOKED, OPEN, OPEN]
     run("join", "revoke", "--all", "--home", folder)
-    assert "expected a number that undertone join list shows" in run("join", "revoke", 9, "--home", folder, code=2)
+    unknown = run("join", "revoke", 9, "--home", folder, "--campaign", "power", code=2)
+    assert "expected a number that undertone join list shows for campaign power" in unknown
 
 
 def test_why_a_code_is_not_revoked(tmp_path):

@@ -77,7 +77,7 @@ def test_bad_tables_are_one_sentence():
     table = TableMechanism(8, good, (0, 5), 0)
     assert table.breach((2, 1)) is None
     assert table.breach((3, 2)) == 0
-    assert refused(table.decode, 0, 5) == "this table has no decode values: a device never decodes"
+    assert refused(table.decode, 0, 5) == "this table has no decode values, so no report can be decoded"
     assert refused(table.level, 7, 6, None) == (
         "the truncated reading is 7, expected 0 to theta = 6, within the table's range"
     )

@@ -10,7 +10,11 @@ function ends({ last_slot_ends: end, phase, time_zone: zone }) {
   const left = end - Date.now() / 1000;
   if (left <= 0) return `until ${date(end - 1, zone)}`;
   const days =
-    left > 2 * DAY ? lasting(DAY * Math.floor(left / DAY)) : lasting(3600 * Math.max(Math.floor(left / 3600), 1));
+    left > 2 * DAY
+      ? lasting(DAY * Math.floor(left / DAY))
+      : left >= 3600
+        ? lasting(3600 * Math.floor(left / 3600))
+        : "less than an hour";
   // While the range of readings is learnt, it is not known yet how long the reports go on.
   return `until ${date(end - 1, zone)}${phase === "threshold" ? " at the latest" : ""}, which is ${days} from now`;
 }
@@ -61,7 +65,7 @@ export function aboutIt(campaign, week) {
   const until = element("dd");
   until.append(
     campaign.server.state === "retired"
-      ? `It began on ${date(campaign.begins, campaign.time_zone)}, and whoever runs it has ended it for good.`
+      ? `It ${campaign.begins * 1000 > Date.now() ? "was to begin" : "began"} on ${date(campaign.begins, campaign.time_zone)}, and whoever runs it has ended it for good.`
       : over
         ? `It ran from ${date(campaign.begins, campaign.time_zone)} ${ends(campaign)}; its devices measure no more for it.`
         : `From ${date(campaign.begins, campaign.time_zone)} ${ends(campaign)}. After that, its devices measure no more for it.`,

@@ -45,10 +45,10 @@ import {
 } from "./state.js";
 import { addsUp, clocks, daysOff, homes, meaning, per } from "./words.js";
 
-// The server gave no answer at all. `again`: whether the page asks again by itself.
+// The server gave no answer or, with `again`, no events; then the page asks again by itself.
 class Away extends Error {
   constructor(again = false) {
-    super(`the server does not answer${again ? ": trying again" : ""}`);
+    super(again ? "the server sends no news: trying again" : "the server does not answer");
   }
 }
 
@@ -56,8 +56,11 @@ const api = async (path, options) => {
   const answer = await fetch(`api/v1/${path}`, options).catch(() => {
     throw new Away();
   });
-  const value = await answer.json();
-  if (!answer.ok) throw new Error(value.error);
+  const value = await answer.json().catch(() => null);
+  // A proxy without its server answers itself, and not in JSON.
+  if (value === null && answer.status > 500) throw new Away();
+  if (!answer.ok || value === null)
+    throw new Error(value?.error ?? `the answer is an error (HTTP status ${answer.status})`);
   return value;
 };
 
@@ -495,7 +498,7 @@ function tellSizes(selections) {
   for (const label of $("groups").querySelectorAll("label")) {
     const group = label.firstChild.value,
       many = sizes.get(group);
-    const devices = many ? `${number(many, 9)} devices` : "devices";
+    const devices = many ? `${number(many, 9)} ${many === 1 ? "device" : "devices"}` : "devices";
     label.childNodes[2].data = group === "all" ? ` all ${devices} ` : ` ${group}${many ? `, ${devices}` : ""} `;
   }
 }
@@ -526,7 +529,7 @@ async function ahead(groups, sized) {
   return [
     found.clear.length
       ? `Highest: ${first.group}, clearly above ${list("clear")}.`
-      : `No group is clearly the highest in this time. ${first.group} has the highest number.`,
+      : `${found.unclear.length ? "No group is clearly the highest in this time. " : ""}${first.group} has the highest number.`,
     found.unclear.length
       ? `Its lead over ${list("unclear")} may be chance: the highest of ${number(groups.length)} groups leads by some amount even if all are alike. A longer time tells more.`
       : "",
@@ -868,6 +871,7 @@ function drawReports(raw, zone, width) {
   );
   const absent = sent.filter((n) => n === null).length;
   const sum = (name) => losses[name].reduce((total, n) => total + (n ?? 0), 0);
+  const some = (n, one, several) => `${number(n, 9)} ${n === 1 ? one : several}`;
   const words = [`Reports in each slot.`];
   const usual = raw.start.map((_, i) => i).filter((i) => raw.kind[i] !== null && raw.kind[i] !== "model");
   const total = (of) => usual.reduce((all, i) => all + (of[i] ?? 0), 0);
@@ -878,15 +882,17 @@ function drawReports(raw, zone, width) {
     );
   if (absent)
     words.push(
-      `${number(absent, 6)} of ${number(sent.length, 6)} slots have no number: too few devices reported, or it may not be published.`,
+      `${number(absent, 6)} of ${number(sent.length, 6)} slots ${absent === 1 ? "shows" : "show"} no reports: too few devices reported, or their number may not be published.`,
     );
-  if (sum("late")) words.push(`On top: ${number(sum("late"), 9)} reports came too late.`);
+  if (sum("late")) words.push(`On top: ${some(sum("late"), "report", "reports")} came too late.`);
   if (sum("lost"))
     words.push(
-      `On top: ${number(sum("lost"), 9)} reports were lost. Each is drawn at the slot whose report showed the loss.`,
+      `On top: ${some(sum("lost"), "report was", "reports were")} lost. Each is drawn at the slot whose report showed the loss.`,
     );
   if (sum("refused"))
-    words.push(`At the very top, by time of arrival: ${number(sum("refused"), 9)} deliveries were refused.`);
+    words.push(
+      `At the very top, by time of arrival: ${some(sum("refused"), "delivery was", "deliveries were")} refused.`,
+    );
   $("reports-caption").textContent = words.join(" ");
 }
 
@@ -922,7 +928,7 @@ function tabulateGaps() {
       : element(
           "p",
           data.losses.late.includes(null)
-            ? "Each slot of this time has a number. Late and lost reports of this group are not published."
+            ? `Each ${learning ? "other slot" : "slot"} of this time has a number. Late and lost reports of this group are not published.`
             : "No report was late or lost in this time. Homes that are switched off, paused or gone make no report, and do not count here.",
           "small",
         ),
@@ -983,7 +989,7 @@ function detail(i) {
       `mean of readings truncated at θ = ${number(raw.theta[i])}: ${number(raw.truncated_mean[i])} ± ${number(Z * raw.truncated_se[i], 2)}`,
     );
   }
-  words.push(`${raw.reports[i]} reports in the mean, ${raw.cohort[i]} more for the threshold`);
+  words.push(`reports in the mean: ${raw.reports[i]}, and only for the threshold: ${raw.cohort[i]}`);
   if (raw.manipulation[i] !== null)
     words.push(`1 % of false reports could move the mean by up to ${number(raw.manipulation[i])} ${data.unit}`);
   $("slot").textContent = words.join("; ");
@@ -1136,7 +1142,7 @@ async function select() {
           )
         : element(
             "p",
-            "No slot of this time has a number: too few devices reported, the number may not be published, or the range was being learnt.",
+            "No slot of this time has a number. Possible reasons: the time has not come yet, too few devices reported, the number may not be published, or the range was being learnt.",
             "small",
           ),
       chosen.get("days") ? element("p", daysOff(about), "small") : "",
@@ -1242,7 +1248,7 @@ function devices(place, campaign) {
     place.append(
       element(
         "p",
-        "Reporting and silent count devices; lost and conflicting count reports. Silent: no report for the slot named under the newest number. Lost: never came. Conflicting: reports that" +
+        "Reporting and silent count devices; lost and conflicting count reports. Silent: no report for the slot named under the newest number. Lost: did not come, or were refused. Conflicting: reports that" +
           " contradict an earlier one of the same device. The operator finds conflicting devices in the server's log, and silent ones by" +
           ` undertone devices list --home HOME --campaign ${campaign.name} --silent 12h. If no device reports, the top of this page says so, and what to do.`,
         "small",

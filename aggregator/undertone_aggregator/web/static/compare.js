@@ -59,7 +59,7 @@ export function chance({ chance: p }, groups) {
   const pairs = pairsOf(groups);
   if (pairs < 2 || certainty({ chance: p }, pairs) !== "alone") return words;
   const often = p * pairs > 0.5;
-  const cases = often ? "" : ` in up to ${oneOf(p * pairs).replace("about ", "")} cases`;
+  const cases = often ? "" : ` in up to 1 of ${Math.floor(1 / (p * pairs))} cases`;
   return (
     `${words} But if you chose these two because they differ: ${number(groups)} groups have ${number(pairs)} pairs, and` +
     ` chance alone ${often ? "often makes" : "makes"} at least one pair differ as much${cases}.`

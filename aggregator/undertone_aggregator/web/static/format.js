@@ -122,7 +122,11 @@ const SIZES = [
 const unitOf = (seconds) => SIZES.find(([size]) => seconds >= size) ?? SIZES.at(-1);
 export function ago(seconds) {
   const [size, unit] = unitOf(seconds);
-  return new Intl.RelativeTimeFormat("en", { numeric: "auto" }).format(-Math.floor(Math.max(seconds, 0) / size), unit);
+  // "auto" says "now" for 0 seconds. For a day it would say "yesterday", which may be the day before.
+  return new Intl.RelativeTimeFormat("en", { numeric: unit === "day" ? "always" : "auto" }).format(
+    -Math.floor(Math.max(seconds, 0) / size),
+    unit,
+  );
 }
 export function lasting(seconds) {
   const [size, unit] = SIZES.find(([each]) => seconds >= each && seconds % each === 0) ?? unitOf(seconds);

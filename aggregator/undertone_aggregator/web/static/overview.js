@@ -127,7 +127,13 @@ function firstSteps() {
     step.append(element("code", command));
     list.append(step);
   }
-  return [element("p", "There is no campaign yet. A running server starts one as soon as it is created:"), list];
+  return [
+    element(
+      "p",
+      "There is no campaign yet. A running server starts one as soon as it is created (HOME is the server's folder):",
+    ),
+    list,
+  ];
 }
 
 export function showCampaigns(campaigns) {

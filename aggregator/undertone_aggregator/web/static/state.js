@@ -13,24 +13,23 @@ const ADVICE = {
   silent: ["check the devices' network; undertone doctor looks for the cause"],
   dropped: ["give the broker longer queues, or raise the number of workers"],
   foreign: ["find out who else may publish campaigns on this broker", "threats"],
-  unsigned: ["put the signing key back: devices that verify signatures refuse campaigns without one"],
-  uncounted: ["start undertone spark run again"],
-  groups: ["mend the file of groups"],
-  certificate: ["do what the message says before the certificate ends"],
+  unsigned: ["put the signing key back: devices that verify signatures refuse unsigned campaigns"],
+  uncounted: ["if undertone spark run is not running, start it"],
+  groups: ["correct the file of groups as the message says"],
   plan: ["mend the plan; undertone campaign show says what is wrong"],
   failed: ["mend what the message names; the server tries again by itself"],
 };
 // Event of an alarm -> the alarm in a few words. Any other alarm is "a warning".
 const SHORT = {
-  disk: "disk full",
+  disk: "disk nearly full",
   clock: "the clock is in doubt",
   conflict: "reports contradict each other",
   silent: "devices are silent",
   dropped: "the broker drops reports",
   foreign: "somebody else broadcasts",
   unsigned: "the signing key is missing",
-  certificate: "the certificate ends soon",
-  groups: "the file of groups is damaged",
+  certificate: "a certificate needs renewal",
+  groups: "the file of groups is not in use",
   files: "too many open files",
   crowd: "no room for all devices",
 };
@@ -105,7 +104,7 @@ export function standing(campaign) {
   const [first, ...more] = notices(campaign);
   if (first && first.rank < 2) {
     const other = first.rank === 0 ? "reports do not arrive" : "a warning";
-    const short = server.full ? SHORT.disk : (SHORT[first.event] ?? other);
+    const short = server.full ? "disk full" : (SHORT[first.event] ?? other);
     const told = (server.alarms ?? []).filter(({ event }) => event === "disk").map((alarm) => alarm.time);
     const from = server.full ? told : first.times;
     return {
@@ -164,7 +163,7 @@ export function value(campaign, row) {
   if (campaign.phase === "threshold") return { reason: "Learning the range of readings." };
   if (row === null) return { reason: "No number yet: no slot has settled with enough reports." };
   if (row.kind === "model")
-    return { reason: "The range is learnt: the first number comes after a later slot has settled." };
+    return { reason: "No number yet: the range is learnt, but no later slot has settled with enough reports." };
   const error = row.standard_error === null ? null : 1.96 * row.standard_error;
   if (!drowned(row.estimate, error, campaign)) return { estimate: row.estimate, error };
   const shape = amount(row.estimate, error, campaign.unit);
@@ -227,7 +226,8 @@ export function reporting({ newest, server, stride, slot_seconds: slot, time_zon
   const when = `reported for ${slotOf(server.devices_until - slot, slot, zone)}`;
   const turns = stride > 1 ? ", in which only some devices had their turn" : "";
   const devices = known || of.reporting !== 1 ? "devices" : "device";
-  const silent = of.silent && !turns ? "; the others may be off, paused or without a connection" : "";
+  const silent =
+    of.silent && !turns ? `; the other${of.silent === 1 ? "" : "s"} may be off, paused or without a connection` : "";
   if (of.reporting) return `${number(of.reporting, 9)} ${known}${devices} ${when}${turns}${silent}`;
   return `${known ? "None" : "No"} ${known}${known ? "devices" : "device"} ${when}${last ? `; before: ${last}` : ""}`;
 }

@@ -87,5 +87,6 @@ export function homes({ server, stride, slot_seconds: slot }, known) {
   if (!many) return `The homes that take part are ${joined}`;
   const now = counted ? `; ${number(reporting, 9)} of them reported for the newest slot` : "";
   const turns = stride > 1 ? `, in turns: each reports once in ${period(stride * slot)}` : "";
-  return `${number(many, 9)} ${many === 1 ? "home takes" : "homes take"} part${turns}${now}. They are ${joined} This page does not know how many homes there are in all.`;
+  const they = many === 1 ? "The homes that take part are" : "They are";
+  return `${number(many, 9)} ${many === 1 ? "home takes" : "homes take"} part${turns}${now}. ${they} ${joined} This page does not know how many homes there are in all.`;
 }

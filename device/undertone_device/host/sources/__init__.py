@@ -36,9 +36,9 @@ def parse_fields(config: DeviceConfig) -> tuple[Kind, Fields]:
     """Return the kind of the configuration's source and its checked fields. Raises Invalid, naming the field."""
     if not config.source:
         raise Invalid(
-            "the configuration has no field 'source', which says where samples come from: add it to device.json, for"
-            ' example "source": {"kind": "file", "path": "/run/meter/energy_wh", "seconds": 60}; docs/gateway.md lists'
-            " the others"
+            "source is missing or empty, expected where samples come from, for example"
+            ' "source": {"kind": "file", "path": "/run/meter/energy_wh", "seconds": 60};'
+            " docs/gateway.md lists the other kinds"
         )
     name = config.source.get("kind")
     if name == "board":

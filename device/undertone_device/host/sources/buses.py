@@ -87,8 +87,8 @@ class Pushed(SensorSource):
             self.trouble = ""
         elif now - self._heard > _SILENT_SECONDS:
             self.trouble = (
-                f"no sample: {self._path} is silent, or its messages are damaged or lack the register"
-                f" (bad frames: {self._decoder.bad})"
+                f"no sample: {self._path} is silent, or its messages are damaged or have no usable value of the"
+                f" register (bad frames: {self._decoder.bad})"
             )
         return readings
 

@@ -64,7 +64,7 @@ class Command(SensorSource):
             raise OSError(f"{self._command[0]} timed out after {self._seconds} s") from None
         except subprocess.CalledProcessError as error:
             # The arguments are not in the message, because they may contain a password.
-            raise OSError(f"{self._command[0]} ended with exit status {error.returncode}") from None
+            raise OSError(f"{self._command[0]} ended with code {error.returncode}") from None
         return parse_samples(done.stdout)
 
 
@@ -79,7 +79,7 @@ class Recording(SensorSource):
         except (OSError, ValueError) as error:
             raise Invalid(f"source.path: {error}") from None
         if not samples:
-            raise Invalid(f"source.path: {path} is empty, expected one integer a line")
+            raise Invalid(f"source.path: {path} has no sample, expected one integer a line")
         self._rest = iter(samples)
 
     def sample(self, now: int) -> int | None:

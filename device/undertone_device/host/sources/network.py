@@ -139,7 +139,7 @@ class Entity(SensorSource):
         except ValueError as error:
             raise Invalid(f"source.url is {url!r}: {error}") from None
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.netloc.count("@"):
-            raise Invalid(f"source.url is {fields['url']!r}, expected http:// or https:// and a host")
+            raise Invalid(f"source.url is {fields['url']!r}, expected http:// or https:// and a host, without a user")
         self._kind = http.client.HTTPConnection if parts.scheme == "http" else http.client.HTTPSConnection
         self._address = (parts.hostname, port)
         self._path = f"{parts.path}/api/states/{fields['entity']}"
@@ -177,7 +177,12 @@ def open_transport(fields: Fields) -> "PahoTransport":
     from undertone_device.host.paho_transport import PahoTransport
 
     ca = fields.get("ca")
-    context = None if ca is None else verified_context(read_bounded(ca, _LARGEST_CA))
+    try:
+        context = None if ca is None else verified_context(read_bounded(ca, _LARGEST_CA))
+    except Invalid as wrong:
+        # The sentence may begin with a field of the device's own broker, which is not at fault.
+        words = str(wrong)
+        raise Invalid(f"{ca}{words.removeprefix('tls.ca')}" if words.startswith("tls.ca") else words) from None
     port = fields.get("tcp_port", 1883 if ca is None else 8883)
     password = _secret(fields, "password_file")
     # Without a client id the broker assigns one, so that two connections of this household cannot have the same id.

@@ -1,6 +1,6 @@
-"""Synthetic populations whose large readings come at certain times, as tests for models of the load by time of day.
+"""Synthetic populations that are hard for models of the load, most of them by what happens at certain times of the day.
 
-The constants are chosen, not fitted: each class explains its own.
+The constants are chosen, not fitted.
 """
 
 from typing import ClassVar
@@ -165,7 +165,7 @@ class Bimodal(Households):
     """
 
     name = "bimodal"
-    about = "half-hourly energy of households and, one in twelve, of businesses with eight times as much by day"
+    about = "half-hourly energy of households and, one in twelve, of businesses with 8.5 times as much in working hours"
 
     LARGE, FACTOR = 1 / 12, 8.0
 

@@ -4,6 +4,7 @@ Only reports that are stored are acknowledged. The others are stored and acknowl
 """
 
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -33,11 +34,11 @@ class Flaky(MemoryStore):
         self.full = threading.Event()
         self._commits = 0
 
-    def commit(self, worker: str, batch: Batch) -> None:
+    def commit(self, worker: str, batch: Batch, snapshots: Mapping[str, bytes] | None = None) -> None:
         self._commits += 1
         if self.full.is_set() or self._commits % 3 == 0:
             raise StoreError("database or disk is full")
-        super().commit(worker, batch)
+        super().commit(worker, batch, snapshots)
 
 
 def test_nothing_is_acknowledged_that_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,6 +86,16 @@ def test_a_statestream_and_what_was_retained(opened, broker, publish, topic_pref
     assert readings_of(source, publish, topic, "42") == {42}
 
 
+def test_a_wrong_certificate_of_the_own_broker_is_named_by_its_file(opened, tmp_path):
+    ca = tmp_path / "home.crt"
+    ca.write_text("nothing", encoding="ascii")
+    with pytest.raises(Invalid, match=f"^{ca} holds no certificate"):
+        opened(kind="mqtt", host="localhost", topic="t", ca=str(ca))
+    ca.unlink()
+    with pytest.raises(Invalid, match=f"{ca}"):
+        opened(kind="mqtt", host="localhost", topic="t", ca=str(ca))
+
+
 def test_a_broker_that_is_gone_is_said(opened, free_port):
     source = opened(kind="mqtt", host="localhost", tcp_port=free_port(), topic="a")
     assert "refused" in trouble_of(source)

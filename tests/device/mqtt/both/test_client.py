@@ -16,7 +16,7 @@ CONFIG = "undertone/v2/load/config"
 
 
 class Rig:
-    """A device, its client and its broker. Time passes in ``pass_time``, and while the client waits."""
+    """A device, its client and its broker. Time passes in ``device.pass_time``; ticks also pass while it waits."""
 
     def __init__(self, broker=None, device=None, campaign=None, **options):
         self.broker = broker or FakeBroker()
