@@ -382,6 +382,6 @@ def test_a_store_in_use_is_refused(site: Site) -> None:
     code, said = server.second()
     assert code != 0
     # A server with its own endpoint takes its port first, and so finds the port in use.
-    expected = "is in use by another program" if site.asynchronous else "another server uses the store"
+    expected = "is in use already" if site.asynchronous else "another server uses the store"
     assert expected in said
     assert server.running

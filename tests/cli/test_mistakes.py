@@ -165,7 +165,7 @@ def test_a_port_that_is_in_use_is_said(tmp_path: Path) -> None:
             assert undertone(*words).returncode == 0
         done = undertone("serve", tmp_path / "home", "--seconds", "60")
         examined = undertone("doctor", tmp_path / "home")
-    said = f"port {port} of 127.0.0.1 is in use by another program: end it, or choose another port in [broker]"
+    said = f"port {port} of 127.0.0.1 is in use already: end what uses it, or choose another port in [broker]"
     # A server cannot work without its port. It ends, and does not wait for the port.
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == f"error: {said}"

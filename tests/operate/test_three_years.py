@@ -515,7 +515,7 @@ SHOWN = (
     ("undertone move", r"has a new certificate for .*\n13 of 13 devices move to "),
     ("authority renew", r"the server has a new certificate for .*, valid until 20\S+\n"),
     ("campaign diff", r"campaign\.cohort_share 0\.05 -> 0\.1\n.*\nthe plan was changed; version 2 is in force:\n"),
-    ("campaign retire", r"campaign heat is retired; it was running before\n"),
+    ("campaign retire", r"campaign heat is set to retired; before, it was set to running\n"),
 )
 
 

@@ -45,7 +45,7 @@ def served(state: str, **fields: Any) -> Callable[[Summary], Summary]:
 
 def full(summary: Summary) -> Summary:
     said = (
-        f"the disk with the store of campaign {summary['name']} is full: no space left on device. Make room there,"
+        f"campaign {summary['name']} waits, because a disk is full: no space left on device. Make room there,"
         " and the campaign goes on by itself"
     )
     alarm = {"time": time.time() - 7200, "event": "disk", "sentence": said}

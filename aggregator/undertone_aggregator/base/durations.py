@@ -18,8 +18,10 @@ def seconds_of(name: str, value: object, most: int | None = None) -> int:
     """
     text = f"{value}s" if isinstance(value, int) and not isinstance(value, bool) else value
     number, unit = (text[:-1], text[-1:]) if isinstance(text, str) else ("", "")
-    if unit not in _UNITS or not number.isascii() or not number.isdigit() or len(number) > _MOST_DIGITS:
+    if unit not in _UNITS or not number.isascii() or not number.isdigit():
         raise Invalid(f'{name} is {value!r}, expected a whole number and s, m, h, d or w, such as "24h"')
+    if len(number) > _MOST_DIGITS:
+        raise Invalid(f"{name} is {value!r}, expected a number of at most {_MOST_DIGITS} digits")
     seconds = int(number) * _UNITS[unit]
     if seconds < 1 or (most is not None and seconds > most):
         expected = "at least 1 second" if most is None else f"1 second to {most // 86400} days"

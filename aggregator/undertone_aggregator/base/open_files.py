@@ -63,7 +63,7 @@ def ran_out() -> str:
     """Return the sentence of the alarm that the process can open no more files."""
     return (
         f"alarm: this process can open no further file (its limit is {limit()[0]}): it accepts no new connection, and a"
-        " store may fail; undertone doctor says how many files are needed and how to raise the limit"
+        " store may fail. Raise the limit by LimitNOFILE in the systemd unit, or by ulimit -Hn as root before the start"
     )
 
 

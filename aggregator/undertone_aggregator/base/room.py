@@ -71,7 +71,7 @@ def by_memory(memory: int) -> Room:
     return Room(
         max(memory // CONNECTION_BYTES, 1),
         f"the memory of {memory >> 20} MB",
-        "a machine with more memory, or connections = {devices} in [broker]",
+        "more memory, or connections = {devices} in [broker]",
     )
 
 

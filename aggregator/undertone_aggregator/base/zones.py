@@ -1,6 +1,6 @@
 """Time zones and weekends by name."""
 
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from undertone_shared.errors import Invalid
 
@@ -15,6 +15,8 @@ def zone(name: str, value: object) -> ZoneInfo:
             return ZoneInfo(value)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         pass
+    if not available_timezones():
+        raise Invalid(f"{name} is {value!r}, but this machine has no list of time zones: pip install tzdata")
     raise Invalid(f"{name} is {value!r}, expected a name such as Europe/London")
 
 

@@ -99,7 +99,7 @@ def open_campaign(
             f"campaign {plan.name} would change: "
             + "; ".join(map(str, changed))
             + (f". {refusals}" if refusals else "")
-            + ". Nothing was changed: undertone serve --apply makes the change from the next epoch on"
+            + ". Nothing was changed: undertone serve --apply makes the change"
         )
     with store.transaction():
         _write_plan(store, plan, stream)
@@ -123,8 +123,8 @@ def apply_plan(store: CampaignEntries, plan: CampaignPlan, stream: StreamPlan | 
         open_campaign(store, plan, stream, apply=True)
         if plan.version != version:
             raise Invalid(
-                f"campaign.version is {plan.version}, expected {version}: somebody changed the plan meanwhile. Begin"
-                " again from the plan that undertone campaign show prints"
+                f"campaign.version is {plan.version}, expected {version}, the version in use. Begin again from the"
+                " plan that undertone campaign show prints"
             )
         store.set_meta({_VERSION: str(version + 1)})
     return version + 1
@@ -145,8 +145,8 @@ def bind_counting(store: Store, counts: str) -> None:
         before = store.meta().get(_COUNTS) or (SERVER if store.newest_slot() is not None else counts)
         if before != counts:
             raise Invalid(
-                f"landing.counts is {counts!r}, but the reports in {store.name} were counted by {before!r}: a campaign"
-                " keeps the engine with which it began; make a new campaign with a store of its own"
+                f"landing.counts is {counts!r}, expected {before!r}, as when the campaign in {store.name} began: make a"
+                " new campaign with a store of its own"
             )
         store.set_meta({_COUNTS: counts})
 

@@ -87,7 +87,7 @@ class Candidate:
                     if self._hold is not None:
                         leases.release(self._hold[0])
             except StoreError as wrong:
-                self._say(f"the store cannot be reached, trying again: {wrong}")
+                self._say(f"the store cannot be used, trying again: {wrong}")
                 stop.wait(1.0)
 
     def _step(self, leases: Leases) -> None:
@@ -104,7 +104,7 @@ class Candidate:
                     self._say(f"{self._name} coordinates the campaign")
         except Fenced:
             lease = None
-            self._say(f"{self._name} no longer coordinates the campaign: another server does")
+            self._say(f"{self._name} no longer coordinates the campaign: another server took over")
         self._hold = None if lease is None else (lease, began + self._seconds)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from undertone_aggregator.base.files import write_private
+from undertone_aggregator.base.files import read_utf8, write_private
 from undertone_aggregator.base.owner import give_to_owner
 from undertone_shared import handover
 from undertone_shared.errors import Invalid
@@ -46,16 +46,13 @@ def signed_handover(folder: Path, campaign: str) -> bytes:
     path = folder / FOLDER / campaign
     if not path.is_file():
         return b""
-    body, _, signature = path.read_text(encoding="utf-8").strip().partition("\n")
+    body, _, signature = read_utf8(path).strip().partition("\n")
     try:
         signed = bytes.fromhex(signature)
     except ValueError:
         signed = b""
     if len(signed) != handover.SIGNATURE_BYTES:
-        raise Invalid(
-            f"the second line of {path} is not a signature: restore the file from a backup, or delete it and run"
-            " undertone move again"
-        )
+        raise Invalid(f"the second line of {path} is not a signature: restore the file from a backup")
     return body.encode() + signed
 
 

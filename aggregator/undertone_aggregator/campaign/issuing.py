@@ -112,7 +112,7 @@ class Issuing:
         try:
             return self._handover.changed()
         except (Invalid, OSError) as wrong:
-            self._context.journal.say_once("handover", f"the file of the hand-over cannot be read: {wrong}")
+            self._context.journal.say_once("handover", f"the file of the hand-over cannot be used: {wrong}")
             return False
 
     def _devices_are_back(self, counted: int) -> bool:

@@ -72,6 +72,6 @@ def _longer_rest(plan: CampaignPlan, campaign: Campaign) -> str:
         return ""
     return (
         f"a device rests {lasting(rest)} between two readings, longer than campaign.window ({lasting(plan.window)})"
-        f" asks for: it reports in one of {campaign.schedule.stride} slots, because this number must have no divisor in"
-        f" common with the {plan.cycle} slots of a cycle"
+        f" asks for: it reports in one of {campaign.schedule.stride} slots, because a rest lasts whole slots, and"
+        f" this number must have no divisor above 1 in common with the {plan.cycle} slots of a cycle"
     )

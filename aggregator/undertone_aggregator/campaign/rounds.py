@@ -124,7 +124,7 @@ class Rounds:
             return {}
         return {
             "cycles": f"threshold rounds of {', '.join(map(str, short))} slots do not last whole cycles of"
-            f" {self.plan.cycle} slots: such a round sees some times of day more often than others"
+            f" {self.plan.cycle} slots: such a round sees some parts of the cycle more often than others"
         }
 
     def first(self, now: int) -> Epoch:
@@ -167,7 +167,7 @@ class Rounds:
             return ""
         return (
             f"devices are away: slots had {presence.before:.0f} reports before, and have {presence.now:.0f} now. The"
-            " server begins no new epoch until they are back, because it would be chosen without the reports they keep"
+            " server begins no new epoch for now, because it would be chosen without their reports"
         )
 
     def next(self, timeline: Timeline, now: int) -> Epoch | None:

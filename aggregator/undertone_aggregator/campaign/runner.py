@@ -421,7 +421,8 @@ class Running:
         try:
             self._read_groups()
         except (Invalid, OSError) as wrong:
-            self.journal.say_once("groups", f"alarm: the file of groups is not in use: {wrong}")
+            sentence = f"alarm: the changed file of groups is not in use, the old groups stay: {wrong}"
+            self.journal.say_once("groups", sentence)
         if self._groups is not None and self._groups is not self._groups_kept:
             if keep_groups(store, self._groups) and self._begun:
                 self.journal.say(

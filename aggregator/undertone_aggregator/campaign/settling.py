@@ -158,9 +158,9 @@ class Settling:
         self._compared = True
         if span is not None:
             self._settled = span[1]
-            self._context.journal.say(
+            self._context.journal.alarm(
                 "restored",
-                "alarm: the database is older than what this server has published, as after a restore from a backup."
+                "the database is older than what this server has published, as after a restore from a backup."
                 f" No number is published for slots {span[0]} to {span[1]}, because some may be published already",
             )
 
@@ -206,7 +206,8 @@ class Settling:
         for sentence in estimator.warnings(estimates):
             # The numbers in the warning change with every slot, but its part before the colon stays the same. So
             # `say_once` logs the warning once instead of in every slot.
-            context.journal.say_once("stale", "alarm: " + sentence.partition(":")[0], warning=sentence)
+            what = sentence.partition(":")[0]
+            context.journal.say_once("stale", f"alarm: {what}: it no longer fits the readings", warning=sentence)
         return estimates.take(estimates.slot >= first), shown.smallest
 
     def _announce_at_home(self, newest: Epoch, series: set[Series]) -> None:

@@ -100,8 +100,9 @@ class CampaignState:
         It is about a beginning that is still ahead, a budget that is spent, or an end that is near.
         """
         if self.state in _OPEN and self.spent is not None and now < self.spent:
-            when = utc(self.spent)
-            return f"the devices have spent their budget: no report is due before {when}"
+            last = self.end is not None and self.spent >= self.end
+            when = "until the campaign ends" if last else f"before {utc(self.spent)}"
+            return f"the devices have spent their budget: no report is due {when}"
         return self.beginning(now) or self.ending(now)
 
     def ending(self, now: float) -> str:
@@ -117,10 +118,10 @@ class CampaignState:
     def straying(self) -> str:
         """Return a sentence about the devices that follow another version of the campaign, and what to do."""
         return (
-            f"the server refuses the reports of {many(self.strays, 'device')}, because it does not know their epoch."
-            " If you restored a backup from before an extension, extend the campaign again (undertone campaign"
-            " extend): the devices then come back by themselves. If the campaign is a stream, or is over, start the"
-            " next one (undertone campaign succeed)"
+            f"the server refuses the reports of {many(self.strays, 'device')}, because it does not know their epoch,"
+            " or this epoch has ended. If you restored a backup from before an extension, extend the campaign again"
+            " (undertone campaign extend): the devices then come back by themselves. If the campaign is a stream, or is"
+            " over, start the next one (undertone campaign succeed)"
         )
 
     def sentence(self) -> str:
@@ -171,9 +172,9 @@ class ServerState:
                 "the broker cannot be reached: reports wait at the broker or on devices, and nothing is published"
             )
         if self.free < LEAST_FREE_BYTES:
-            found["disk"] = (
-                f"{self.free >> 20} MB are free on the disk of the stores, too few for reports: make room there"
-            )
+            # A disk that cannot be read counts as having no space.
+            left = f"has only {self.free >> 20} MB of free space" if self.free else "is full, or cannot be read"
+            found["disk"] = f"the disk with the server's data {left}: make room there"
         return found
 
     def crowd(self) -> dict[str, str]:
@@ -190,13 +191,13 @@ class ServerState:
         """Return a map: name of a problem of campaign ``name`` alone -> sentence."""
         campaign = self.campaigns.get(name)
         if campaign is not None and campaign.full:
-            why = f"the disk with the store of campaign {name} is full: {campaign.reason}"
+            why = f"campaign {name} waits, because a disk is full: {campaign.reason}"
             return {"full": f"{why}. Make room there, and the campaign goes on by itself"}
         if campaign is not None and campaign.state in (FAILED, STARTING):
             return {"failed": f"campaign {name} {'has' if campaign.state == FAILED else 'is'} {campaign.sentence()}"}
         if campaign is not None and campaign.state in _OPEN and not campaign.ready:
             why = campaign.reason or "a worker has no session at the broker, or cannot write to the store"
-            return {"not-ready": f"campaign {name} takes in no reports: {why}"}
+            return {"not-ready": f"campaign {name} takes in no reports, or not all: {why}"}
         if campaign is not None and campaign.strays and campaign.state in (*_OPEN, OVER):
             return {STRAYS: f"campaign {name}: {campaign.straying()}"}
         return {}

@@ -65,7 +65,7 @@ class Status:
         missing = lost[EVERYBODY]["reports"]
         parts = [f"{n} {outcome}" for outcome, n in sorted(outcomes.items()) if outcome != RECEIVED and n]
         sentence = f"{many(outcomes[RECEIVED], 'delivery', 'deliveries')}: "
-        sentence += ", ".join(parts) or "no report has come yet"
+        sentence += ", ".join(parts) or "no report has been counted yet"
         if missing:
             sentence += f"; {many(missing, 'report')} that devices made did not arrive, or were refused"
         if late:

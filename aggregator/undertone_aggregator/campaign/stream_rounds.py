@@ -81,7 +81,8 @@ class StreamRounds:
         if self.rule.reports >= window:
             return {}
         budget = f"a budget of {self.rule.reports} reports"
-        return {"budget": f"a device has {budget} for the {window} slots of a window: it stops before the window ends"}
+        span = "window" if self.rule.renewal else "stream"
+        return {"budget": f"a device has {budget} for the {window} slots of a {span}: it stops before the {span} ends"}
 
     def first(self, now: int) -> Epoch:
         """Return the campaign's first epoch, which starts as planned, or as soon as the lead time allows."""

@@ -86,7 +86,7 @@ class Watch:
         """Return the notices (no alarms) that begin with this snapshot: the campaign ends soon, or has ended."""
         found = {}
         if look.state.state == OVER:
-            found["ended"] = "the campaign is over: its last slot has ended, and devices are silent"
+            found["ended"] = "the campaign is over: its last slot has ended"
         elif sentence := look.state.ending(look.now):
             found[f"ending {look.state.notice(look.now)}"] = sentence
         new = [(_name(event), sentence) for event, sentence in found.items() if event not in self._noticed]
@@ -101,7 +101,7 @@ class Watch:
             if look.state.strays:
                 yield STRAYS, look.state.straying()
         if look.free < _LEAST_FREE:
-            yield "disk", f"the disk of the store has only {look.free >> 20} MB of free space"
+            yield "disk", f"the disk with the server's data has only {look.free >> 20} MB of free space"
         for path, end in look.certificates.items():
             if (days := notice(end, look.now)) is not None:
                 ends = "has ended" if end <= look.now else f"ends in {time_left(end, look.now)}"
@@ -111,7 +111,11 @@ class Watch:
             return
         off = (look.now - last.now) - (look.ticks - last.ticks)
         if abs(off) > CLOCK_SECONDS:
-            yield "clock", f"this machine's clock moved by {off:+.0f} s: reports may be refused as future or late"
+            slept = ", or the machine slept" if off > 0 else ""
+            yield (
+                "clock",
+                f"this machine's clock moved by {off:+.0f} s{slept}: reports may be refused as future or late",
+            )
         received = look.outcomes.get(RECEIVED, 0) - last.outcomes.get(RECEIVED, 0)
         refused = {name: look.outcomes.get(name, 0) - last.outcomes.get(name, 0) for name in REASONS}
         total = sum(refused.values())
@@ -126,13 +130,14 @@ class Watch:
             yield "conflict", f"{told} of the same device and slot"
 
     def _silence(self, look: Look) -> Iterator[Alarm]:
-        if look.waiting is not None and look.waiting > self.patience:
-            # Reports have arrived in landed files, but Spark, which counts them, has left the oldest file for too long.
-            minutes = look.waiting / 60
-            yield (
-                "uncounted",
-                f"the oldest landed file has waited for {minutes:.0f} minutes: is undertone spark run running?",
-            )
+        if look.waiting:
+            # Reports have arrived in landed files, and Spark has not counted them yet, so devices are not silent.
+            if look.waiting > self.patience:
+                minutes = look.waiting / 60
+                yield (
+                    "uncounted",
+                    f"the oldest landed file has waited for {minutes:.0f} minutes: is undertone spark run running?",
+                )
             return
         # The first slot must end before a report of it can arrive.
         slots = self.settle_slots + _SILENT_SLOTS + (look.state.newest is None)

@@ -98,7 +98,7 @@ def with_round(stream: Guarantee, budget: Budget) -> Guarantee:
     together.
     """
     part = shown(budget.epsilon)
-    return replace(stream, sentence=f"{stream.sentence}; of this, ε = {part} is for the one report that finds theta")
+    return replace(stream, sentence=f"{stream.sentence}; of this ε, {part} is for the one report that finds theta")
 
 
 def _one_report(rule: StreamRule) -> Fraction | None:

@@ -159,7 +159,10 @@ class Results(OpenCampaign):
         other = span if against.begin is None else self._existing(*span)
         days = OnDays.parse("days", days) if isinstance(days, str) else days
         spans = ((low, high, days), (*other, against.on(days)))
-        sides = [self._slots(begin, end, hours, on, zone) for begin, end, on in spans]
+        names = ("the selection", f"the other side ({against})")
+        sides = [
+            self._slots(begin, end, hours, on, zone, name) for (begin, end, on), name in zip(spans, names, strict=True)
+        ]
         rows = []
         for group in wanted:
             one = self._side(group, sides[0])
@@ -172,15 +175,21 @@ class Results(OpenCampaign):
         return Side(reports.tables(), group, slots)
 
     def _slots(
-        self, low: int, high: int, hours: Hours | str | None, days: OnDays | str | None, zone: tzinfo | None
+        self,
+        low: int,
+        high: int,
+        hours: Hours | str | None,
+        days: OnDays | str | None,
+        zone: tzinfo | None,
+        what: str = "the selection",
     ) -> list[int]:
-        """Return the selected slots of low..high, ascending. Raises Invalid if no slot is selected."""
+        """Return the selected slots of low..high, ascending. Raises Invalid, which names ``what``, if there is none."""
         hours = Hours.parse("hours", hours) if isinstance(hours, str) else hours
         days = OnDays.parse("days", days) if isinstance(days, str) else days
         calendar = replace(self.days, zone=zone or self.days.zone)
         slots = chosen_slots(low, high, self.campaign.slot_seconds, hours, days, calendar)
         if not slots:
-            raise Invalid("the selection has no slot: choose a longer time, other days, or other hours of the day")
+            raise Invalid(f"{what} has no slot of the campaign: choose another time, other days, or other hours")
         return slots
 
     def _fleet(self, group: str) -> RegisteredFleet:

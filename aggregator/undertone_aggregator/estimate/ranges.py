@@ -91,7 +91,7 @@ def drowned(estimates: Estimates, offset: int = 0) -> str | None:
     if error <= signal:
         return None
     needed = math.ceil(int(measured.reports[middle]) * (error / signal) ** 2) if signal > 0 else None
-    more = "many more devices" if needed is None else f"more than {needed} devices"
+    more = "many more reports a slot" if needed is None else f"more than {needed} reports a slot"
     if (measured.kind == MEASURED).all():
         # The noise of a stream goes on from slot to slot, so a mean over many slots need not be clearer.
         more = f"means over many slots, {more},"

@@ -36,7 +36,7 @@ REASONS = {
     TOPIC: "the message was published where no report belongs",
     SHARD: "the shard in the topic is not the device's",
     MALFORMED: "the message is not a report: its length, version, kind or chain is wrong",
-    OTHER_CAMPAIGN: "the report was made for another campaign, or for a slot outside its epoch",
+    OTHER_CAMPAIGN: "the report is for an unknown campaign or epoch, or for a slot outside its epoch",
     REVOKED: "the operator has revoked the device",
     TURN: "it was not the device's turn in this slot",
     WRONG_KIND: "the device should send the other kind of report in this slot (for the threshold, or for the mean)",

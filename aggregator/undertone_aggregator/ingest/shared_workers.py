@@ -79,7 +79,7 @@ def work_on_partitions(campaign: str, context: WorkerContext, stop: threading.Ev
                 raise Invalid(f"campaign is {campaign!r}, expected one of {', '.join(names)}") from None
             context.say(_WAITING)
         except StoreError as wrong:
-            context.say(f"the store cannot be reached, trying again: {wrong}")
+            context.say(f"the store cannot be used, trying again: {wrong}")
         stop.wait(LOOK_SECONDS)
 
 
@@ -108,7 +108,7 @@ def _take_part(name: str, context: WorkerContext, store: Store, stop: threading.
             except StoreError as wrong:
                 # This worker holds its leases until they expire. So ingest of their partitions continues once the
                 # database is back.
-                context.say(f"the store cannot be reached, trying again: {wrong}")
+                context.say(f"the store cannot be used, trying again: {wrong}")
                 works = False
             if works != reported:
                 reported = works

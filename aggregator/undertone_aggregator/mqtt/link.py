@@ -15,6 +15,8 @@ from typing import Any
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
+from undertone_aggregator.base.files import naming
+
 # Topic on which mosquitto publishes how many messages it has dropped, such as when a queue was full.
 DROPPED_TOPIC = "$SYS/broker/publish/messages/dropped"
 # Longest pause in seconds between two attempts to connect to the broker.
@@ -95,7 +97,8 @@ class Address:
         """Return the context that verifies the broker's certificate and name; None for plain TCP. Raises OSError."""
         if self.ca_file is None:
             return ssl.create_default_context() if self.tls else None
-        return ssl.create_default_context(cafile=str(self.ca_file))
+        with naming(self.ca_file):
+            return ssl.create_default_context(cafile=str(self.ca_file))
 
 
 class Disconnections:

@@ -46,7 +46,7 @@ def read_key(path: Path) -> Signer:
     except (ValueError, TypeError):
         private = None
     if not isinstance(private, Ed25519PrivateKey):
-        raise Invalid(f"{path} is not an Ed25519 key in PEM")
+        raise Invalid(f"{path} is not an Ed25519 key in PEM without a password")
     return _signer(private)
 
 

@@ -19,17 +19,17 @@ from undertone_aggregator.campaign.state import OVER, STRAYS, ServerState
 LASTING = {
     "hangs": "the server hangs: start it again",
     "broker": "the broker cannot be reached: reports wait at the broker or on devices, and nothing is published",
-    "full": "the disk of the stores is full: reports wait at the broker and on devices, and nothing is lost while they "
-    "have room; make room on the disk",
-    "disk": "little space is left on the disk of the stores: make room there",
+    "full": "a disk that the campaign writes to is full: reports wait at the broker and on devices, and nothing is lost"
+    " while they have room; make room on the disk",
+    "disk": "little space is left on the disk with the server's data: make room there",
     CROWD: "devices are turned away, because there is no room for more connections: undertone doctor says why, and how"
     " to make room",
     "certificate": "a certificate of the server ends soon, or has ended: undertone doctor says which one, and what to"
     " do",
-    "failed": "the campaign does not run: undertone campaign show and the log have the reason",
-    "not-ready": "the campaign takes in no reports: undertone doctor has the reason",
-    STRAYS: "the server refuses the reports of some devices, because it does not know their epoch: undertone doctor"
-    " says what to do",
+    "failed": "the campaign does not run: the log has the reason",
+    "not-ready": "the campaign takes in no reports, or not all: undertone doctor has the reason",
+    STRAYS: "the server refuses the reports of some devices, because it does not know their epoch, or"
+    " this epoch has ended: undertone doctor says what to do",
     "unsigned": "the signing key is missing, so devices that verify signatures refuse this campaign: put the key back",
     "silent": "no report has come for several slots, although the server takes them in: look at the devices and their"
     " network",
@@ -40,17 +40,20 @@ LASTING = {
 }
 # Name of an event -> what a message says of it. Other events have a general sentence.
 MOMENTARY = {
-    "conflict": "reports contradict others of the same device and slot: the log names the devices",
-    "clock": "the clock of the server's machine jumped: reports may be refused as future or late",
-    "files": "the server ran out of open files: undertone doctor says how many it needs and how to raise the limit",
+    "conflict": "reports contradict others of the same device and slot: the log names the devices, unless Spark counts",
+    "clock": "the clock of the server's machine jumped, or the machine slept: reports may be refused as future or late",
+    "files": "the server ran out of open files: raise LimitNOFILE in its systemd unit, or ulimit -Hn before its start",
+    "dropped": "the broker dropped messages: acknowledged reports may be among them",
+    "restored": "the database is older than what the server has published: some slots get no number",
+    "stale": "theta no longer fits the readings: undertone query says by how much",
     "foreign": "another program broadcasts the campaign: find out who else may publish at the broker",
     "take_over": "this server replaced a campaign that its store does not know: if another server issued it, that"
     " server loses its devices",
-    "groups": "the file of groups is not in use, because it is not valid or cannot be read: the log says why",
+    "groups": "the changed file of groups is not in use, the old groups stay: the log says why",
     "plan": "the changed plan is not in use: undertone campaign apply checks it and puts it in use",
-    "handover": "the campaign's devices cannot be moved to the next campaign: the log says why",
+    "handover": "the hand-over of the campaign's devices is not sent: the log says why",
 }
-_OTHER = "the log has an alarm named {event}"
+_OTHER = 'the log has another alarm ({event}): look there for "alarm:"'
 # Least seconds between two messages about the same momentary event.
 _AGAIN_SECONDS = 3600.0
 # Seconds until the first attempt after a failure. Each further failure doubles them, up to the second number.

@@ -161,7 +161,8 @@ class Home:
         own = self._tables(path, _OWN) if plan is None else _parse(plan, "the plan", _OWN)
         named = own.get("campaign", {}).get("name")
         if named != name:
-            raise Invalid(f"campaign.name in {path} is {named!r}, expected {name!r}, the file's name")
+            found = "missing" if named is None else repr(named)
+            raise Invalid(f"campaign.name is {found} in {path}, expected {name!r}, the file's name")
         store, where = dict(shared.get("store", {})), _where(shared)
         if where.file is not None:
             if plan is None:

@@ -49,18 +49,23 @@ def change_state(home: Home, name: str, state: str, user: str | None = None, *, 
             raise Invalid(f"campaign {name} is retired for good: make a new one")
         store.set_meta({STATE: state})
     note(home.folder, name, f"{state}; it was {before} before", user)
-    return f"campaign {name} is {state}; it was {before} before"
+    return f"campaign {name} is set to {state}; before, it was set to {before}"
 
 
 def _not_begun(home: Home, config: Config, state: str) -> str:
-    """Return a sentence about a campaign that no server has begun: when it begins, and for RETIRED how to delete it."""
+    """Return a sentence about a campaign that no server has begun: when it begins, and for RETIRED how to remove it."""
     name, start = config.campaign.name, config.campaign.start
     when = f"when undertone serve {home.folder} runs"
     if start is not None and start > time.time():
         when = f"at {utc(start)}, if undertone serve {home.folder} runs then"
     verb = next(verb for verb, leads_to in VERBS.items() if leads_to == state)
-    delete = f"; undertone campaign delete {home.folder} {name} removes it" if state == RETIRED else ""
-    return f"campaign {name} has not begun, so you cannot {verb} it: it begins {when}{delete}"
+    remove = ""
+    if state == RETIRED:
+        # `delete` refuses a campaign whose store is in a database.
+        in_file = store_address(config.store_url).file is not None
+        remove = f"undertone campaign delete {home.folder} {name}" if in_file else f"deleting {home.file(name)}"
+        remove = f"; {remove} removes it"
+    return f"campaign {name} has not begun, so you cannot {verb} it: it begins {when}{remove}"
 
 
 def _is_in_store(config: Config) -> bool:
@@ -92,7 +97,9 @@ def delete(home: Home, name: str) -> str:
     url = home.stores().get(name)
     file = None if url is None else store_address(url).file
     if url is not None and file is None:
-        raise Invalid(f"campaign {name} is in a database and cannot be deleted: retire the campaign")
+        raise Invalid(
+            f"campaign {name} is in a database and cannot be deleted: retire it, or if it has not begun, delete {path}"
+        )
     if url is not None:
         with open_store(url, campaign=name) as store:
             epochs, received = store.epoch_count(), store.outcomes()[RECEIVED]

@@ -31,7 +31,7 @@ _OPEN = (RUNNING, CHOOSING, PAUSED)
 FAMILIES = {
     "undertone_build_info": (GAUGE, "Always 1; the label version holds the version.", ("version",)),
     "undertone_uptime_seconds": (GAUGE, "Seconds since the server started.", ()),
-    "undertone_disk_free_bytes": (GAUGE, "Free bytes on the disk of the stores.", ()),
+    "undertone_disk_free_bytes": (GAUGE, "Free bytes on the disk with the server's data.", ()),
     "undertone_campaign_state": (GAUGE, "1 for the state that a campaign is in.", ("campaign", "state")),
     "undertone_campaign_ready": (GAUGE, "1 when reports are taken in.", ("campaign",)),
     "undertone_deliveries": (COUNTER, "Deliveries by outcome.", ("campaign", "outcome")),
@@ -99,7 +99,11 @@ FAMILIES = {
     "undertone_endpoint_websockets": (GAUGE, "Connections to the endpoint over WebSocket.", ()),
     "undertone_endpoint_backlog": (GAUGE, "Reports at the endpoint that wait to be stored.", ()),
     "undertone_endpoint_oldest_seconds": (GAUGE, "Seconds that the oldest report at the endpoint has waited.", ()),
-    "undertone_endpoint_throttled": (COUNTER, "How often the server waited because a device sent too much.", ()),
+    "undertone_endpoint_throttled": (
+        COUNTER,
+        "How often the server waited, because a device sent too much or the store was slow.",
+        (),
+    ),
     "undertone_endpoint_refused": (COUNTER, "Connections that the endpoint refused or ended.", ("reason",)),
     "undertone_endpoint_unknown": (COUNTER, "Reports for unknown campaigns; they are not acknowledged.", ()),
     "undertone_alarms": (COUNTER, "Alarms since the server started.", ("campaign", "event")),

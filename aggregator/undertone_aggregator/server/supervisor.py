@@ -303,7 +303,7 @@ class Server:
                     raise
                 except StoreError as wrong:
                     self._pass()
-                    self.journal.say_once("store", f"the store cannot be reached, trying again: {wrong}")
+                    self.journal.say_once("store", f"the store cannot be used, trying again: {wrong}")
                     if none_left():
                         self.journal.say_once(FILES, ran_out())
                     stop.wait(_LOOK_SECONDS)

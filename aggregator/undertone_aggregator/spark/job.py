@@ -102,10 +102,7 @@ class CountingJob:
             # SIGTERM to the whole process group ends Spark's JVM, too, and that is no error. So wait a moment for
             # SIGTERM to arrive here.
             if not stop.wait(_STOPPING_SECONDS):
-                raise Invalid(
-                    "Spark's JVM has ended, killed or without enough memory: start undertone spark run again, or"
-                    " undertone spark recount with another new folder as --checkpoint"
-                ) from wrong
+                raise Invalid(_ended(wrong)) from wrong
 
     def _partitions(self) -> int:
         """Return the number of partitions. Raises Invalid if the configured number differs from the checkpoint's."""
@@ -223,6 +220,19 @@ def _spark_gone() -> tuple[type[Exception], ...]:
     except ModuleNotFoundError:
         return (ConnectionError,)
     return (Py4JError, ConnectionError)
+
+
+def _ended(wrong: Exception) -> str:
+    """Return a sentence about the error that ended the job: an exception in Spark's JVM, or the end of the JVM."""
+    if hasattr(wrong, "java_exception"):
+        # The exception's text comes from the JVM, which may end meanwhile.
+        with contextlib.suppress(*_spark_gone()):
+            cause = _cause(str(wrong).replace("\n: ", "\n"))
+            return f"Spark ended with an error: {cause}"
+    return (
+        "Spark's JVM has ended, killed or without enough memory: start undertone spark run again, or undertone spark"
+        " recount with another new folder as --checkpoint"
+    )
 
 
 def _cause(text: str) -> str:

@@ -42,6 +42,8 @@ class Database:
             with self.typed():
                 if not read_only:
                     self._migrate()
+                elif _is_empty(self._connection):
+                    raise NoStore(f"{name} holds no store yet")
                 _check_version(self._connection, name)
                 if choose:
                     self._campaign = self._choose(campaign, create=create and not read_only)
@@ -168,6 +170,12 @@ class Database:
     def _hold(self, seconds: float, *, shared: bool, server: bool = False) -> contextlib.AbstractContextManager[None]:
         raise NotImplementedError
 
+    def _in_use(self, *, alone: bool) -> str:
+        """Return the error for a lock that others hold. ``alone``: the lock also excludes workers without a server."""
+        if alone:
+            return f"another server or its workers use the store {self._name}: stop them first"
+        return f"another server uses the store {self._name}: stop it first"
+
     def fence(self, check: Callable[[], None] | None) -> None:
         self._fence = check
 
@@ -269,6 +277,11 @@ class Database:
 
         if rows:
             self.run(f"upsert {table.name}", build, [{"campaign": self._campaign, **row} for row in rows])
+
+
+def _is_empty(connection: Connection) -> bool:
+    """Return True for a database in which no server has made a store yet."""
+    return revision_of(connection) is None and not _is_before_first(connection, None)
 
 
 def _is_before_first(connection: Connection, version: str | None) -> bool:

@@ -10,8 +10,7 @@ _KEPT = "kept_by_name"
 
 
 _AUDIT = (
-    "The store keeps a row for each report with its device's name and a digest, from which the report can be found"
-    " ([store] audit)."
+    "The store holds devices' names with digests of their reports, from which the reports can be found ([store] audit)."
 )
 
 
@@ -20,8 +19,8 @@ def kept_by_name(audit: bool, days: int | None) -> list[str]:
     sentences = [_AUDIT] if audit else []
     if days is not None:
         sentences.append(
-            f"Every report is kept under its device's name in files for {many(days, 'day')} ([landing]): a reader of"
-            " these files sees each device's perturbed reports one by one."
+            f"Every report is kept under its device's name in files for at least {many(days, 'day')} ([landing]): a"
+            " reader of these files sees each device's perturbed reports one by one."
         )
     return sentences
 

@@ -112,7 +112,7 @@ class PostgresStore(SqlStore):
             deadline = time.monotonic() + seconds
             while not held.execute(select(lock(kind, self._campaign))).scalar_one():
                 if time.monotonic() > deadline:
-                    raise Invalid(f"another server uses the store {self._name}: stop it first")
+                    raise Invalid(self._in_use(alone=not (shared or server)))
                 time.sleep(_RETRY_SECONDS)
             try:
                 yield

@@ -58,7 +58,7 @@ class SqliteStore(SqlStore):
             application = raw.execute("PRAGMA application_id").fetchone()[0]
             empty = not raw.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
             if application != tables.APPLICATION and (read_only or not empty):
-                raise Invalid(f"{where} is a database, but not an Undertone store")
+                raise Invalid(f"{where} is not an Undertone store")
             if not read_only:
                 # This comes after the check above, so that a file of another program keeps its mode.
                 _close_to_others(self._path)
@@ -134,7 +134,7 @@ class SqliteStore(SqlStore):
 
     def _hold(self, seconds: float, *, shared: bool, server: bool = False) -> contextlib.AbstractContextManager[None]:
         path = Path(f"{self._path}.{'server' if server else 'lock'}")
-        refusal = f"another server uses the store {self._path}: stop it first"
+        refusal = self._in_use(alone=not (shared or server))
         return locked(path, self._path, seconds, refusal, shared=shared)
 
 
@@ -155,7 +155,7 @@ def revision_in(path: Path) -> str | None:
             (application,) = database.execute("PRAGMA application_id").fetchone()
             names = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
             if application != tables.APPLICATION:
-                raise Invalid(f"{path} is a database, but not an Undertone store")
+                raise Invalid(f"{path} is not an Undertone store")
             if tables.revision.name not in names:
                 return None
             found = database.execute(f"SELECT version_num FROM {tables.revision.name}").fetchone()

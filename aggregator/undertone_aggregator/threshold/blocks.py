@@ -37,7 +37,7 @@ def in_blocks(chosen: Threshold, day: Day | None, most: int, query: Query, varia
     if day is None or most < 2 or len(day.starts) < 2:
         return chosen
     if chosen.bottom:
-        notice = "there is one range for all times of day, because readings are truncated from below as well"
+        notice = "there is one range for the whole cycle, because readings are truncated from below as well"
         return replace(chosen, notices=[*chosen.notices, notice])
     thetas = _candidates(chosen, day)
     noise = variance(chosen.theta)

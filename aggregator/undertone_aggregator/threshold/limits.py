@@ -105,7 +105,7 @@ def limit_most(chosen: Threshold, most: int | None) -> Threshold:
     """Limit θ to the operator's largest value ``most``; None means no limit."""
     if most is None or chosen.theta <= most:
         return chosen
-    notice = f"theta would be {chosen.offset + chosen.theta}, above its limit of {chosen.offset + most}"
+    notice = f"theta would be {chosen.offset + chosen.theta}, but becomes {chosen.offset + most}, its limit"
     return replace(chosen, theta=most, notices=[*chosen.notices, notice])
 
 

@@ -18,7 +18,7 @@ GB = 1 << 30
         (None, 1024, 4 * GB, 768, "the limit of 1024 open files", "LimitNOFILE=2256"),
         (None, 100, 4 * GB, 1, "the limit of 100 open files", "ulimit -Hn 2256"),
         (None, 1 << 20, GB // 2, 21_845, "the memory of 512 MB", "connections = 2000 in [broker]"),
-        (None, 1 << 20, 8 * GB, 349_525, "the memory of 8192 MB", "a machine with more memory"),
+        (None, 1 << 20, 8 * GB, 349_525, "the memory of 8192 MB", "more memory, or connections = 2000"),
         (400_000, 1 << 20, 8 * GB, 400_000, "connections = 400000 in [broker]", "connections = 2000 in [broker]"),
         (300_000, 20_000, 8 * GB, 19_744, "the limit of 20000 open files", "LimitNOFILE=2256"),
     ],

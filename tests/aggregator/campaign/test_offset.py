@@ -68,7 +68,7 @@ def test_status_and_log_say_the_same() -> None:
 
 def test_warnings_name_thresholds_in_the_readers_units() -> None:
     assert "would be 180, but becomes 94," in limit_change(choice(200), 57).notices[-1]
-    assert "would be 180, above its limit of 30" in limit_most(choice(200), 50).notices[-1]
+    assert "would be 180, but becomes 30, its limit" in limit_most(choice(200), 50).notices[-1]
     assert "would be -10 to 180, but becomes -10 to 82" in limit_range(choice(200, bottom=10), 12, 57, 1000).notices[-1]
     chosen = choice(200)
     assert threshold_from_json(threshold_to_json(chosen)).offset == OFFSET

@@ -1,9 +1,14 @@
 """If the database was restored and the server's folder was not, slots that were published before are withheld."""
 
+import io
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 from support.memory_store import MemoryStore
+from undertone_aggregator.base.log import Journal
 from undertone_aggregator.campaign.restored import SettledMark
+from undertone_aggregator.campaign.settling import Settling
 from undertone_aggregator.estimate.publication import publication_of, settle
 
 
@@ -33,3 +38,16 @@ def test_a_database_that_has_settled_less_than_the_server_noted_was_restored(tmp
 def test_a_damaged_mark_is_none(tmp_path: Path) -> None:
     (tmp_path / "load.settled").write_text("seven", encoding="utf-8")
     assert SettledMark(tmp_path, "load").settled == -1
+
+
+def test_a_restored_database_raises_an_alarm(tmp_path: Path) -> None:
+    mark, store, journal = SettledMark(tmp_path, "load"), MemoryStore(), Journal(io.StringIO())
+    mark.note(7)
+    settle(store, 4, 1)
+    plan = SimpleNamespace(min_reports=1)
+    context = SimpleNamespace(plan=plan, store=store, journal=journal, due_slot=lambda _: 9)
+    settling: Any = SimpleNamespace(_mark=mark, _compared=False, _context=context, _settled=4)
+    Settling._compare(settling, 0)
+    assert [alarm.event for alarm in journal.alarms] == ["restored"]
+    assert "No number is published for slots 5 to 9" in journal.alarms[0].sentence
+    assert settling._settled == 9

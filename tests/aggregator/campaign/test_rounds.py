@@ -331,7 +331,7 @@ def test_no_theta_is_decided_while_the_devices_that_keep_reports_are_away(tmp_pa
     assert newest is not None
     assert later
     assert later[0].campaign.first_slot >= NOW + back
-    said = notes.text.count("begins no new epoch until they are back")
+    said = notes.text.count("begins no new epoch for now")
     assert said == 1 if restart_every > back else said > 1
 
 
@@ -469,7 +469,7 @@ def test_the_operators_limit_holds() -> None:
     assert limit_most(chosen, None) is limit_most(chosen, 700) is chosen
     held = limit_most(chosen, 300)
     assert held.theta == 300
-    assert "its limit of 300" in held.notices[-1]
+    assert "becomes 300, its limit" in held.notices[-1]
 
 
 def published(outlet: Outlet, series: str) -> list[dict[str, Any]]:

@@ -88,7 +88,7 @@ def test_the_guarantee_states_both_together(tmp_path):
     stated = guarantee_of(Timeline(rounds(made).planned(NOW)), made.budget)
     assert (stated.level, stated.budget) == ("user", made.budget)
     assert "(ε, δ) = (4, 1e-05) for all reports of a device" in stated.sentence
-    assert "of this, ε = 0.5 is for the one report that finds theta" in stated.sentence
+    assert "of this ε, 0.5 is for the one report that finds theta" in stated.sentence
     assert stated.certificate is None, "Gaussian reports have no largest ratio"
     during = guarantee_of(Timeline([rounds(made).first(NOW)]), made.budget)
     assert "ε = 0.5 for the one report of a device in this round" in during.sentence

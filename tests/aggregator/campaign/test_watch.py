@@ -66,6 +66,23 @@ def test_a_campaign_that_never_got_a_report_rings_and_a_retired_one_does_not() -
     assert rung([retired, later(retired, 90 * 86400)]) == [[], []]
 
 
+def test_reports_that_wait_for_spark_are_no_silence() -> None:
+    slow = replace(FINE, state=replace(RUNS, newest=NOW))
+    assert rung([slow, later(slow, 6 * 1800, waiting=300.0), later(slow, 7 * 1800, waiting=0.0)]) == [
+        [],
+        [],
+        ["silent"],
+    ]
+
+
+def test_a_machine_that_slept_is_no_moved_clock() -> None:
+    for seconds, says in ((3600, True), (-3600, False)):
+        watch = Watch(slot_seconds=1800, settle_slots=2)
+        watch.look(FINE)
+        jumped = watch.look(replace(later(FINE), now=FINE.now + seconds))
+        assert [("or the machine slept" in sentence) for event, sentence in jumped if event == "clock"] == [says]
+
+
 def test_what_is_over_is_said_once() -> None:
     watch = Watch(slot_seconds=1800, settle_slots=2)
     watch.look(FINE)
@@ -74,7 +91,7 @@ def test_what_is_over_is_said_once() -> None:
     assert watch.over == []
     fine = later(full, free=1 << 40)
     watch.look(fine)
-    assert watch.over == ["the disk of the store has only 1 MB of free space"], (
+    assert watch.over == ["the disk with the server's data has only 1 MB of free space"], (
         "a conflict is a momentary event, so its end is not said"
     )
     watch.look(later(fine))

@@ -64,7 +64,7 @@ def test_noise_that_drowns_the_signal_is_said_plainly() -> None:
     sentence = said(replace(ONE, **Load.of(20.0, 60.0)._asdict()))
     assert sentence is not None
     assert "its standard error (60) is larger than its mean (20)" in sentence
-    assert "more than 5400 devices" in sentence
+    assert "more than 5400 reports a slot" in sentence
     large = said(replace(ONE, **Load.of(600.6, 1090.4)._asdict()))
     assert large is not None
     assert "its standard error (1090) is larger than its mean (601)" in large
@@ -75,5 +75,5 @@ def test_noise_that_drowns_the_signal_is_said_plainly() -> None:
 def test_means_over_slots_are_advised_only_where_noise_averages_out() -> None:
     noisy = replace(ONE, **Load.of(190.0, 380.0)._asdict())
     alone, stream = said(noisy), said(replace(noisy, kind=RELEASED))
-    assert str(alone).endswith("Means over many slots, more than 2400 devices, or a larger epsilon show more")
-    assert str(stream).endswith("More than 2400 devices or a larger epsilon show more")
+    assert str(alone).endswith("Means over many slots, more than 2400 reports a slot, or a larger epsilon show more")
+    assert str(stream).endswith("More than 2400 reports a slot or a larger epsilon show more")

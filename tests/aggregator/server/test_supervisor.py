@@ -373,7 +373,7 @@ def test_a_campaigns_life_by_the_commands(folder: Path, start: Callable[[], Runn
     assert refused.returncode == 2
     assert "campaign.bound 1000 -> 2000 (fixed since the campaign began)" in refused.stderr
     for verb, state in (("pause", "paused"), ("resume", "running"), ("retire", "retired")):
-        assert undertone("campaign", verb, str(folder), "power").stdout.startswith(f"campaign power is {state}")
+        assert undertone("campaign", verb, str(folder), "power").stdout.startswith(f"campaign power is set to {state}")
         wait_for(lambda state=state: running.states()["power"]["state"] == state)
     assert undertone("campaign", "resume", str(folder), "power").returncode == 2
     listed = json.loads(undertone("campaign", "list", str(folder), "--json").stdout)

@@ -7,7 +7,7 @@ import pytest
 
 from support.memory_store import MemoryStore
 from undertone_aggregator.ingest.ledger import apply, files_of_batch
-from undertone_aggregator.spark.job import CountingJob, _State
+from undertone_aggregator.spark.job import CountingJob, _ended, _State
 from undertone_shared.errors import Invalid
 
 
@@ -55,3 +55,15 @@ def test_the_files_of_a_batch_are_read_from_sparks_log_also_where_it_is_compacte
         ["1.parquet"],
         ["2.parquet"],
     ]
+
+
+class JavaError(Exception):
+    """An error of py4j for an exception in the JVM."""
+
+    java_exception = object()
+
+
+def test_an_exception_in_the_jvm_is_not_its_end() -> None:
+    said = "An error occurred while calling o56.start.\n: java.io.IOException: mkdir of /c failed\n\tat java.base/..."
+    assert _ended(JavaError(said)) == "Spark ended with an error: mkdir of /c failed"
+    assert _ended(ConnectionError("refused")).startswith("Spark's JVM has ended")

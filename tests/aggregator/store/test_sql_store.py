@@ -121,6 +121,15 @@ def test_a_file_without_a_campaign_gets_one_only_from_its_server(tmp_path: Path)
     assert campaigns_in(path) == ["load"]
 
 
+def test_a_database_without_tables_holds_no_store_yet(tmp_path: Path) -> None:
+    path = tmp_path / "s.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as database, database:
+        database.execute(f"PRAGMA application_id = {tables.APPLICATION}")
+    with pytest.raises(NoStore, match="holds no store yet"):
+        open_store(path, read_only=True)
+    open_store(path, campaign="load").close()
+
+
 @pytest.mark.parametrize("name", ["load", None])
 def test_a_campaign_that_another_process_creates_meanwhile_is_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str | None

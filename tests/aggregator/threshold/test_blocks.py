@@ -146,7 +146,7 @@ def test_a_piece_has_half_of_the_days_tail_and_all_of_its_own_large_readings():
 def test_no_blocks_with_a_bottom(chosen, day):
     made = in_blocks(replace(chosen, bottom=10), day, 8, QUERY, VARIANCE)
     assert made.ranges == ((0, 10, chosen.theta),)
-    assert "one range for all times of day" in made.notices[-1]
+    assert "one range for the whole cycle" in made.notices[-1]
 
 
 @pytest.mark.slow

@@ -86,7 +86,7 @@ def test_campaigns_that_come_later_are_shown_and_one_that_is_broken_hides_none(h
         site.close()
     acting = HomeSite(home, actions(home))
     assert sorted(acting.actions()) == ["pause", "resume", "retire"]
-    assert acting.actions()["retire"]("water", "") == "campaign water is retired; it was running before"
+    assert acting.actions()["retire"]("water", "") == "campaign water is set to retired; before, it was set to running"
     with pytest.raises(Invalid, match="retired for good"):
         acting.actions()["resume"]("water", "")
     with refused("device", "'water-001'"):

@@ -160,6 +160,9 @@ def test_the_server_reads_a_hand_over_when_it_changes(home):
         os.utime(home.folder / "handovers/power", (number, number))
         with pytest.raises(Invalid, match="is not a signature: restore the file"):
             file.changed()
+    (home.folder / "handovers/power").write_bytes(b"\xff\n")
+    with pytest.raises(Invalid, match="handovers/power is not UTF-8 text"):
+        file.changed()
 
 
 def test_from_an_external_broker_to_the_servers_own_endpoint(tmp_path):

@@ -231,11 +231,11 @@ def test_a_campaign_is_not_retired_before_its_successor_has_begun(home: Home) ->
     run("campaign", "succeed", home.folder, "power", "power-2")
     retire = ("campaign", "retire", home.folder, "power")
     assert "power-2 succeeds power and has not begun" in run(*retire, code=2)
-    assert "power is retired" in run(*retire, "--although-waiting")
+    assert "power is set to retired" in run(*retire, "--although-waiting")
     begin(home, "power-2", 1_900_000_000)
     run("campaign", "succeed", home.folder, "power-2", "power-3")
     begin(home, "power-3", 2_000_000_000)
-    assert "power-2 is retired" in run("campaign", "retire", home.folder, "power-2")
+    assert "power-2 is set to retired" in run("campaign", "retire", home.folder, "power-2")
 
 
 def test_a_campaign_cannot_change_whom_it_succeeds(home: Home) -> None:

@@ -43,7 +43,7 @@ class Gate:
         """
         for path in self.files:
             if not path.exists():
-                raise Invalid(f"{path} is not there: undertone init writes it")
+                raise Invalid(f"{path} is not there: restore it from a backup, or correct its path in [broker]")
         entries = read_passwords(self._path)
         for user, entry in entries.items():
             # Checking an entry takes as long as a login. So after the addition of one device only its entry is checked.

@@ -88,7 +88,7 @@ def _listen(host: str, port: int) -> list[socket.socket]:
             listening.close()
         if wrong.errno == errno.EADDRINUSE:
             raise Invalid(
-                f"port {port} of {host} is in use by another program: end it, or choose another port in [broker]"
+                f"port {port} of {host} is in use already: end what uses it, or choose another port in [broker]"
             ) from None
         raise Invalid(f"the endpoint cannot listen on {host}:{port}: {wrong.strerror or wrong}") from None
     return opened

@@ -272,7 +272,8 @@ class Roster:
             reasons = ", ".join(f"{n} {REASONS.get(reason, reason)}" for reason, n in sorted(self.refused.items()))
             sentence = f"devices online: {len(self.online)}; connections that the server refused or ended: "
             sentence += reasons or "none"
-            sentence += f"; the server waited {many(self.throttled, 'time')} because a device sent too much"
+            waited = many(self.throttled, "time")
+            sentence += f"; the server waited {waited}, because a device sent too much or the store was slow"
             if self.unknown:
-                sentence += f"; {many(self.unknown, 'report')} not acknowledged: the server has no such campaign"
+                sentence += f"; {many(self.unknown, 'report')} not acknowledged: no campaign here has their topic"
             self._say(sentence)

@@ -5,7 +5,7 @@ import { ago, amount, clock, date, day, element, number, span, sure, time } from
 
 // Event of an alarm -> what somebody should do about the alarm, and the guide that says more.
 const ADVICE = {
-  disk: ["make room on the disk of the stores"],
+  disk: ["make room on the disk with the server's data"],
   crowd: ["make room as the message says, and start the server again", "scale"],
   clock: ["check that the server's clock is set by NTP"],
   refused: ["see the reasons at “Refused deliveries” below, and find out who sends these reports"],
