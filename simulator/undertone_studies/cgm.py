@@ -29,7 +29,7 @@ Array = NDArray[np.float64]
 
 DELTA = 1e-5
 EPSILONS = (0.25, 0.5, 1.0, 2.0)
-# Values of ε in the tables.
+# Values of ε in the table and the figures of `compare`.
 SHOWN = (0.5, 1.0, 2.0)
 SCALED = (100_000, 1_000_000)
 DRAWN = ("direct", "paper", "closed-form", "one-bit", "filter")

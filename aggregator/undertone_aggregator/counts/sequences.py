@@ -205,9 +205,10 @@ class MissingReports:
         return {(group, slot): n for group, slots in self._open.items() for slot, n in slots.items()}
 
     def note(self, missing: int, group: str, slot: int) -> list[tuple[tuple[str, int], int]]:
-        """Count the ``missing`` reports that a report for ``slot`` shows; -1: it was missing so far, so count one less.
+        """Note what a report for ``slot`` shows, and return the changes of the counts: ((group, slot), amount).
 
-        Return the changes: ((group, slot), amount).
+        ``missing`` > 0: so many reports before this one are missing. -1: this report itself was counted as missing, so
+        one is taken off the count of a later slot, if any is left there.
         """
         slots = self._open.setdefault(group, Counter())
         if missing > 0:

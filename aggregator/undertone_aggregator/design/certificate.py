@@ -197,8 +197,8 @@ def certify_table(data: bytes, epsilon: str) -> Certificate:
     """Certify a mechanism from a JSON file in the form that a campaign uses, against e^epsilon.
 
     A table may come with its decode, {"mechanism": {...}, "theta": t, "decoded": [...], "denominator": d}: then its
-    moments are checked as well. The output of ``certify --json`` is accepted, too. Raises Invalid,
-    `audit.NotCertified`.
+    moments are checked as well. The output of ``certify --json`` for a mechanism or a table is accepted, too. Raises
+    Invalid, `audit.NotCertified`.
     """
     value: Any = _json(data, "the file")
     if "integers" in value:

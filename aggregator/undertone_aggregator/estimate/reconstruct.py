@@ -429,7 +429,10 @@ def model_of(epoch: Epoch, known_by: Epoch | None = None) -> ExcessModel | TwoSi
 
 
 def reported_of(estimates: Estimates, campaign: Campaign) -> Reported:
-    """Return what the estimates of a campaign's slots, ascending, say of the truncated readings."""
+    """Return the truncated means of these slots without the offset, their errors, and the numbers of devices.
+
+    The slots of ``estimates`` are ascending.
+    """
     # If devices take turns, the mean is of all devices, of which one in ``stride`` reports in a slot.
     devices = (estimates.reports * campaign.schedule.stride).astype(np.float64)
     error = np.nan_to_num(estimates.truncated_se)

@@ -140,7 +140,7 @@ def shape_variance(errors: Vector, slots: Slots, cycle: int) -> float:
     spectrum = np.fft.fft(np.exp(-distance / (cycle * _ALIKE))).real
     left = 1.0 - spectrum[0] / cycle
     if left <= 0.0:
-        # A cycle of one slot has no shape, so its error is the same in every slot.
+        # In a cycle of one slot, all errors are equal, so the weights add up.
         return float(np.square(weights.sum()))
     power = np.square(np.abs(np.fft.fft(weights)[1:]))
     return max(float(power @ spectrum[1:]) / cycle / float(left), 0.0)

@@ -83,7 +83,7 @@ class Admission(Tally):
         self._groups = groups
         self._tolerance = tolerance_seconds
         self._late = late_seconds(slot_seconds)
-        # Matches exactly the topics that `report_topic` writes.
+        # Matches the topics that `report_topic` writes, with any shard below 100; `examine` checks the shard.
         self._topic = re.compile(
             re.escape(f"{prefix}/{campaign}/") + r"(0|[1-9][0-9]?)/([a-z0-9-]{1,32})/report", re.ASCII
         ).fullmatch

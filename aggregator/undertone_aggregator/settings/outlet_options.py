@@ -25,7 +25,7 @@ class OutletOptions(Checked):
     keepalive: int = option(30, "seconds between MQTT keepalive packets", integer(5, 3600))
 
     def check_together(self) -> None:
-        """Raise Invalid for options that contradict each other."""
+        """Raise Invalid if an option is missing that the others need, or if options contradict each other."""
         given = [name for name in ("host", "user", "password_file") if getattr(self, name) is not None]
         missing = [name for name in ("host", "user", "password_file") if name not in given]
         if missing and (given or self.ca_file is not None):

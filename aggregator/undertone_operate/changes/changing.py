@@ -179,7 +179,7 @@ def _new_end(home: Home, config: Config, timeline: Timeline, more: int, now: int
         end = learned + plan.report_slots * plan.slot_seconds
     else:
         end = (epochs.last_slot(timeline) + 1) * plan.slot_seconds
-    # The old end is not that of the newest epoch, which may be from before an earlier change of the length.
+    # The newest epoch may have another end, if the length was changed before and no epoch has been issued since.
     old = end - more * plan.slot_seconds
     if old <= now:
         raise Invalid(

@@ -163,9 +163,9 @@ def atoms(slots: DaySlots) -> DaySlots:
 def simulate(
     slots: DaySlots, predicted: Predicted, devices: int, stride: int, epsilon: str, count: int, seed: int
 ) -> float:
-    """Return the root mean square error over ``count`` slots of a fleet in which every stride-th device reports.
+    """Return the root mean square error of a fleet of which a share of 1/``stride`` reports in each slot.
 
-    The readings have the distributions of ``slots``.
+    It is over about ``count`` slots, equally many for each slot of the day. The readings have the distributions of ``slots``.
     """
     generator = np.random.default_rng(seed)
     theta = predicted.theta

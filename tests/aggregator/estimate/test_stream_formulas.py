@@ -128,7 +128,7 @@ def covariance_of(here: list[Report], there: list[Report], gap: int) -> float:
 
 
 def fleet(of: Epoch, group: str, devices: int, seed: int) -> list[Report]:
-    """Devices of one group that report in some of 80 slots, on as many chains as the rule interleaves."""
+    """Reports of the devices of one group, in some of 80 slots, on as many chains as the rule interleaves."""
     chance, campaign, reports = random.Random(seed), of.campaign, list[Report]()
     lag = campaign.rule.lag
     for device in range(devices):
