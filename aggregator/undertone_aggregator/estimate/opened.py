@@ -112,7 +112,7 @@ class OpenCampaign(Summarised):
 
     @property
     def odds(self) -> list[Odds]:
-        """What somebody who holds all reports of one device can learn at most, see `estimate.odds`."""
+        """The most that somebody can learn from one report of a device, and from several: see `estimate.odds`."""
         campaign = self.campaign
         slots = campaign.last_slot - self.timeline.epochs[0].campaign.first_slot + 1
         return odds(self._cost, campaign.slot_seconds, -(-slots // campaign.schedule.stride))

@@ -36,7 +36,7 @@ class BatchLedger:
 
 
 def read_ledger(store: CampaignEntries) -> BatchLedger | None:
-    """Return the ledger of a campaign; None before its first batch."""
+    """Return the ledger of a campaign; None before its first batch, and after `forget`."""
     text = store.meta().get(_LEDGER)
     return BatchLedger(**json.loads(text)) if text else None
 

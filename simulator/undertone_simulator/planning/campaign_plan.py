@@ -27,8 +27,8 @@ def plan_campaign(
     """Return the plan of a campaign with ``devices`` devices, for readings like those of a population or a file.
 
     The times in the plan are numbers of the readings' slots. If the campaign's slots have another length, `in_slots`
-    says how to read them. Raises Invalid for readings of another unit, a binary sensor or an offset, and for readings given for a stream.
-    ``progress``: as for `plan`.
+    says how to read them. Raises Invalid for readings of another unit, a binary sensor or an offset if reports are
+    collected, and for readings that are given for a stream. ``progress``: as for `plan`.
     """
     readings = {"population": population, "data": data}
     return plan(_OPTIONS[config.kind](config, devices, readings), config.campaign.rounds, progress)

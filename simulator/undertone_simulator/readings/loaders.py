@@ -25,8 +25,8 @@ def load(path: Path, unit: str | None = None, devices: int = 1) -> Readings:
     """Read the readings in `path`; the suffix gives the format (.npz, .csv, .parquet or .pq).
 
     `unit`: the file's own unit (kWh becomes Wh, others are kept); None: the unit that the file's header names.
-    `devices`: number of devices to which a single stream is dealt. Bad rows and cells of tables are left out, and `notes`
-    names the first of them; for an NPZ file it counts missing readings. A single stream must have no gaps.
+    `devices`: number of devices to which a single stream is dealt. Bad rows and cells of tables are left out, and
+    `notes` names the first of them; for an NPZ file it counts missing readings. A single stream must have no gaps.
     Raises Invalid for another kind of file or one without readings, OSError if it cannot be read.
     """
     suffix = path.suffix.lower()

@@ -71,7 +71,7 @@ def schedule(fleet: Fleet, faults: Sequence[Fault]) -> Callable[[int], None]:
 
 
 def _ended(fleet: Fleet, fault: Fault) -> bool:
-    """End a fault, for example restart a killed device.
+    """End a fault that lasts, for example restart a killed device. Other faults need no end.
 
     Return False, and leave the fault, if the device has yet to be killed.
     """

@@ -165,7 +165,8 @@ def simulate(
 ) -> float:
     """Return the root mean square error of a fleet of which a share of 1/``stride`` reports in each slot.
 
-    It is over about ``count`` slots, equally many for each slot of the day. The readings have the distributions of ``slots``.
+    It is over about ``count`` slots, equally many for each slot of the day. The readings have the distributions of
+    ``slots``.
     """
     generator = np.random.default_rng(seed)
     theta = predicted.theta

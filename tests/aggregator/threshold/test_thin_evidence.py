@@ -1,4 +1,4 @@
-"""Tails that no report shows: if θ is far off there, its range mostly holds the best θ, or a warning says so."""
+"""Tails that no report shows. If θ is far from the best one, its interval mostly holds that, or a warning is given."""
 
 import numpy as np
 import pytest

@@ -56,7 +56,7 @@ def chosen():
 
 
 def digests(draws=DRAWS):
-    """Lines with the mechanism's name, the number of the thousand, and the digest of its symbols as 4 bytes each."""
+    """Yield a line for each 1000 draws: the mechanism's name, the number of the line, the digest of the symbols."""
     stream = Stream()
     entropy = Entropy(stream)
     for name, mechanism, theta in chosen():
