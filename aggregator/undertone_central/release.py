@@ -286,7 +286,7 @@ def _feed(job: ReleaseJob, given: _Input, say: Say, bar: Bar) -> int:
             numbers += job.step(values)
             above, read = above + int((values > job.bound).sum()), read + len(values)
             advance(len(values))
-    if read and above == read:
+    if read and above == read and not job.resumed:
         say(f"warning: every value is above the bound {job.bound}: is the bound in the unit of the values? See --scale")
     if faults > _NAMED_FAULTS:
         say(f"faults of the input that are not listed: {faults - _NAMED_FAULTS}")

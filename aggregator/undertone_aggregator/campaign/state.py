@@ -102,7 +102,7 @@ class CampaignState:
         if self.state in _OPEN and self.spent is not None and now < self.spent:
             last = self.end is not None and self.spent >= self.end
             when = "until the campaign ends" if last else f"before {utc(self.spent)}"
-            return f"the devices have spent their budget: no report is due {when}"
+            return f"devices that reported in every slot have spent their budget: few or no reports are due {when}"
         return self.beginning(now) or self.ending(now)
 
     def ending(self, now: float) -> str:

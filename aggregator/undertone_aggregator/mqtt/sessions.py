@@ -125,7 +125,8 @@ def _move(
     store.set_meta({SECRET: secret, _SESSIONS: json.dumps([*old, plan.sessions.slots])})
     if old:
         earlier = " and of ".join(many(len(slots), "worker") for slots in old)
-        say(f"the sessions of {earlier} at the broker pass to {many(workers, 'worker')}")
+        handed = f"the broker's sessions of {earlier} are handed to {many(workers, 'worker')}"
+        say(f"the number of workers has changed: {handed}")
         _dispossess(store, plan)
         for worker in range(workers):
             _begin_session(plan.of_worker(worker), addresses, say, stop)

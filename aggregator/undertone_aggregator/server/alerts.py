@@ -21,7 +21,7 @@ LASTING = {
     "broker": "the broker cannot be reached: reports wait at the broker or on devices, and nothing is published",
     "full": "a disk that the campaign writes to is full: reports wait at the broker and on devices, and nothing is lost"
     " while they have room; make room on the disk",
-    "disk": "little space is left on the disk with the server's data: make room there",
+    "disk": "little space is left on the disk with the server's data, or it cannot be read: make room, or mend it",
     CROWD: "devices are turned away, because there is no room for more connections: undertone doctor says why, and how"
     " to make room",
     "certificate": "a certificate of the server ends soon, or has ended: undertone doctor says which one, and what to"

@@ -48,7 +48,7 @@ def limit_range(chosen: Threshold, low: int, theta: int, bound: int) -> Threshol
     bottom, top = max(chosen.bottom, low - width, 0), min(chosen.theta, theta + width)
     least = -(-width // LARGEST_CHANGE)
     if top - bottom < least:
-        bottom = min(max((top + bottom - least) // 2, 0), bound - least)
+        bottom = min(max((top + bottom - least) // 2, low - width, 0), min(bound, theta + width) - least)
         top = bottom + least
     if (bottom, top) == (chosen.bottom, chosen.theta):
         return chosen

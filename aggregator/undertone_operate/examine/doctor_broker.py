@@ -79,7 +79,8 @@ def _settings(config: Config) -> Iterator[Finding]:
         )
         return
     summary = (
-        f"the broker keeps sessions on disk, queues {queued} messages for each session, and ties client ids to users"
+        f"a broker that uses {path} keeps sessions on disk, queues {queued} messages for each session, and ties client"
+        " ids to users"
     )
     yield Finding("broker's file", OK, summary)
 
@@ -108,7 +109,7 @@ def _absence(configs: list[Config]) -> Iterator[Finding]:
             f"while this server is away, no broker queues reports, and each device of {name} keeps its last {OUTBOX}"
             f" reports, those of {lasting(round(3600 * each))} (more or fewer if the device was added with --absence)"
         )
-        fix = "restart the server within this time, add devices with a longer --absence such as 6h, or use a broker"
+        fix = "never stop the server for longer, or add devices with a longer --absence such as 6h, or use a broker"
         yield Finding("absence", WARNING, sentence, fix) if name in short else Finding("absence", OK, sentence)
 
 

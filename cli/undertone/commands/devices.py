@@ -29,7 +29,10 @@ class FleetChoice:
     """The fleet that a command works on: the devices of one campaign of a server's folder."""
 
     home: Annotated[Path, "The server's folder, as undertone init makes it."]
-    campaign: Annotated[str | None, "The campaign; needed if there are several that do not succeed each other."] = None
+    campaign: Annotated[
+        str | None,
+        "The campaign; needed if the folder has several fleets, unless one of them alone has the named device.",
+    ] = None
 
     @contextmanager
     def open(self, device: str | None = None) -> "Iterator[FleetFiles]":

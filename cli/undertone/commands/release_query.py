@@ -19,7 +19,9 @@ def query(
     ] = None,
     quantiles: Annotated[
         list[float] | None,
-        typer.Option("--quantile", help="Print the quantile of the synthetic items at this share, such as 0.5."),
+        typer.Option(
+            "--quantile", help="Print the value that this share of the values does not exceed: 0.5 for the median."
+        ),
     ] = None,
     shares: Annotated[
         list[int] | None,

@@ -16,8 +16,8 @@ TITLE = "Counters: the expected error by the length of the stream"
 PARAGRAPH = (
     "The error of each counter is the root of the mean variance of all its counts. The counter `k-ary` is that of "
     "Andersson, Pagh, Steiner and Torkamani (*Count on Your Elders*, FORC 2025): a tree whose nodes are added and "
-    "subtracted, with the fan-out that suits the length. The length T is known in advance, except for `hybrid` and "
-    "`unbounded`."
+    "subtracted, with the fan-out that suits the length. `simple-2`, `hybrid` and `unbounded` do not use the length T; "
+    "the others must know it in advance."
 )
 
 LENGTHS = (1_000, 4_416, 10_000, 65_536, 1 << 20)

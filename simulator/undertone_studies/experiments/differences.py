@@ -123,8 +123,9 @@ def run(options: StudyOptions) -> Outcome:
         "differences of truncated means (in streams: of clipped means). Each `±` is the standard error of the share "
         "before it. It is computed from how much the campaigns differ. The column `width` is the mean half-width of "
         "the intervals, divided by 1.96 `rmse`.",
-        f"Each row is from {several(repeats, 'campaign')}. A campaign has {DAYS} days after the threshold rounds, or "
-        f"{DAYS} days without rounds. The ways of collecting are those of the study `selections`.",
+        f"Each row is from {several(repeats, 'campaign')}. A campaign has {DAYS} days of reports. If its way of "
+        "collecting has threshold rounds, they come before these days. The ways of collecting are those of the study "
+        "`selections`.",
     ]
     places = [float(place) for place in range(len(PAIRINGS))]
     curves = {

@@ -135,9 +135,9 @@ def test_silence_that_is_by_design_or_the_servers_own_is_none() -> None:
 
 def test_a_spent_budget_and_a_near_end_are_said_and_are_no_problem() -> None:
     spent = replace(POWER, spent=int(NOW) + 3600)
-    assert "spent their budget: no report is due before" in spent.note(NOW)
+    assert "spent their budget: few or no reports are due before" in spent.note(NOW)
     last = replace(spent, end=spent.spent)
-    assert last.note(NOW).endswith("spent their budget: no report is due until the campaign ends")
+    assert last.note(NOW).endswith("spent their budget: few or no reports are due until the campaign ends")
     assert spent.note(NOW + 3600) == spent.ending(NOW + 3600)
     assert replace(WELL, campaigns={"power": spent}).problems(NOW) == []
     ending = replace(POWER, due=int(NOW) - 365 * 86400)

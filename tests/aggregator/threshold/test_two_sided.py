@@ -123,6 +123,10 @@ def test_a_range_moves_by_its_width_at_most():
     far = limit_range(choice(100, 900), 560, 640, BOUND)
     assert (far.bottom, far.theta) == (480, 720)
     assert "outwards by at most the range's width" in far.notices[-1]
+    # A range far away would be narrower than half of the old width; it gets that width, within the same limits.
+    for chosen, nearest in (((900, 980), (680, 720)), ((100, 180), (480, 520))):
+        moved = limit_range(choice(*chosen), 560, 640, BOUND)
+        assert (moved.bottom, moved.theta) == nearest
     narrow = limit_range(choice(600, 610), 560, 640, BOUND)
     assert narrow.width == 40
     high = limit_range(choice(BOUND - 1, BOUND), BOUND - 80, BOUND, BOUND)

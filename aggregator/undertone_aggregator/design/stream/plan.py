@@ -169,8 +169,8 @@ def _guarantees(epsilon: float, delta: float, slots: int, per_report: bool) -> t
     total = gaussian * slots
     return (
         f"({epsilon:g}, {delta:g})-LDP for each report by itself; this is no guarantee for the whole stream",
-        f"user level, all {slots} reports together: rho = {total:.4f}, "
-        f"({epsilon_of(sqrt(2 * total), delta):.2f}, {delta:g})-LDP for Gaussian noise; one-bit rho = "
+        f"user level, all {slots} reports together: with Gaussian noise rho = {total:.4f}, "
+        f"({epsilon_of(sqrt(2 * total), delta):.2f}, {delta:g})-LDP; with one-bit noise rho = "
         f"{bit * slots:.4f}, ({zcdp_epsilon(bit * slots, delta):.2f}, {delta:g})-LDP",
         analytic,
     )
