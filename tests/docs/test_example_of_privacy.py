@@ -67,7 +67,7 @@ def test_the_power_of_an_experiment():
     )
     assert f"which is {60 * (2 / 2500) ** 0.5:.1f} % here" in page
     normal = NormalDist()
-    assert f"It must be {normal.inv_cdf(0.975) + normal.inv_cdf(0.8):.1f} times its standard error" in page
+    assert f"The difference must be {normal.inv_cdf(0.975) + normal.inv_cdf(0.8):.1f} times its standard error" in page
 
 
 @pytest.mark.parametrize(
