@@ -92,7 +92,7 @@ campaign pause home load
 campaign resume home load
 +campaign create home unused --sensor load --unit Wh --bound 20000 --epsilon 1
 campaign delete home load as load=unused
-+init srv
++init srv --host old.example.org
 +campaign create srv load --sensor load --unit Wh --bound 20000 --epsilon 1
 +simulate --plan srv/campaigns/load.toml --devices 9 --slots 2 --store srv/stores/load.sqlite
 campaign pause /srv/undertone load
@@ -100,7 +100,7 @@ campaign resume /srv/undertone load
 campaign retire /srv/undertone load
 campaign retire home load as home=srv
 move home meters.example.org as home=srv
-move home 192.0.2.7:8884
+move home 192.0.2.7:8884 as home=srv
 +campaign create srv trial --sensor load --unit Wh --bound 20000 --epsilon 1
 campaign delete /srv/undertone trial
 broker rotate /srv/undertone
