@@ -55,7 +55,7 @@ class Coordinator:
         self._status.tick(now)
 
     def pause(self, now: int) -> None:
-        """Only keep the campaign broadcast. Call this in place of ``tick`` while the campaign is paused.
+        """Broadcast the campaign again if that is due. Call this, and not ``tick``, while the campaign is paused.
 
         A device that has heard no broadcast since its start, or for days, makes no reports.
         """

@@ -69,7 +69,7 @@ def traits_of(mechanism: Any) -> Traits:
 def missing(mechanism: Any) -> list[str]:
     """List what a mechanism lacks before a campaign can use it, one sentence each; empty for a complete one.
 
-    Raises Invalid if the parser refuses what ``describe`` of the mechanism gives.
+    Raises Invalid if the dictionary that the mechanism's ``describe`` returns cannot be parsed.
     """
     name = type(mechanism).__name__
     lacks = [f"{name} has no {member}" for member in _MEMBERS if not hasattr(mechanism, member)]

@@ -132,7 +132,7 @@ class HostedDevice:
                 reporter.observe(answer, now)
 
     def finish(self) -> None:
-        """Send the outbox, for two seconds or until an attempt to connect ends; disconnect, and write the status."""
+        """Send waiting reports for at most two seconds (longer if connecting takes longer), and write the status."""
         self._client.finish(_FINISH_MILLISECONDS)
         self._source.close()
         if self._home is not None:

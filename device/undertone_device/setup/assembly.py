@@ -55,7 +55,7 @@ def tls_context(broker: "BrokerSettings", policy: "Policy") -> "Any":
         if not policy.insecure:
             raise Invalid('broker has no tls, and the policy does not say "insecure": true')
         return None
-    context = verified_context(read_bounded(broker.tls, _LARGEST_CA)) if broker.tls else system_context()
+    context = verified_context(read_bounded(broker.tls, _LARGEST_CA), broker.tls) if broker.tls else system_context()
     if broker.identity:
         from undertone_device.setup import identity
 

@@ -14,8 +14,11 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def certificates(data: bytes) -> "list[bytes]":
-    """Return the DER certificates in PEM or DER bytes. Raises Invalid if there is none, or if one is not base64."""
+def certificates(data: bytes, name: str) -> "list[bytes]":
+    """Return the DER certificates in PEM or DER bytes.
+
+    Raises Invalid, with the ``name`` of the bytes, if there is none, or if one is not base64.
+    """
     begin = b"-----BEGIN CERTIFICATE-----"
     if data[:1] == b"\x30":
         return [data]
@@ -28,15 +31,17 @@ def certificates(data: bytes) -> "list[bytes]":
         try:
             ders.append(binascii.a2b_base64(data[position + len(begin) : end]))
         except ValueError:
-            raise Invalid("tls.ca: a certificate is not base64")
+            raise Invalid("%s: a certificate is not base64" % name)
         position = data.find(begin, end)
     if not ders:
-        raise Invalid("tls.ca holds no certificate, expected PEM or DER")
+        raise Invalid("%s holds no certificate, expected PEM or DER" % name)
     return ders
 
 
-def verified_context(ca: bytes) -> "Any":
+def verified_context(ca: bytes, name: str = "ca") -> "Any":
     """Make a TLS context that accepts only servers whose certificate one of these authorities signed.
+
+    ``name``: the file of the authorities, for errors.
 
     Raises Invalid for wrong certificates, and on a machine whose TLS cannot verify (MicroPython's default context
     silently does not).
@@ -45,11 +50,11 @@ def verified_context(ca: bytes) -> "Any":
         raise Invalid("tls: this machine cannot verify a server")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.verify_mode = ssl.CERT_REQUIRED
-    for certificate in certificates(ca):
+    for certificate in certificates(ca, name):
         try:
             context.load_verify_locations(cadata=certificate)
         except (ValueError, OSError) as error:
-            raise Invalid("tls.ca: %s" % error)
+            raise Invalid("%s: %s" % (name, error))
     return context
 
 

@@ -1,4 +1,4 @@
-"""A population's readings by slot of the day, for slots of one or several slots of the data."""
+"""A population's readings by slot of the day. Such a slot joins one or several slots of the data."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -285,3 +285,10 @@ def test_a_message_that_is_nested_too_deeply_is_no_number_and_hides_no_other(ope
     # The repetitions of the first message may still arrive.
     wait_for(lambda: set(source.arrived()) <= {3} and "nested" in source.trouble)
     assert readings_of(source, publish, topic, '{"energy": 4}') == {4}
+
+
+@pytest.mark.parametrize("url", ["http://me:hidden@h", "http://me:hidden@h:99999", "me:hidden@h"])
+def test_an_address_with_a_password_is_refused_without_it(opened, url: str) -> None:
+    with pytest.raises(Invalid, match=r"^source\.url has an @") as refused:
+        opened(kind="home-assistant", url=url, entity="e", token_file="token")
+    assert "hidden" not in str(refused.value)
