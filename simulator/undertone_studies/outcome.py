@@ -16,11 +16,6 @@ from undertone_studies.panel import Panel
 Cell = str | int | float
 
 
-def several(number: int, noun: str) -> str:
-    """Return a number and what it counts, such as ``1 run`` or ``25 runs``."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 def against_base(title: str, x: str, at: Sequence[float], curves: Mapping[str, Sequence[float]]) -> Panel:
     """Make a panel of mean squared errors over ε, relative to Base, so that streams are comparable.
 

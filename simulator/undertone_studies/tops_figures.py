@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from undertone_studies.outcome import Cell, Outcome, against_base, several
+from undertone_aggregator.base.plural import many
+from undertone_studies.outcome import Cell, Outcome, against_base
 from undertone_studies.panel import Panel
 from undertone_studies.registry import StudyOptions
 from undertone_studies.tops_methods import (
@@ -126,6 +127,6 @@ def at_quantile(
 
 def protocol(options: StudyOptions) -> str:
     return (
-        f"Each error is from 200 random ranges and {several(options.repeats or SHORT, 'repeat')} (the paper has 100 "
+        f"Each error is from 200 random ranges and {many(options.repeats or SHORT, 'repeat')} (the paper has 100 "
         "repeats). Base always answers 0."
     )

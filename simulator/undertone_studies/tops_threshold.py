@@ -6,10 +6,10 @@ from math import ceil
 import numpy as np
 from scipy.stats import laplace
 
+from undertone_aggregator.base.plural import many
 from undertone_central.mechanisms.pak import PERCENTILE
 from undertone_central.mechanisms.smooth_sensitivity import smooth_sensitivity, smoothing_parameters
 from undertone_central.mechanisms.threshold import Workload, candidates, scores
-from undertone_studies.outcome import several
 from undertone_studies.registry import StudyOptions
 from undertone_studies.tops_methods import (
     EPSILONS,
@@ -90,6 +90,6 @@ def best_candidate(histogram: np.ndarray, workload: Workload, bound: int, object
 
 def protocol(options: StudyOptions) -> str:
     return (
-        f"Each error is from {len(QUERIES)} random ranges and {several(options.repeats or SHORT, 'repeat')} (the "
+        f"Each error is from {len(QUERIES)} random ranges and {many(options.repeats or SHORT, 'repeat')} (the "
         "paper has 100 repeats). Base always answers 0."
     )

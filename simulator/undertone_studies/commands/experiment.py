@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
+from undertone_aggregator.base.plural import many
 from undertone_shared.errors import Invalid
-from undertone_studies.outcome import several
 from undertone_studies.registry import EXPERIMENTS, StudyOptions
 from undertone_studies.results import page_of, write, write_page, write_results
 
@@ -91,6 +91,5 @@ def _all(options: StudyOptions, output: Path | None, as_json: bool) -> None:
         print(json.dumps({"page": str(page), "skipped": skipped}, ensure_ascii=False))
     else:
         print(
-            f"{page}: {several(len(EXPERIMENTS.names()) - len(skipped), 'experiment')}; {len(skipped)} more could not "
-            "run"
+            f"{page}: {many(len(EXPERIMENTS.names()) - len(skipped), 'experiment')}; {len(skipped)} more could not run"
         )

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
+from undertone_aggregator.base.plural import many
 from undertone_shared.errors import Invalid
 from undertone_studies.commands.experiment import data_folder
-from undertone_studies.outcome import several
 from undertone_studies.registry import EXPERIMENTS, StudyOptions
 from undertone_studies.results import write_results
 
@@ -64,4 +64,4 @@ def reproduce(
     page, skipped = write_results(
         options, output, lambda sentence: print(sentence, file=sys.stderr, flush=True), chosen=names
     )
-    print(f"{page}: {several(len(names) - len(skipped), 'experiment')}; {len(skipped)} more could not run")
+    print(f"{page}: {many(len(names) - len(skipped), 'experiment')}; {len(skipped)} more could not run")

@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from undertone_aggregator.base.plural import many
 from undertone_central import Binary, Counter, HybridCounter, Simple1, Simple2, SquareRoot, TwoLevel, Unbounded
-from undertone_studies.outcome import Cell, Outcome, several
+from undertone_studies.outcome import Cell, Outcome
 from undertone_studies.panel import Panel
 from undertone_studies.registry import StudyOptions
 from undertone_studies.tops_methods import source
@@ -56,7 +57,7 @@ def run(options: StudyOptions) -> Outcome:
     panels.append(Panel(title, "values so far, t", "mean |error| of the count", two_level, better="lower"))
     notes = [
         f"The guarantee is pure ε = {EPSILON} for each item (event level); square-root also has δ = 1e-6. Each "
-        f"error is the mean of {several(trials, 'trial')}. Each item is 0 or 1.",
+        f"error is the mean of {many(trials, 'trial')}. Each item is 0 or 1.",
         "The baseline Base always answers 0.",
         *notes_of(rows),
         crossing_note(panels),

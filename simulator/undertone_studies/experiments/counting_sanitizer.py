@@ -11,9 +11,10 @@ from fractions import Fraction
 
 import numpy as np
 
+from undertone_aggregator.base.plural import many
 from undertone_central import Quantiles, Sanitizer
 from undertone_central.mechanisms.threshold_class import ThresholdSanitizer
-from undertone_studies.outcome import Outcome, several
+from undertone_studies.outcome import Outcome
 from undertone_studies.panel import Panel
 from undertone_studies.registry import StudyOptions
 from undertone_studies.tops_methods import source
@@ -66,12 +67,12 @@ def run(options: StudyOptions) -> Outcome:
     base = float(np.mean(values <= thresholds[worst]))
     notes = [
         f"The guarantee is pure ε = {float(EPSILON):g} for each value (event level). A block has {BLOCK} values from 0"
-        f" to {_BOUND}. The table is from {several(runs, 'run')}, and is about the error of one number, the share "
+        f" to {_BOUND}. The table is from {many(runs, 'run')}, and is about the error of one number, the share "
         f"of values that are {int(thresholds[worst])} or less. In the table, α = {alpha:.4f} and β = {beta:.3f}.",
         "Take the share of a block's values that are at most some number. For any number, the noise of this share has "
         f"a standard deviation of at most {sanitizer.deviation() / BLOCK:.4f}.",
         f"Base releases nothing, so its share is 0, and its error is {base:.3f}.",
-        f"In {several(len(quantile_errors), 'run')} the quantiles .1 to .9 were computed from the released items, "
+        f"In {many(len(quantile_errors), 'run')} the quantiles .1 to .9 were computed from the released items, "
         f"with the sketch KLL; the largest error in rank of these quantiles is {max(quantile_errors):.4f}.",
     ]
     x = [float(k) for k in BLOCKS]

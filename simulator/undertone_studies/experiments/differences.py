@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.campaign.collection import estimator_of
 from undertone_aggregator.counts.compact import Tables
 from undertone_aggregator.counts.histograms import Histograms
@@ -22,7 +23,7 @@ from undertone_simulator.readings.chosen import ChosenReadings, open_source
 from undertone_simulator.readings.readings import Readings
 from undertone_studies.cgm_populations import EDRP_FILE
 from undertone_studies.experiments.selections import CYCLE, EVENING, NIGHT, WAYS, WHOLE, MeanError, fleet_of, measure
-from undertone_studies.outcome import Cell, Outcome, several
+from undertone_studies.outcome import Cell, Outcome
 from undertone_studies.panel import Panel
 from undertone_studies.registry import StudyOptions
 
@@ -123,7 +124,7 @@ def run(options: StudyOptions) -> Outcome:
         "differences of truncated means (in streams: of clipped means). Each `±` is the standard error of the share "
         "before it. It is computed from how much the campaigns differ. The column `width` is the mean half-width of "
         "the intervals, divided by 1.96 `rmse`.",
-        f"Each row is from {several(repeats, 'campaign')}. A campaign has {DAYS} days of reports. If its way of "
+        f"Each row is from {many(repeats, 'campaign')}. A campaign has {DAYS} days of reports. If its way of "
         "collecting has threshold rounds, they come before these days. The ways of collecting are those of the study "
         "`selections`.",
     ]

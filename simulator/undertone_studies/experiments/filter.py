@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from undertone_aggregator.base.plural import many
 from undertone_simulator.fast.parallel import Tick, workers
 from undertone_studies.filtering import (
     DAYS,
@@ -23,7 +24,7 @@ from undertone_studies.filtering import (
     synthetic,
     turns,
 )
-from undertone_studies.outcome import Cell, Outcome, several
+from undertone_studies.outcome import Cell, Outcome
 from undertone_studies.panel import Panel
 from undertone_studies.registry import StudyOptions
 
@@ -81,7 +82,7 @@ def run(options: StudyOptions) -> Outcome:
         "intervals that contain the truncated mean. For each cell, the study draws the noise several times. The share "
         "is the mean over all draws, and the columns `±` have the standard error of this mean. The study makes "
         f"{_AT_A_TIME} draws at a time, until both columns `±` are {_KNOWN} or less "
-        f"({several(_most_draws(options), 'draw')} at most).",
+        f"({many(_most_draws(options), 'draw')} at most).",
         "The column `after half, %` has the error of the causal filter in per cent of the mean, without the first 14 "
         "cycles (in a series of fewer than 28 cycles: without the first half). The column `seconds` has the time of "
         "one fit with smoothing, on one thread.",

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.design.reach import REACH
 from undertone_aggregator.estimate.estimates import Estimates, Z
 from undertone_central.feed import arrays_of
@@ -21,7 +22,7 @@ from undertone_simulator.planning.headline import Headline
 from undertone_simulator.planning.options import CAMPAIGNS
 from undertone_studies.calibrated import calibrated
 from undertone_studies.cgm_populations import EDRP_FILE, LONDON_FILE
-from undertone_studies.outcome import Cell, Outcome, several
+from undertone_studies.outcome import Cell, Outcome
 from undertone_studies.panel import Panel
 from undertone_studies.registry import StudyOptions
 
@@ -161,7 +162,7 @@ def _run(options: StudyOptions, sources: Mapping[str, Source]) -> Outcome:
         "the differences between campaigns. The column `width` is the mean half-width of the intervals, divided by "
         "1.96 `rmse`. A `width` of 1 is right for normal errors.",
         f"The series cover {days} days, or {_DAILY_SLOTS} days if the readings are daily (`london`). The threshold "
-        f"rounds come before, if there are any. A row is from {several(_repeats(options), 'campaign')}, each with "
+        f"rounds come before, if there are any. A row is from {many(_repeats(options), 'campaign')}, each with "
         "noise of its "
         "own. If a real data set has fewer households than the fleet has devices, the study uses the households "
         "several times, each time with readings that begin a week later. `dns` is a single stream of numbers that are "

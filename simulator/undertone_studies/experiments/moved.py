@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.counts.epochs import Timeline
 from undertone_aggregator.counts.partial import Partial
 from undertone_aggregator.design.reach import REACH
@@ -21,7 +22,7 @@ from undertone_simulator.fast.simulated import Simulated
 from undertone_simulator.readings.chosen import open_source
 from undertone_simulator.readings.readings import Integers, ReadingSource
 from undertone_studies.cgm_populations import EDRP_FILE
-from undertone_studies.outcome import Cell, Outcome, several
+from undertone_studies.outcome import Cell, Outcome
 from undertone_studies.registry import StudyOptions
 
 TITLE = "Campaigns whose readings move"
@@ -166,7 +167,7 @@ def run(options: StudyOptions) -> Outcome:
         "per cent of the mean, without the first two days after the change. The column `MSE over best` has the mean "
         "square error in the second week after the threshold rounds, divided by that of the best case: a campaign "
         f"whose readings have changed before its threshold rounds. ε = 1 is for each reading. Each case has "
-        f"{several(repeats, 'campaign')}.",
+        f"{many(repeats, 'campaign')}.",
         "The columns `first half-hour` and `first two hours` are about the first slots after a sudden change, as the "
         "server publishes them when each slot is over. They have the number of intervals, in all campaigns together, "
         "that contain the mean of the readings.",

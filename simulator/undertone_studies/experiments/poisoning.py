@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.design import hybrid, most_levels, piecewise
 from undertone_aggregator.design.mechanisms import Mechanism
 from undertone_aggregator.estimate.reconstruct import Decoder
@@ -17,7 +18,7 @@ from undertone_simulator.readings.behaviour import Behaviour
 from undertone_simulator.readings.populations import population
 from undertone_simulator.seeded import Seeded
 from undertone_simulator.wire.liar import largest_lie
-from undertone_studies.outcome import Cell, Outcome, several
+from undertone_studies.outcome import Cell, Outcome
 from undertone_studies.panel import Panel
 from undertone_studies.registry import StudyOptions
 
@@ -63,7 +64,7 @@ def run(options: StudyOptions) -> Outcome:
                 y.append(mean)
     notes = [
         f"The readings are those of {DEVICES} households in the evening, and each shift is the mean of "
-        f"{several(options.repeats or REPEATS, 'repeat')}. For the median, the devices are divided into {GROUPS} "
+        f"{many(options.repeats or REPEATS, 'repeat')}. For the median, the devices are divided into {GROUPS} "
         "random groups, and the median of the groups' means is taken. Shifts and bound are in % of θ.",
         "ε is for one reading (event level). Fake devices (liars) do not reduce anybody's privacy.",
     ]

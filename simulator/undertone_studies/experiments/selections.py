@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.campaign.collection import estimator_of
 from undertone_aggregator.counts.histograms import Histograms
 from undertone_aggregator.counts.partial import EVERYBODY, Partial
@@ -21,7 +22,7 @@ from undertone_simulator.fast.simulated import Simulated
 from undertone_simulator.readings.chosen import ChosenReadings, open_source
 from undertone_simulator.readings.readings import Readings
 from undertone_studies.cgm_populations import EDRP_FILE
-from undertone_studies.outcome import Cell, Outcome, several
+from undertone_studies.outcome import Cell, Outcome
 from undertone_studies.panel import Panel
 from undertone_studies.registry import StudyOptions
 
@@ -106,7 +107,7 @@ def run(options: StudyOptions) -> Outcome:
         "readings (in streams: clipped instead of truncated). Each `±` is the standard error of the share before it. "
         "It is computed from how much the campaigns differ, because all selections of one campaign share the error of "
         "its threshold rounds. The column `width` is the mean half-width of the intervals, divided by 1.96 `rmse`.",
-        f"Each row is from {several(repeats, 'campaign')}. In each campaign, the devices report every half-hour or in "
+        f"Each row is from {many(repeats, 'campaign')}. In each campaign, the devices report every half-hour or in "
         "turns for "
         f"{days} days. The threshold rounds come before, if there are any. The study uses whole days only. The "
         "selections that one row takes from a campaign do not overlap in time.",

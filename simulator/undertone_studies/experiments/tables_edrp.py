@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.design.mechanisms import traits_of
-from undertone_studies.outcome import Outcome, several
+from undertone_studies.outcome import Outcome
 from undertone_studies.panel import Panel
 from undertone_studies.registry import StudyOptions
 from undertone_studies.tables import (
@@ -103,7 +104,7 @@ def run(options: StudyOptions) -> Outcome:
 def _outcome(repeats: int, rows: list[tuple[str | int | float, ...]], errors: dict[str, list[float]]) -> Outcome:
     x = [float(epsilon) for epsilon in EPSILONS]
     return Outcome(
-        f"EDRP: mean square error (Wh²) of the mean of 622 meters in one half-hour, {several(repeats, 'seed')} × "
+        f"EDRP: mean square error (Wh²) of the mean of 622 meters in one half-hour, {many(repeats, 'seed')} × "
         f"{DAYS} days",
         (
             *("ε", *METHODS, BASE, "auto / ToPL", "expected auto / ToPL", "auto / HM", "± s.e."),

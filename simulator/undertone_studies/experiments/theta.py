@@ -2,8 +2,9 @@
 
 import statistics
 
+from undertone_aggregator.base.plural import many
 from undertone_studies import theta
-from undertone_studies.outcome import Outcome, several
+from undertone_studies.outcome import Outcome
 from undertone_studies.panel import Panel
 from undertone_studies.registry import StudyOptions
 
@@ -41,7 +42,7 @@ def run(options: StudyOptions) -> Outcome:
     )
     columns, lines = theta.table(rows)
     notes = [
-        f"Each cell is from {several(runs, 'run')}. The *regret* of a run is the mean square error with the θ that "
+        f"Each cell is from {many(runs, 'run')}. The *regret* of a run is the mean square error with the θ that "
         "the method "
         "chose, divided by the mean square error with the best θ. A cell has the median, the 90 % quantile and the "
         "worst regret, and in parentheses the number of runs with a regret above 3. ε is for one reading (event "
@@ -62,7 +63,7 @@ def _confidence(mode: str, rows: "list[theta.Regret]") -> str:
     runs, held, off, told = (sum(getattr(row, name) for row in rows) for name in ("runs", "held", "off", "told"))
     return (
         f"In the rows `{mode}`, the range of the method `robust` contains the best θ in {held} of "
-        f"{several(runs, 'run')}. In {several(off, 'run')} the θ that `robust` chose is more than {theta.OFF} times "
+        f"{many(runs, 'run')}. In {many(off, 'run')} the θ that `robust` chose is more than {theta.OFF} times "
         f"too large or too small; in {told} of them there is a warning, or the range contains the best θ."
     )
 

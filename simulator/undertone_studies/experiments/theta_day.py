@@ -9,12 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.design.reach import REACH
 from undertone_shared.errors import Invalid
 from undertone_simulator.fast.options import SimulateOptions
 from undertone_simulator.fast.simulate import simulate
 from undertone_simulator.fast.simulated import Compared
-from undertone_studies.outcome import Cell, Outcome, several
+from undertone_studies.outcome import Cell, Outcome
 from undertone_studies.panel import Panel
 from undertone_studies.registry import StudyOptions
 
@@ -82,7 +83,7 @@ def run(options: StudyOptions) -> Outcome:
         rows.append(_row(devices, epsilon, plain, blocks))
         panels.append(_panel(devices, epsilon, plain, blocks))
     return Outcome(
-        f"{TITLE}, {several(seeds, 'seed')} × {several(days, 'day')}",
+        f"{TITLE}, {many(seeds, 'seed')} × {many(days, 'day')}",
         (
             *("devices", "ε", "MSE / one θ's", "± s.e.", "expected MSE / one θ's", "± s.e. of expected"),
             *("night's s.e. / one θ's", "held", "held, one θ", "held, raw", "held, raw, one θ"),

@@ -8,13 +8,14 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.design.stream.methods import Method, main_methods, select
 from undertone_aggregator.settings.config import CampaignPlan, StreamPlan
 from undertone_simulator.fast.simulation import Simulation
 from undertone_simulator.readings import populations
 from undertone_simulator.readings.bounds import public_bound
 from undertone_simulator.readings.readings import Readings
-from undertone_studies.outcome import Cell, Outcome, several
+from undertone_studies.outcome import Cell, Outcome
 from undertone_studies.registry import StudyOptions
 
 TITLE = "Streams: θ from a threshold round, against the best θ in hindsight"
@@ -67,7 +68,7 @@ def run(options: StudyOptions) -> Outcome:
         ),
         rows,
         (
-            f"The study has {several(len(seeds), 'run')}, each with {devices} simulated households of its own. (ε, δ) "
+            f"The study has {many(len(seeds), 'run')}, each with {devices} simulated households of its own. (ε, δ) "
             "with δ = "
             f"{DELTA:g} is for all that a device reports in the round and in the day after it (user level). The "
             "column `error, %` has the root mean square error of a half-hour's mean, without filter and model, in per "

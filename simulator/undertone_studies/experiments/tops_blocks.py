@@ -6,9 +6,10 @@ from fractions import Fraction
 import numpy as np
 from scipy.signal import lfilter
 
+from undertone_aggregator.base.plural import many
 from undertone_central.mechanisms.smoothers import best_smoothing
 from undertone_shared.errors import Invalid
-from undertone_studies.outcome import Outcome, several
+from undertone_studies.outcome import Outcome
 from undertone_studies.panel import Panel
 from undertone_studies.registry import StudyOptions
 from undertone_studies.tops_methods import errors, released_answers, source
@@ -70,7 +71,7 @@ def run(options: StudyOptions) -> Outcome:
         if part
     ]
     notes = [
-        f"Each error is the median of {several(repeats, 'run')}, and each ratio is a ratio of medians. Only the "
+        f"Each error is the median of {many(repeats, 'run')}, and each ratio is a ratio of medians. Only the "
         "column `ratio of "
         "means` has a ratio of means: the mean error of our runs, divided by the mean error of the runs with the "
         "authors' smoothing. A few runs may choose a θ that is far too large. These runs raise the mean error, and "

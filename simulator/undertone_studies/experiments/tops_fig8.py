@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from undertone_studies.outcome import Outcome, against_base, several
+from undertone_aggregator.base.plural import many
+from undertone_studies.outcome import Outcome, against_base
 from undertone_studies.registry import StudyOptions
 from undertone_studies.tops_local import EPSILONS, GUARANTEE, SHORT, expected_mse, thresholds
 from undertone_studies.tops_methods import base_mse
@@ -48,7 +49,7 @@ def run(options: StudyOptions) -> Outcome:
         panels.append(against_base(stream.name, "ε of the threshold", x, curves))
     notes = [
         GUARANTEE,
-        f"Each error is from 200 random ranges and {several(repeats, 'repeat')} (the paper has 100 repeats). Base "
+        f"Each error is from 200 random ranges and {many(repeats, 'repeat')} (the paper has 100 repeats). Base "
         "always answers 0.",
     ]
     columns = ["stream", "ε of the threshold", "method", "median θ", "MSE"]
